@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, get_args
 
 from .arguments import INT32_MAX, INT64_MAX, is_whole
 from .errors import ConfigurationError
@@ -37,6 +37,7 @@ Acks = Literal[0, 1, -1, "all"]
 OffsetReset = str | timedelta
 """``"earliest"``, ``"latest"``, ``"none"``, or how far back: a timedelta, or Java's form, ``"by_duration:PT1H"``."""
 IsolationName = Literal["read_committed", "read_uncommitted"]
+GroupProtocolName = Literal["classic", "consumer", "auto"]
 
 
 _DURATION = re.compile(
@@ -499,6 +500,11 @@ class GroupConfig:
     """Whether marked records are committed automatically: on a timer, before partitions are revoked, and on close."""
     auto_commit_interval: float = 5.0
     """Seconds between automatic commits."""
+    group_protocol: GroupProtocolName = "classic"
+    """``"classic"``; ``"consumer"`` (KIP-848): the brokers assign the partitions, and set session timeout and heartbeat
+    interval; or ``"auto"``: ``"consumer"`` where the cluster has it."""
+    group_remote_assignor: str | None = None
+    """The brokers' assignment strategy under the consumer protocol: ``"uniform"`` or ``"range"``. None: theirs."""
 
     def __post_init__(self) -> None:
         _name(self, "group_id")
@@ -513,6 +519,11 @@ class GroupConfig:
                 "heartbeat_interval", f"less than session_timeout={self.session_timeout!r}", self.heartbeat_interval
             )
         _switch(self, "auto_commit")
+        _one_of(self, "group_protocol", get_args(GroupProtocolName))
+        if self.group_remote_assignor is not None:
+            _name(self, "group_remote_assignor")
+            if self.group_protocol == "classic":
+                raise ConfigurationError('group_remote_assignor requires group_protocol "consumer" or "auto"')
 
     @property
     def time_to_rebalance(self) -> float:

@@ -282,6 +282,8 @@ _GROUP = {
     "max.poll.interval.ms": _Meaning("max_poll_interval", _milliseconds),
     "enable.auto.commit": _Meaning("auto_commit", _boolean),
     "auto.commit.interval.ms": _Meaning("auto_commit_interval", _milliseconds),
+    "group.protocol": _Meaning("group_protocol", _lower),
+    "group.remote.assignor": _Meaning("group_remote_assignor"),
     "partition.assignment.strategy": _Meaning("strategies", _strategies),
 }
 
@@ -328,8 +330,6 @@ _WITHOUT_EFFECT = frozenset(
         "compression.zstd.level",
         "enable.metrics.push",
         "exclude.internal.topics",
-        "group.protocol",
-        "group.remote.assignor",
         "max.poll.records",
         "metadata.max.idle.ms",
         "metadata.recovery.rebootstrap.trigger.ms",

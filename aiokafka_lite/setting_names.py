@@ -30,7 +30,6 @@ _RENAMED = {
 _INSTEAD = {
     "max_poll_records": "pass max_records to the call that reads",
     "consumer_timeout_ms": "pass timeout to poll()",
-    "group_protocol": "members use the classic protocol, which all brokers support; remove it",
     "api_version": "versions are negotiated with each broker; remove it",
     "loop": "a client uses the event loop that it is started in; remove it",
 }

@@ -88,6 +88,14 @@ MACHINES = [
         "A member of a share group (KIP-932). An assignment takes effect at once: members may share a partition.",
     ),
     Machine(
+        "Member of a group, consumer protocol",
+        "aiokafka_lite.group.consumer_member",
+        "TRANSITIONS",
+        "UNJOINED",
+        "A member of a group, under the consumer protocol (KIP-848). It releases revoked partitions before it "
+        "acknowledges its assignment.",
+    ),
+    Machine(
         "Broker of the embedded cluster",
         "aiokafka_lite.embedded.node",
         "TRANSITIONS",
@@ -134,7 +142,8 @@ def section(machine: Machine) -> str:
     """One machine: its diagram, and the meaning of its states and events."""
     table = machine.transitions
     states = list(table)
-    events = list(type(next(event for row in table.values() for event in row)))
+    used = {event for row in table.values() for event in row}
+    events = [event for event in type(next(iter(used))) if event in used]
     start = type(states[0])[machine.start]
     lines = [
         f"## {machine.title}",

@@ -108,6 +108,8 @@ JAVA: dict[str, Java] = {
     "acknowledgement_mode": Java("share.acknowledgement.mode", SAME),
     "acquire_mode": Java("share.acquire.mode", SAME),
     "max_fetch_records": Java("max.poll.records", SAME),
+    "group_protocol": Java("group.protocol", SAME),
+    "group_remote_assignor": Java("group.remote.assignor", SAME),
 }
 
 MEANING_OF_NONE = {
@@ -118,6 +120,7 @@ MEANING_OF_NONE = {
     "compression_level": "the codec's own",
     "fetch_memory": "`fetch_max_bytes` from each broker",
     "rebalance_timeout": "`max_poll_interval`",
+    "group_remote_assignor": "the first strategy of the brokers",
 }
 """The meaning of defaults that are None."""
 

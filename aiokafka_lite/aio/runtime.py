@@ -18,7 +18,7 @@ class Runtime:
     """``clock`` returns seconds since the epoch, for record timestamps; ``random`` a number in [0, 1), for jitter.
 
     A test that passes both, and runs in virtual time, gets the same trace from the same seed. Raises
-    Raises ConfigurationError if one of them is not a function.
+    ConfigurationError if one of them is not a function.
     """
 
     clock: Callable[[], float] = time.time
@@ -27,3 +27,11 @@ class Runtime:
     def __post_init__(self) -> None:
         check_function("clock", self.clock)
         check_function("random", self.random)
+
+    def new_id(self) -> str:
+        """A random UUID. From the system, unless ``random`` was given: programs may seed the module ``random``."""
+        import uuid  # here, because few clients need one
+
+        if self.random is random.random:
+            return str(uuid.uuid4())
+        return str(uuid.UUID(int=int(self.random() * (1 << 64)) << 64 | int(self.random() * (1 << 64)), version=4))

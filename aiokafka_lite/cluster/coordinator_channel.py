@@ -68,6 +68,19 @@ class CoordinatorChannel:
             self._client.forget_coordinator(self._name, self._kind, node_id=node_id)
             raise
 
+    async def versions(self) -> VersionTable:
+        """The versions of the coordinator, and the features of its cluster, from the connection for groups.
+
+        One attempt; raises as ``send``.
+        """
+        broker = await self._client.coordinator(self._name, self._kind)
+        node_id = broker.node.node_id
+        try:
+            return (await self._connect(broker, Purpose.GROUP, node_id)).versions
+        except (ConnectionLost, KafkaTimeout, ProtocolError):
+            self._client.forget_coordinator(self._name, self._kind, node_id=node_id)
+            raise
+
     async def _connect(self, broker: Broker, purpose: Purpose, node_id: int) -> Connection:
         while True:
             # The attempt continues while this caller looks the coordinator up.

@@ -41,7 +41,7 @@ from .position import OnOffsetReset, Reset
 from .position_wait import PositionWait
 from .positions import Positions
 from .rebalance import RebalanceHandle, RebalanceListener
-from .settings import ConsumerSettings, ReadingOptions, checked_topics, default_strategies, reading_options
+from .settings import ConsumerSettings, ReadingOptions, checked_topics, reading_options, strategies_of
 
 if TYPE_CHECKING:
     # Imported where a group is used: a consumer without one, as in Spark's workers, does not pay for groups.
@@ -61,7 +61,8 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
     members of the group. Reading begins at the group's committed offsets, and processed records are committed:
     requesting the next record, list or batch marks all records returned before as processed. One task should read.
     ``strategies`` (range, cooperative-sticky and roundrobin by default; those of this package also by name, as in
-    ``["range"]``) and ``listener`` need a group. A consumer with a ``group_id`` and no ``topics`` is not a member: the
+    ``["range"]``) and ``listener`` need a group. With ``group_protocol="consumer"`` the brokers assign the partitions
+    (KIP-848), and ``strategies`` is refused. A consumer with a ``group_id`` and no ``topics`` is not a member: the
     group only keeps the offsets of the partitions given to ``assign``.
 
     Use it in ``async with``, or between ``start()`` and ``close()``; several consumers may run in one event loop.
@@ -117,8 +118,8 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
             checked_listener(listener)
         make_group = None
         if options.group is not None:
-            strategies = default_strategies() if strategies is None else strategies
-            make_group = _group_maker(self, self._service, options, wanted, strategies, listener)
+            chosen = strategies_of(options.group, strategies)
+            make_group = _group_maker(self, self._service, options, wanted, chosen, listener)
         self._client_id = options.client.client_id
         self._leave_group: bool | None = None
         self._core = ConsumerCore(self._service, options, wanted, make_group)

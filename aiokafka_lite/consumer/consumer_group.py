@@ -32,7 +32,7 @@ from .group_run import GroupRun
 from .handler import ConsumerGroupHandler
 from .interceptor import ConsumerInterceptor
 from .position import OnOffsetReset
-from .settings import ConsumerSettings, checked_topics, default_strategies, reading_options
+from .settings import ConsumerSettings, checked_topics, reading_options, strategies_of
 
 if TYPE_CHECKING:
     from ..net.metrics import BrokerTraffic
@@ -79,7 +79,8 @@ class ConsumerGroup(Generic[K, V]):
             connector=connector,
         )
         self._group_id = group_id
-        self._strategies = default_strategies() if strategies is None else checked_strategies(strategies)
+        assert self._options.group is not None
+        self._strategies = checked_strategies(strategies_of(self._options.group, strategies))
         self._run: GroupRun | None = None
         self._closed = False
         self._closed_during_start = False

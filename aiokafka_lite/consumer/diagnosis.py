@@ -17,9 +17,14 @@ from .subscription import Subscription
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """A membership. ``state`` is a name of ``MemberState``; ``coordinator`` is None while it is looked up."""
+    """A membership. ``state`` is a name of ``MemberState``; ``coordinator`` is None while it is looked up.
+
+    ``protocol`` is the one in use, ``"classic"`` or ``"consumer"``; ``"auto"`` shows as ``"classic"`` until it is
+    decided. ``generation`` is the member epoch under the consumer protocol.
+    """
 
     group_id: str
+    protocol: str
     state: str
     member_id: str
     instance_id: str | None
@@ -66,6 +71,7 @@ def group_report(coordinator: Coordinator | None) -> GroupReport | None:
     node = coordinator.node
     return GroupReport(
         group_id=member.group_id,
+        protocol=member.protocol,
         state=member.state.name,
         member_id=member.member_id,
         instance_id=member.instance_id,

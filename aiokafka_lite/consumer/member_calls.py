@@ -11,7 +11,7 @@ from .consumer_core import ConsumerCore
 from .rebalance import RebalanceListener
 
 if TYPE_CHECKING:
-    from ..group.member import MemberState
+    from ..group.states import MemberState
 
 
 class MemberCalls:

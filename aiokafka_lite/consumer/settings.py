@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,15 @@ from ..aio.runtime import Runtime
 from ..arguments import check_function, must_be
 from ..cluster.bootstrap import parse_bootstrap_servers
 from ..cluster.topics import check_topic_name
-from ..config import ClientConfig, ClientSettings, ConsumerConfig, GroupConfig, IsolationName, OffsetReset
+from ..config import (
+    ClientConfig,
+    ClientSettings,
+    ConsumerConfig,
+    GroupConfig,
+    GroupProtocolName,
+    IsolationName,
+    OffsetReset,
+)
 from ..errors import ConfigurationError, InvalidTopic
 from ..net.connector import Connector, check_connector
 from .deserializing import Deserializing, OnDeserializationError
@@ -20,6 +28,12 @@ from .position import OnOffsetReset
 
 if TYPE_CHECKING:
     from ..group.strategies import AssignmentStrategy
+
+
+_OF_BROKERS = {
+    "session_timeout": "group.consumer.session.timeout.ms",
+    "heartbeat_interval": "group.consumer.heartbeat.interval.ms",
+}
 
 
 class ConsumerSettings(ClientSettings, total=False):
@@ -42,6 +56,8 @@ class ConsumerSettings(ClientSettings, total=False):
     rebalance_timeout: float | None
     auto_commit: bool
     auto_commit_interval: float
+    group_protocol: GroupProtocolName
+    group_remote_assignor: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +126,13 @@ def _configs(
     parse_bootstrap_servers(client.servers)  # checked now, even where the client is made later
     consumer = ConsumerConfig(**of_consumer)  # type: ignore[arg-type]
     group = None if group_id is None else GroupConfig(group_id=group_id, **of_group)  # type: ignore[arg-type]
+    if group is not None and group.group_protocol == "consumer":
+        for name in ("session_timeout", "heartbeat_interval"):
+            if name in of_group:
+                raise ConfigurationError(
+                    f'{name} cannot be combined with group_protocol="consumer": the brokers set it, by their property '
+                    f"{_OF_BROKERS[name]}"
+                )
     if consumer.fetch_max_wait >= client.request_timeout:
         limit = f"less than request_timeout={client.request_timeout!r}"
         raise ConfigurationError(must_be("fetch_max_wait", limit, consumer.fetch_max_wait))
@@ -117,6 +140,20 @@ def _configs(
         limit = f"less than max_response_size={client.max_response_size}"
         raise ConfigurationError(must_be("fetch_max_bytes", limit, consumer.fetch_max_bytes))
     return client, consumer, group
+
+
+def strategies_of(
+    group: GroupConfig, strategies: Sequence[AssignmentStrategy | str] | None
+) -> Sequence[AssignmentStrategy | str]:
+    """The strategies of a member, the default ones for None. Raises ConfigurationError if the brokers assign."""
+    if strategies is None:
+        return default_strategies()
+    if group.group_protocol == "consumer":
+        raise ConfigurationError(
+            'strategies cannot be combined with group_protocol="consumer": the brokers assign the partitions; '
+            "group_remote_assignor chooses how"
+        )
+    return strategies
 
 
 def default_strategies() -> tuple[AssignmentStrategy, ...]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from .. import lazy
 
 if TYPE_CHECKING:
-    from .member import MemberState
     from .offsets import CommitResult
+    from .states import MemberState
     from .strategies import (
         AssignmentStrategy,
         CooperativeStickyStrategy,
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "member": ("MemberState",),
     "offsets": ("CommitResult",),
     "strategies": (
         "AssignmentStrategy",
@@ -32,6 +31,7 @@ _HOMES = {
         "RoundRobinStrategy",
         "StickyStrategy",
     ),
+    "states": ("MemberState",),
 }
 
 __all__ = [

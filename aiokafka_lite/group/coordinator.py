@@ -1,13 +1,18 @@
-"""Drives a ``Member``: takes events from one queue, and performs the actions that the member answers with.
+"""Drives a member: takes events from one queue, and performs the actions that the member answers with.
+
+The member is a state machine of the classic protocol (``Member``) or of the consumer protocol (``ConsumerMember``).
+``ClassicProtocol`` and ``ConsumerProtocol`` send its requests; everything else is the same for both.
 
 Rules of this file:
 
-Rule 1: Only ``run`` calls ``Member.handle``, so the member has one writer. Everything else posts events.
-Rule 2: At most one request of the rebalance (JoinGroup, metadata, SyncGroup, LeaveGroup) runs at a time, as a child
-        task. Its outcome is the next event. A new request cancels the one before it.
-Rule 3: Heartbeats (``heartbeats``) and handovers to the reader (``handover``) are tasks of their own: heartbeats
-        continue while user code works on a handover. Neither decides anything.
+Rule 1: Only ``run`` calls ``handle`` of the member, so the member has one writer. Everything else posts events.
+Rule 2: At most one request of the member runs at a time (``MemberRequests``), as a child task. Its outcome is the next
+        event. A new request cancels the one before it. Heartbeats of the classic protocol are the exception.
+Rule 3: Heartbeats and handovers to the reader (``handover``) are tasks of their own: heartbeats continue while user
+        code works on a handover. Neither decides anything.
 Rule 4: Nothing polls. Every retry has a growing pause, also when the coordinator answers at once.
+Rule 5: ``group_protocol="auto"`` is decided once, by the versions of the coordinator, before the first event is
+        handled. The member does not change its protocol afterwards.
 """
 
 from __future__ import annotations
@@ -15,70 +20,43 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import anyio
 
 from ..cluster.client import Client
-from ..cluster.coordinator_channel import CoordinatorChannel
 from ..config import ClientConfig, GroupConfig
-from ..errors import ErrorCode, KafkaError, KafkaTimeout, error_for
-from ..net.connection import Purpose
-from ..protocol.messages import JoinGroupRequest
-from ..protocol.versions import VersionTable
+from ..errors import KafkaError
 from ..types import Node
+from .base_member import BaseMember
+from .classic_protocol import ClassicProtocol
+from .consumer_member import ConsumerMember
+from .consumer_protocol import ConsumerProtocol, is_offered
 from .counters import RebalanceCounters, RequestCounters
 from .events import (
     Action,
     Assign,
-    AwaitJoin,
     Close,
     CommitRefused,
     Event,
     Fail,
-    GatherTopics,
-    JoinAnswer,
-    LeaveAnswer,
+    Identity,
     Lose,
     Polled,
     PollOverdue,
     Report,
-    RequestFailed,
     Revoke,
-    SendJoin,
-    SendLeave,
-    SendSync,
-    SyncAnswer,
-    TopicsGathered,
 )
 from .handover import Handovers
-from .heartbeats import Heartbeats
-from .member import Member, MemberState
+from .member import Member
+from .member_requests import MemberRequests
 from .offsets import Offsets
 from .reading import Reading
-from .requests import is_retriable_by_member, leave_request
+from .requests import is_retriable_by_member
+from .states import MemberState
 from .strategies import AssignmentStrategy, checked_strategies
 from .topic_watcher import Spawn, Topics, TopicWatcher
 
 logger = logging.getLogger(__name__)
-
-JOIN_MARGIN = 5.0
-"""Seconds that JoinGroup may take beyond the rebalance timeout, when the coordinator answers at the latest."""
-
-GATHER_TIMEOUT = 5.0
-"""Seconds that the leader waits for the metadata of topics that it does not know. Then it assigns without them."""
-
-MANY_MEMBERS = 1_000
-"""From this number of members on, the leader computes the assignment in a thread: in the event loop, 50,000 members
-would take a second."""
-
-PROBLEMS_LOGGED = 10
-"""The maximum number of problems with other members' subscriptions that one rebalance logs."""
-
-LEAVE_TIMEOUT = 2.0
-"""Seconds for LeaveGroup, and for an answer to JoinGroup that LeaveGroup needs, when the member closes."""
-
-_Request = SendJoin | GatherTopics | SendSync | SendLeave
 
 
 class Coordinator:
@@ -102,31 +80,23 @@ class Coordinator:
         self._client = client
         self._config = config
         self._client_config = client_config
+        self._strategies = checked_strategies(strategies)
         self._reading = reading
         self._spawn = spawn
         self._on_error = on_error
-        self._place = f"group {config.group_id}"  # of outages
         self._events: asyncio.Queue[Event] = asyncio.Queue()
-        self._channel = CoordinatorChannel(client, config.group_id)
-        self._backoff = client.retry_backoff()
-        self._request: anyio.CancelScope | None = None  # rule 2
         self._polled = False  # a Polled event is queued; a second one would say nothing new
+        self._choosing: anyio.CancelScope | None = None  # rule 5
+        self._closing = False
         self._gone = asyncio.Event()
         self.rebalances = RebalanceCounters()
         self.heartbeats = RequestCounters()
-        self.member = Member(
-            config.group_id,
-            strategies=checked_strategies(strategies),
-            session_timeout=config.session_timeout,
-            rebalance_timeout=config.time_to_rebalance,
-            instance_id=config.group_instance_id,
-            rack=client_config.client_rack or None,
-        )
         self.offsets = Offsets(
             client,
             config,
             client_config,
             identity=lambda: self.member.identity if self.member.generation >= 0 else None,
+            fetching_identity=self._fetching_identity,
             is_rebalancing=lambda: self.member.state.is_rebalancing,
             collect=reading.collect_marks,
             on_mark=reading.marked,
@@ -134,35 +104,80 @@ class Coordinator:
             on_refused=lambda identity, code: self._post(CommitRefused(identity, code)),
             on_error=on_error,
         )
-        self._handovers = Handovers(
-            config,
-            client_config,
-            self.member,
-            reading,
-            self.offsets,
-            calm_at=lambda: self._heartbeats.calm_at,
-            on_released=self._post,
-            on_error=self._report,
-        )
-        self._heartbeats = Heartbeats(
-            client,
-            config,
-            self._channel,
-            self.member,
-            self.heartbeats,
-            place=self._place,
-            is_overdue=self._is_overdue,
-            post=self._post,
-            on_answer=lambda code, node_id: self._record(code, node_id, "Heartbeat"),
-            on_error=self._report,
-        )
         self._topics = TopicWatcher(
             client,
             config.group_id,
             spawn=spawn,
             post=self._post,
-            fail=self._handovers.put,
-            on_error=self._report,
+            fail=lambda action: self._handovers.put(action),
+            on_error=lambda error: self._requests.report(error),
+        )
+        self.member: BaseMember
+        self._use("consumer" if config.group_protocol == "consumer" else "classic")
+
+    def _use(self, protocol: str) -> None:
+        """Make the member and what sends its requests. Before ``run`` handles the first event only."""
+        config = self._config
+        if protocol == "consumer":
+            self.member = member = ConsumerMember(
+                config.group_id,
+                rebalance_timeout=config.time_to_rebalance,
+                assignor=config.group_remote_assignor,
+                instance_id=config.group_instance_id,
+                rack=self._client_config.client_rack or None,
+                new_id=self._client.runtime.new_id,
+            )
+        else:
+            self.member = classic = Member(
+                config.group_id,
+                strategies=self._strategies,
+                session_timeout=config.session_timeout,
+                rebalance_timeout=config.time_to_rebalance,
+                instance_id=config.group_instance_id,
+                rack=self._client_config.client_rack or None,
+            )
+        self._requests = MemberRequests(
+            self._client,
+            config.group_id,
+            self.member,
+            spawn=self._spawn,
+            post=self._post,
+            on_error=self._on_error,
+        )
+        self._protocol: ClassicProtocol | ConsumerProtocol
+        if protocol == "consumer":
+            self._protocol = ConsumerProtocol(
+                self._client,
+                self._client_config,
+                member,
+                self.heartbeats,
+                requests=self._requests,
+                spawn=self._spawn,
+                is_overdue=self._is_overdue,
+                post=self._post,
+            )
+        else:
+            self._protocol = ClassicProtocol(
+                self._client,
+                config,
+                self._client_config,
+                classic,
+                self.heartbeats,
+                requests=self._requests,
+                topics=self._topics,
+                spawn=self._spawn,
+                is_overdue=self._is_overdue,
+                post=self._post,
+            )
+        self._handovers = Handovers(
+            config,
+            self._client_config,
+            self.member,
+            self._reading,
+            self.offsets,
+            calm_at=lambda: self._protocol.calm_at,
+            on_released=self._post,
+            on_error=self._requests.report,
         )
 
     def __repr__(self) -> str:
@@ -174,8 +189,6 @@ class Coordinator:
         """Become a member that reads these topics. The client must be running."""
         self._topics.start()
         self._spawn(self.run, name="group member")
-        self._spawn(self._heartbeats.run, name="heartbeats")
-        self._spawn(self._handovers.run, name="handing over partitions")
         if self._config.auto_commit:
             self._spawn(self.offsets.run, name="commit marked offsets")
         self.subscribe(topics)
@@ -201,12 +214,15 @@ class Coordinator:
             self._post(Polled())
 
     async def close(self, *, leave: bool) -> None:
-        """Commit what is marked, release all partitions and, if ``leave``, send LeaveGroup.
+        """Commit what is marked, release all partitions and, if ``leave``, leave the group.
 
         Each step has its own time limit; the caller bounds the whole.
         """
         # First, so that a handover that waits for the user ends now and not after its time limit.
+        self._closing = True
         self._handovers.close()
+        if self._choosing is not None:
+            self._choosing.cancel()
         self._post(Close(leave))
         await self._gone.wait()
 
@@ -214,6 +230,13 @@ class Coordinator:
 
     async def run(self) -> None:
         """Handle events until the member is closed."""
+        if self._config.group_protocol == "auto" and not self._closing:
+            with anyio.CancelScope() as self._choosing:
+                protocol = await self._choose()
+                if not self._closing:
+                    self._use(protocol)
+        self._protocol.start()
+        self._spawn(self._handovers.run, name="handing over partitions")
         while not self.member.is_gone:
             event = await self._events.get()
             before = self.member.state
@@ -227,8 +250,8 @@ class Coordinator:
                     self.member,
                     self._config.max_poll_interval,
                 )
-            # The next event is handled only after ``_follow``: it would meet a member whose actions are not performed.
-            if self._is_large(event):
+            # The next event is handled only after ``follow``: it would meet a member whose actions are not performed.
+            if self._protocol.is_large(event):
                 actions = await asyncio.to_thread(self.member.handle, event)
             else:
                 actions = self.member.handle(event)
@@ -239,7 +262,7 @@ class Coordinator:
             for action in actions:
                 self._perform(action)
             self._count_rebalance(before, actions)
-            self._follow()
+            self._protocol.follow()
         self._gone.set()
 
     def _count_rebalance(self, before: MemberState, actions: Sequence[Action]) -> None:
@@ -248,135 +271,43 @@ class Coordinator:
             self.rebalances.end(now)
         if state is not before and state is not MemberState.SYNCING:
             self.rebalances.fail()
-            if state is MemberState.JOINING:
+            # A member of the consumer protocol releases partitions without joining again.
+            if state is MemberState.JOINING or (state is MemberState.REVOKING and self.member.protocol == "consumer"):
                 self.rebalances.begin(now)
+
+    def _fetching_identity(self) -> Identity | None:
+        member = self.member
+        return member.identity if member.protocol == "consumer" and member.generation >= 0 else None
 
     def _is_overdue(self) -> bool:
         """Whether the user has not read for more than ``max_poll_interval``, and the member must leave for it."""
         idle = self._reading.idle_for(asyncio.get_running_loop().time())
         return idle > self._config.max_poll_interval and self.member.state.sends_heartbeats
 
-    def _is_large(self, event: Event) -> bool:
-        """Whether the member takes long to handle this event, because it leads a large group."""
-        if isinstance(event, JoinAnswer):
-            return len(event.response.members) > MANY_MEMBERS
-        leadership = self.member.leadership
-        return isinstance(event, TopicsGathered) and leadership is not None and len(leadership.members) > MANY_MEMBERS
-
     def _post(self, event: Event) -> None:
         self._events.put_nowait(event)
 
     def _perform(self, action: Action) -> None:
         match action:
-            case SendJoin():
-                self._send(action, self._join)
-            case GatherTopics():
-                self._log_problems()
-                self._send(action, self._gather)
-            case SendSync():
-                self._send(action, self._sync)
-            case SendLeave():
-                self._send(action, self._leave)
-            case AwaitJoin():
-                # Not by ``_send``, which would cancel the JoinGroup that this waits for.
-                self._spawn(self._abandon_join, action.attempt, name="await JoinGroup before leaving")
             case Assign() | Revoke() | Lose() | Fail():
                 self._handovers.put(action)
             case Report():
-                self._report(action.error)
+                self._requests.report(action.error)
+            case _:
+                self._protocol.perform(action)
 
-    def _log_problems(self) -> None:
-        problems = [] if self.member.leadership is None else self.member.leadership.problems
-        for problem in problems[:PROBLEMS_LOGGED]:
-            logger.warning("%r leads the group: %s", self.member, problem)
-        if len(problems) > PROBLEMS_LOGGED:
-            logger.warning("%r leads the group: %d more such problems", self.member, len(problems) - PROBLEMS_LOGGED)
-
-    def _follow(self) -> None:
-        """Apply the member's state: heartbeats, backoff, watched topics."""
-        self._heartbeats.follow()
-        # Only a complete generation ends the growing pauses. A JoinGroup that is answered proves little: a SyncGroup
-        # may fail again and again after it.
-        if self.member.state is MemberState.STABLE:
-            self._backoff.reset()
-        leadership = self.member.leadership
-        self._topics.watch(frozenset() if leadership is None else leadership.topics)
-
-    # Requests.
-
-    def _send(self, action: _Request, perform: Callable[..., object]) -> None:
-        # A cancelled request posts no event. The member would drop it anyway, by its attempt.
-        if self._request is not None:
-            self._request.cancel()
-        self._request = self._spawn(self._run_request, action, perform, name=type(action).__name__)
-
-    async def _run_request(self, action: _Request, perform: Callable[[_Request], object]) -> None:
-        try:
-            event = await perform(action)  # type: ignore[misc]
-        except KafkaError as error:
-            self._report(error)
-            event = RequestFailed(action.attempt, error, is_retriable_by_member(error))
-        self._post(event)
-
-    async def _join(self, action: SendJoin) -> JoinAnswer:
-        if action.pause:
-            await asyncio.sleep(self._backoff.next())
-
-        def build(versions: VersionTable) -> JoinGroupRequest:
-            if self._config.group_instance_id is not None:
-                versions.require(
-                    JoinGroupRequest.STATIC_MEMBERS, f"group_instance_id={self._config.group_instance_id!r}"
-                )
-            return action.request
-
-        # The coordinator answers only when all members have joined, or when the rebalance timeout is over.
-        timeout = max(self._client_config.request_timeout, self._config.time_to_rebalance + JOIN_MARGIN)
-        response, node_id = await self._channel.send(build, purpose=Purpose.GROUP, timeout=timeout)
-        self._record(ErrorCode.of(response.error_code), node_id, "JoinGroup")
-        return JoinAnswer(action.attempt, response)
-
-    async def _abandon_join(self, attempt: int) -> None:
-        await asyncio.sleep(LEAVE_TIMEOUT)
-        self._post(RequestFailed(attempt, KafkaTimeout("JoinGroup was not answered"), retriable=True))
-
-    async def _gather(self, action: GatherTopics) -> TopicsGathered:
-        missing = [name for name in action.topics if name not in self._client.view.topics]
-        # Topics that appear later start another rebalance (``TopicsSeen``). The leader sends no heartbeats here, and
-        # all members wait for it, so this must end well before its session does.
-        if missing:
-            with suppress(KafkaTimeout):
-                await self._client.refresh(missing, timeout=min(GATHER_TIMEOUT, self._config.session_timeout / 3))
-        return TopicsGathered(action.attempt, self._topics.racks(action.topics))
-
-    async def _sync(self, action: SendSync) -> SyncAnswer:
-        response, node_id = await self._channel.send(
-            lambda versions: action.request, purpose=Purpose.GROUP, timeout=self._client_config.request_timeout
-        )
-        self._record(ErrorCode.of(response.error_code), node_id, "SyncGroup")
-        return SyncAnswer(action.attempt, response)
-
-    async def _leave(self, action: SendLeave) -> LeaveAnswer:
-        with anyio.move_on_after(LEAVE_TIMEOUT) as leaving:
-            await self._channel.send(
-                lambda versions: leave_request(self._config.group_id, action, versions),
-                purpose=Purpose.OTHER,  # a JoinGroup that waits at the coordinator must not delay it
-                timeout=self._client_config.request_timeout,
-            )
-        if leaving.cancelled_caught:
-            logger.warning(
-                "%r got no answer to LeaveGroup within %g s; the coordinator evicts it when its session times out",
-                self.member,
-                LEAVE_TIMEOUT,
-            )
-        return LeaveAnswer(action.attempt)
-
-    def _record(self, code: ErrorCode, node_id: int, api: str) -> None:
-        self._channel.record([code], node_id)
-        # These answers are regular steps of a rebalance, not failures that an outage should count.
-        if code not in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS):
-            self._report(error_for(code, f"{api} of group {self._config.group_id!r}"))
-
-    def _report(self, error: KafkaError) -> None:
-        # INFO, not WARNING: a group that rebalances answers with errors as a matter of course.
-        self._client.outages.report(logger, self._place, error, "%r: %s", self.member, error, level=logging.INFO)
-        self._on_error(error)
+    async def _choose(self) -> str:
+        """The protocol of ``group_protocol="auto"`` (rule 5). Retries until the coordinator is reachable."""
+        backoff = self._client.retry_backoff()
+        while True:
+            try:
+                offered = is_offered(await self._requests.channel.versions())
+            except KafkaError as error:
+                if not is_retriable_by_member(error):
+                    raise
+                self._requests.report(error)
+                await asyncio.sleep(backoff.next())
+                continue
+            protocol = "consumer" if offered else "classic"
+            logger.info("group %s: the %s protocol is in use", self._config.group_id, protocol)
+            return protocol

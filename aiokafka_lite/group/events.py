@@ -11,14 +11,24 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..errors import ErrorCode, KafkaError
-from ..protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
+from ..protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 from ..types import TopicPartition
 from .strategies import TopicRacks
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The fields that a broker checks in heartbeats and commits: member id, generation and ``group_instance_id``."""
+    """The fields that a broker checks in heartbeats and commits: member id, generation and ``group_instance_id``.
+
+    Under the consumer protocol ``generation`` is the member epoch.
+    """
 
     member_id: str
     generation: int
@@ -85,6 +95,29 @@ class HeartbeatAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class HeartbeatDue:
+    """The pause of ``PauseHeartbeat`` is over. Consumer protocol only, as the next two events are."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatAnswer:
+    """The answer to ConsumerGroupHeartbeat. ``names`` are the topics that metadata knows, by id."""
+
+    attempt: int
+    response: ConsumerGroupHeartbeatResponse
+    names: Mapping[bytes, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsNamed:
+    """Metadata was refreshed for ``ResolveTopics``: the topics that it knows, by id."""
+
+    names: Mapping[bytes, str]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionExpired:
     """No heartbeat of this identity succeeded for ``session_timeout``: the coordinator may have evicted the member."""
 
@@ -125,14 +158,14 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class LeaveAnswer:
-    """LeaveGroup was answered or timed out. The answer makes no difference."""
+    """The request to leave was answered or timed out. The answer makes no difference."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The user closes the consumer. ``leave``: send LeaveGroup, so the group does not wait for the session's end."""
+    """The user closes the consumer. ``leave``: leave the group, so that it does not wait for the session's end."""
 
     leave: bool
 
@@ -144,6 +177,9 @@ Event: TypeAlias = (
     | SyncAnswer
     | RequestFailed
     | HeartbeatAnswer
+    | HeartbeatDue
+    | ConsumerHeartbeatAnswer
+    | TopicsNamed
     | SessionExpired
     | CommitRefused
     | Released
@@ -201,6 +237,31 @@ class AwaitJoin:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseHeartbeat:
+    """Wait ``seconds``, or a backoff if None, before the next ConsumerGroupHeartbeat. Outcome: ``HeartbeatDue``."""
+
+    attempt: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SendHeartbeat:
+    """Send ConsumerGroupHeartbeat. Outcome: ``ConsumerHeartbeatAnswer``; ``LeaveAnswer`` if the request leaves."""
+
+    attempt: int
+    request: ConsumerGroupHeartbeatRequest
+
+    @property
+    def leaves(self) -> bool:
+        return self.request.member_epoch < 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveTopics:
+    """Metadata lacks the names of assigned topic ids: refresh it until it has them. Outcome: ``TopicsNamed``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Assign:
     """The generation is complete: hand the added partitions, maybe none, to the reader."""
 
@@ -242,4 +303,18 @@ class Report:
     error: KafkaError
 
 
-Action: TypeAlias = SendJoin | GatherTopics | SendSync | SendLeave | AwaitJoin | Assign | Revoke | Lose | Fail | Report
+Action: TypeAlias = (
+    SendJoin
+    | GatherTopics
+    | SendSync
+    | SendLeave
+    | AwaitJoin
+    | PauseHeartbeat
+    | SendHeartbeat
+    | ResolveTopics
+    | Assign
+    | Revoke
+    | Lose
+    | Fail
+    | Report
+)

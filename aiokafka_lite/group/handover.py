@@ -21,10 +21,11 @@ import anyio
 from ..config import ClientConfig, GroupConfig
 from ..errors import KafkaError, KafkaTimeout
 from ..types import OffsetAndMetadata, TopicPartition
+from .base_member import BaseMember
 from .events import Assign, Fail, Lose, Released, Revoke
-from .member import Member, MemberState
 from .offsets import Offsets
 from .reading import Reading
+from .states import MemberState
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class Handovers:
         self,
         config: GroupConfig,
         client_config: ClientConfig,
-        member: Member,
+        member: BaseMember,
         reading: Reading,
         offsets: Offsets,
         *,

@@ -30,11 +30,11 @@ Invariants that once broke:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 
 from ..errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.messages import SyncGroupRequest
-from ..protocol.state import Transitions, next_state
+from ..protocol.state import Transitions
+from .base_member import BaseMember
 from .events import (
     Action,
     Assign,
@@ -42,10 +42,8 @@ from .events import (
     Close,
     CommitRefused,
     Event,
-    Fail,
     GatherTopics,
     HeartbeatAnswer,
-    Identity,
     JoinAnswer,
     LeaveAnswer,
     Polled,
@@ -63,58 +61,16 @@ from .events import (
     TopicsSeen,
 )
 from .leadership import Leadership
-from .ownership import NO_GENERATION, Ownership
+from .ownership import NO_GENERATION
 from .payloads import assignment_data, read_assignment, write_subscription
-from .requests import join_request, refusal, sync_request
+from .requests import UNKNOWN_ERRORS_TOLERATED, join_request, refusal, sync_request
+from .states import MemberEvent, MemberState
 from .strategies import AssignmentStrategy, TopicRacks
-
-UNKNOWN_ERRORS_TOLERATED = 5
-"""UNKNOWN_SERVER_ERROR answers to JoinGroup and SyncGroup that are retried until a generation is complete.
-
-An exception to ``is_retriable``: brokers answer so while they fail over. Java's client fails at the first one.
-"""
 
 BAD_ASSIGNMENTS_TOLERATED = 5
 """Assignments in a row that cannot be read. Each is followed by another rebalance: the next leader may do better."""
 
 _FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
-
-
-class MemberState(Enum):
-    """The state of a member. ``TRANSITIONS`` has the moves."""
-
-    UNJOINED = "Not in the group: owns nothing and sends no heartbeats."
-    JOINING = "JoinGroup is sent or about to be retried. A cooperative member reads on."
-    SYNCING = "The generation is known and the assignment is awaited. The leader makes it first."
-    STABLE = "The assigned partitions are read, and heartbeats keep the membership."
-    REVOKING = "The reader releases partitions while heartbeats continue. Then the member joins again."
-    LEAVING = "Nothing is read. The reader releases all partitions, and LeaveGroup is sent."
-    FENCED = "The member was evicted, or may be: its partitions are lost. Once they are released, it joins again."
-    FATAL = "The membership is not possible. The user has the error."
-
-    @property
-    def sends_heartbeats(self) -> bool:
-        """Whether heartbeats are sent. A coordinator that holds a JoinGroup or SyncGroup of the member needs none."""
-        return self in (MemberState.STABLE, MemberState.REVOKING)
-
-    @property
-    def is_rebalancing(self) -> bool:
-        """Whether the generation is about to change, so a refused commit says nothing about the membership."""
-        return self in (MemberState.JOINING, MemberState.SYNCING)
-
-
-class MemberEvent(Enum):
-    """An event that moves a member to another state."""
-
-    JOIN = "The member has a reason to join, or to join again, and owns nothing that it must release first."
-    JOINED = "The coordinator named the generation."
-    SYNCED = "The assignment has come, and contains everything that the member owned."
-    REVOKE = "The member must release partitions before it can join again."
-    RELEASED = "The reader has released the partitions."
-    FENCE = "The coordinator does not know the member, is at another generation, or is silent for a whole session."
-    LEAVE = "The user closes, subscribes to nothing, or exceeds max_poll_interval."
-    LEFT = "LeaveGroup was answered, or is not needed."
-    FAIL = "The coordinator refuses the member for good."
 
 
 _S, _E = MemberState, MemberEvent
@@ -155,11 +111,14 @@ TRANSITIONS: Transitions[MemberState, MemberEvent] = {
 }
 
 
-class Member:
+class Member(BaseMember):
     """The state machine. Owner: the coordinator task, which alone calls ``handle``.
 
     ``strategies`` are in order of preference; ``session_timeout`` and ``rebalance_timeout`` are in seconds.
     """
+
+    protocol = "classic"
+    transitions = TRANSITIONS
 
     def __init__(
         self,
@@ -171,47 +130,19 @@ class Member:
         instance_id: str | None = None,
         rack: str | None = None,
     ) -> None:
-        self.group_id = group_id
-        self.instance_id = instance_id
-        self.state = MemberState.UNJOINED
-        self.member_id = ""
-        self.generation = NO_GENERATION
-        self.partitions = Ownership()
-        self.leadership: Leadership | None = None
-        """Set from JoinGroup's answer until the next JoinGroup, if this member is the leader."""
-        self.strategy = ""
-        """The name of the strategy that the coordinator chose; empty before the first generation."""
+        super().__init__(group_id, instance_id=instance_id, rack=rack)
         self.cooperative = all(strategy.cooperative for strategy in strategies)
         """Whether to read on during a rebalance. All strategies must allow it, as any of them may be chosen."""
         self._strategies = {strategy.name: strategy for strategy in strategies}
         self._session_timeout = session_timeout
         self._rebalance_timeout = rebalance_timeout
-        self._rack = rack
-        self._topics: frozenset[str] = frozenset()  # what the user subscribes to
         self._joined_topics: frozenset[str] = frozenset()  # what the last JoinGroup said
-        self._attempt = 0  # rule 1
-        self._unknown_errors = 0
         self._bad_assignments = 0
-        self._closing = False
         # A generation was complete under the present member id; and the one fence before that was forgiven.
         self._is_confirmed = False
         self._fence_forgiven = False
-        # The member left because of max_poll_interval. Only Polled brings it back: otherwise the end of LEAVING, or a
-        # new topic that matches, would join again although the user still does not read.
-        self._overdue = False
         # The reason for LeaveGroup. None: leave without LeaveGroup, as a static member does.
         self._leave_reason: str | None = None
-
-    def __repr__(self) -> str:
-        static = "" if self.instance_id is None else f" instance={self.instance_id}"
-        return (
-            f"<Member {self.member_id or '-'}{static} of {self.group_id} {self.state.name} "
-            f"generation={self.generation} owned={len(self.partitions.owned)}>"
-        )
-
-    @property
-    def identity(self) -> Identity:
-        return Identity(self.member_id, self.generation, self.instance_id)
 
     @property
     def needs_session(self) -> bool:
@@ -221,11 +152,6 @@ class Member:
         one may have given the partitions to other members.
         """
         return self.state.sends_heartbeats or (self.state.is_rebalancing and bool(self.partitions.owned))
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the member is closed and has nothing left to do."""
-        return self._closing and self.state in (MemberState.UNJOINED, MemberState.FATAL)
 
     def handle(self, event: Event) -> list[Action]:  # noqa: C901 - a flat table of events
         """Move, and return the actions in their order. A FATAL member returns none."""
@@ -278,9 +204,6 @@ class Member:
                     return []
                 return self._leave("the consumer is closed" if event.leave else None, in_good_order=True)
         return []
-
-    def _advance(self, event: MemberEvent) -> None:
-        self.state = next_state(TRANSITIONS, self.state, event)
 
     # Joining.
 
@@ -490,14 +413,9 @@ class Member:
         self._attempt += 1
         return [lose]
 
-    def _fail(self, error: KafkaError) -> list[Action]:
-        # The loss comes before the error: the reader must stop before the user sees the error.
-        lose = self.partitions.lose()
-        self._advance(MemberEvent.FAIL)
-        return [lose, Fail(error)] if lose.partitions else [Fail(error)]
-
     def _refusal(self, api: str, code: ErrorCode) -> KafkaError:
-        return refusal(api, code, group_id=self.group_id, instance_id=self.instance_id, strategies=self._strategies)
+        asked = f" with strategies {', '.join(self._strategies)}"
+        return refusal(api, code, group_id=self.group_id, instance_id=self.instance_id, asked=asked)
 
     # Leaving.
 

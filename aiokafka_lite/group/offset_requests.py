@@ -68,9 +68,16 @@ def read_commit(
 
 
 def fetch_request(
-    group_id: str, partitions: Iterable[TopicPartition], view: ClusterView, versions: VersionTable
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    view: ClusterView,
+    versions: VersionTable,
+    member: Identity | None = None,
 ) -> OffsetFetchRequest:
-    """A request for committed offsets without those that an open transaction may still abort (KIP-447)."""
+    """A request for committed offsets without those that an open transaction may still abort (KIP-447).
+
+    ``member``: the coordinator refuses a request of a member that it has evicted (KIP-848).
+    """
     topics = by_topic(partitions)
     require_stable = versions.supports(OffsetFetchRequest.REQUIRE_STABLE)
     if versions.supports(OffsetFetchRequest.MANY_GROUPS):
@@ -78,9 +85,10 @@ def fetch_request(
             OffsetFetchRequestTopics(name=name, topic_id=topic_id(view, name), partition_indexes=numbers)
             for name, numbers in topics.items()
         ]
-        return OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=wanted)], require_stable=require_stable
-        )
+        group = OffsetFetchRequestGroup(group_id=group_id, topics=wanted)
+        if member is not None:
+            group.member_id, group.member_epoch = member.member_id, member.generation
+        return OffsetFetchRequest(groups=[group], require_stable=require_stable)
     named = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
     return OffsetFetchRequest(group_id=group_id, topics=named, require_stable=require_stable)
 

@@ -43,7 +43,12 @@ from .requests import is_retriable_by_member
 
 logger = logging.getLogger(__name__)
 
-_MEMBERSHIP_ERRORS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
+_MEMBERSHIP_ERRORS = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+)
 _TOPIC_ERRORS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -66,10 +71,11 @@ class CommitResult:
 class Offsets:
     """The offsets of one member, or of a consumer that commits for a group without being a member. Owner: the consumer.
 
-    ``identity`` returns the identity to commit under, None while there is no membership. ``is_rebalancing`` returns
-    whether that identity is about to change. ``collect`` is called before marked offsets are committed, so that the
-    reader can mark what is processed; ``on_mark`` after each mark and each commit of the user; ``on_commit`` with
-    committed offsets. ``on_refused`` is called with errors about the membership, ``on_error`` with every error.
+    ``identity`` returns the identity to commit under, None while there is no membership; ``fetching_identity`` that to
+    fetch under, None if fetches name no member. ``is_rebalancing`` returns whether that identity is about to change.
+    ``collect`` is called before marked offsets are committed, so that the reader can mark what is processed;
+    ``on_mark`` after each mark and each commit of the user; ``on_commit`` with committed offsets. ``on_refused`` is
+    called with errors about the membership, ``on_error`` with every error.
     """
 
     def __init__(
@@ -79,6 +85,7 @@ class Offsets:
         client_config: ClientConfig,
         *,
         identity: Callable[[], Identity | None] = lambda: NO_MEMBER,
+        fetching_identity: Callable[[], Identity | None] = lambda: None,
         is_rebalancing: Callable[[], bool] = lambda: False,
         collect: Callable[[], None] = lambda: None,
         on_mark: Callable[[TopicPartition, int], None] = lambda partition, offset: None,
@@ -90,6 +97,7 @@ class Offsets:
         self._config = config
         self._client_config = client_config
         self._identity = identity
+        self._fetching_identity = fetching_identity
         self._is_rebalancing = is_rebalancing
         self._collect = collect
         self._on_mark = on_mark
@@ -336,6 +344,9 @@ class Offsets:
                 self._committed[partition] = offset
         elif code in _MEMBERSHIP_ERRORS and (identity != self._identity() or self._is_rebalancing()):
             return  # the error is about a generation that is over; in the next one the partition may still be assigned
+        elif code is ErrorCode.STALE_MEMBER_EPOCH and identity.member_id:
+            # An exception to is_retriable, as in Java's client: the member has, or is about to get, a newer epoch.
+            self._on_refused(identity, code)
         elif code is ErrorCode.UNKNOWN_TOPIC_ID and not attempt.by_name:
             attempt.by_name = True
         elif code is ErrorCode.REBALANCE_IN_PROGRESS or (code.retriable and code not in _TOPIC_ERRORS):
@@ -376,11 +387,11 @@ class Offsets:
         """Send one request for the missing partitions. True if some are to be retried."""
         if not lookup.missing:
             return False
-        view, wanted = self._client.view, list(lookup.missing)
+        view, wanted, member = self._client.view, list(lookup.missing), self._fetching_identity()
         by_name = lookup.by_name or any(topic_id(view, partition.topic) == ZERO_UUID for partition in wanted)
         try:
             response, node_id = await self._channel.send(
-                lambda versions: fetch_request(self._config.group_id, wanted, view, versions),
+                lambda versions: fetch_request(self._config.group_id, wanted, view, versions, member),
                 purpose=Purpose.OTHER,
                 timeout=self._client_config.request_timeout,
                 at_most=OffsetFetchRequest.TOPIC_IDS.before if by_name else None,
@@ -395,6 +406,9 @@ class Offsets:
         self._channel.record([answer.whole, *answer.errors.values()], node_id)
         if answer.whole is not ErrorCode.NONE:
             lookup.last_error = answer.whole.name
+            if member is not None and answer.whole in (*_MEMBERSHIP_ERRORS, ErrorCode.STALE_MEMBER_EPOCH):
+                self._on_refused(member, answer.whole)  # the member gets another epoch, or loses its partitions
+                return True
             refused = error_for(answer.whole, f"fetching committed offsets of group {self._config.group_id!r}")
             if not is_retriable_by_member(refused):
                 raise refused

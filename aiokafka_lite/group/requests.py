@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ..aio.retry import is_retriable
 from ..errors import BrokerError, ErrorCode, KafkaError, error_for
@@ -20,6 +20,12 @@ from ..types import TopicPartition
 from .events import Identity, SendLeave
 from .payloads import PROTOCOL_TYPE, write_assignment
 
+UNKNOWN_ERRORS_TOLERATED = 5
+"""UNKNOWN_SERVER_ERROR answers to requests that join which are retried until the member has an assignment.
+
+An exception to ``is_retriable``: brokers answer so while they fail over. Java's client fails at the first one.
+"""
+
 _HINTS = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the brokers limit the group by group.max.size",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
@@ -31,6 +37,19 @@ _HINTS = {
     ),
     ErrorCode.FENCED_INSTANCE_ID: "another client has joined with the same group_instance_id",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs READ on the group",
+    ErrorCode.UNRELEASED_INSTANCE_ID: (
+        "another member holds this group_instance_id; if its process died, the coordinator releases the id when the "
+        "session of that member ends"
+    ),
+    ErrorCode.UNSUPPORTED_ASSIGNOR: "group_remote_assignor must be one of group.consumer.assignors of the brokers",
+    ErrorCode.GROUP_ID_NOT_FOUND: (
+        "the group has members of the classic protocol that the coordinator cannot convert; stop them first, or use "
+        'group_protocol="classic"'
+    ),
+    ErrorCode.UNSUPPORTED_VERSION: (
+        "the cluster has no consumer groups: its feature group.version is 0; finalize level 1, or use "
+        'group_protocol="classic"'
+    ),
 }
 
 
@@ -98,15 +117,11 @@ def leave_request(group_id: str, action: SendLeave, versions: VersionTable) -> L
     return LeaveGroupRequest(group_id=group_id, members=[member])
 
 
-def refusal(
-    api: str, code: ErrorCode, *, group_id: str, instance_id: str | None, strategies: Iterable[str]
-) -> KafkaError:
-    """The error for the user when the coordinator refuses the member for good."""
+def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None, asked: str = "") -> KafkaError:
+    """The error for the user when the coordinator refuses the member for good. ``asked``: what it requested."""
     static = "" if instance_id is None else f" as {instance_id!r}"
     hint = f" ({_HINTS[code]})" if code in _HINTS else ""
-    return error_for(
-        code, f"{api} of group {group_id!r}{static} with strategies {', '.join(strategies)} was refused{hint}"
-    )
+    return error_for(code, f"{api} of group {group_id!r}{static}{asked} was refused{hint}")
 
 
 def is_retriable_by_member(error: KafkaError) -> bool:

@@ -47,6 +47,7 @@ class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
     partitions that the member owns.
     """
 
+    CONSUMER_GROUPS = since(0, kafka="4.0")
     REGEX = since(1)
     MEMBER_CHOOSES_ID = since(1)
 

@@ -121,7 +121,7 @@ async def test_a_member_of_a_group(cluster: EmbeddedCluster, caplog: pytest.LogC
         assert_lines(
             caplog,
             [
-                *(LOST, SILENT, NOT_FETCHED, f"INFO group.coordinator: {stable}: CAUSE"),
+                *(LOST, SILENT, NOT_FETCHED, f"INFO group.member_requests: {stable}: CAUSE"),
                 f"WARNING group.heartbeats: {stable} loses its partitions:"
                 " no heartbeat succeeded for session_timeout = 45 s",
                 moved.format("FENCED generation=-1 owned=0", "STABLE", "SessionExpired"),

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.group.events import Action, HeartbeatAnswer, JoinAnswer, SendJoin, SendSync, Subscribe, SyncAnswer
-from aiokafka_lite.group.member import Member, MemberState
+from aiokafka_lite.group.member import Member
 from aiokafka_lite.group.payloads import read_subscription, write_assignment, write_subscription
+from aiokafka_lite.group.states import MemberState
 from aiokafka_lite.group.strategies import AssignmentStrategy, GroupMember, RangeStrategy, TopicRacks
 from aiokafka_lite.protocol.messages import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
 from aiokafka_lite.types import TopicPartition

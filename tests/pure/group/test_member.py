@@ -38,8 +38,9 @@ from aiokafka_lite.group.events import (
     TopicsGathered,
     TopicsSeen,
 )
-from aiokafka_lite.group.member import TRANSITIONS, MemberEvent, MemberState
+from aiokafka_lite.group.member import TRANSITIONS
 from aiokafka_lite.group.payloads import read_assignment
+from aiokafka_lite.group.states import MemberEvent, MemberState
 from aiokafka_lite.group.strategies import (
     AssignmentStrategy,
     CooperativeStickyStrategy,

@@ -32,8 +32,9 @@ from aiokafka_lite.group.events import (
     TopicsGathered,
     TopicsSeen,
 )
-from aiokafka_lite.group.member import BAD_ASSIGNMENTS_TOLERATED, MemberState
+from aiokafka_lite.group.member import BAD_ASSIGNMENTS_TOLERATED
 from aiokafka_lite.group.payloads import MAX_ASSIGNED, read_assignment, write_assignment
+from aiokafka_lite.group.states import MemberState
 from aiokafka_lite.group.strategies import AssignmentStrategy, CooperativeStickyStrategy, RangeStrategy
 from aiokafka_lite.protocol.messages import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
 from aiokafka_lite.types import TopicPartition

@@ -1,0 +1,74 @@
+"""The parts of a member that both protocols share: its identity, its state and its partitions. Pure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from ..errors import KafkaError
+from ..protocol.state import Transitions, next_state
+from .events import Action, Event, Fail, Identity
+from .leadership import Leadership
+from .ownership import NO_GENERATION, Ownership
+from .states import MemberEvent, MemberState
+
+
+class BaseMember(ABC):
+    """A state machine: ``handle(event)`` moves it and returns actions. Owner: the coordinator task.
+
+    ``Member`` is for the classic protocol, ``ConsumerMember`` for the consumer protocol.
+    """
+
+    protocol: ClassVar[str]
+    """As in the setting ``group_protocol``."""
+    transitions: ClassVar[Transitions[MemberState, MemberEvent]]
+
+    def __init__(self, group_id: str, *, instance_id: str | None, rack: str | None) -> None:
+        self.group_id = group_id
+        self.instance_id = instance_id
+        self.state = MemberState.UNJOINED
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        """The generation of the group; under the consumer protocol the epoch of the member."""
+        self.partitions = Ownership()
+        self.strategy = ""
+        """The name of the assignment strategy in use; empty where it is not known."""
+        self.leadership: Leadership | None = None
+        """Set while this member assigns the partitions of all members, which only the classic protocol has."""
+        self._rack = rack
+        self._topics: frozenset[str] = frozenset()  # what the user subscribes to
+        self._attempt = 0  # of the request or pause whose outcome counts
+        self._unknown_errors = 0
+        self._closing = False
+        # The member left because of max_poll_interval. Only Polled brings it back: otherwise the end of LEAVING, or a
+        # new topic that matches, would join again although the user still does not read.
+        self._overdue = False
+
+    def __repr__(self) -> str:
+        static = "" if self.instance_id is None else f" instance={self.instance_id}"
+        return (
+            f"<{type(self).__name__} {self.member_id or '-'}{static} of {self.group_id} {self.state.name} "
+            f"generation={self.generation} owned={len(self.partitions.owned)}>"
+        )
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.member_id, self.generation, self.instance_id)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the member is closed and has nothing left to do."""
+        return self._closing and self.state in (MemberState.UNJOINED, MemberState.FATAL)
+
+    @abstractmethod
+    def handle(self, event: Event) -> list[Action]:
+        """Move, and return the actions in their order. A FATAL member returns none."""
+
+    def _advance(self, event: MemberEvent) -> None:
+        self.state = next_state(self.transitions, self.state, event)
+
+    def _fail(self, error: KafkaError) -> list[Action]:
+        # The loss comes before the error: the reader must stop before the user sees the error.
+        lose = self.partitions.lose()
+        self._advance(MemberEvent.FAIL)
+        return [lose, Fail(error)] if lose.partitions else [Fail(error)]

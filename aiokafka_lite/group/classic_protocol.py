@@ -1,0 +1,192 @@
+"""Performs the actions of a ``Member``: the requests of the classic protocol, and its heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from ..cluster.client import Client
+from ..config import ClientConfig, GroupConfig
+from ..errors import ErrorCode, KafkaTimeout
+from ..net.connection import Purpose
+from ..protocol.messages import JoinGroupRequest
+from ..protocol.versions import VersionTable
+from .counters import RequestCounters
+from .events import (
+    Action,
+    AwaitJoin,
+    Event,
+    GatherTopics,
+    JoinAnswer,
+    LeaveAnswer,
+    RequestFailed,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    SyncAnswer,
+    TopicsGathered,
+)
+from .heartbeats import Heartbeats
+from .member import Member
+from .member_requests import LEAVE_TIMEOUT, MemberRequests
+from .requests import leave_request
+from .states import MemberState
+from .topic_watcher import Spawn, TopicWatcher
+
+logger = logging.getLogger(__name__)
+
+JOIN_MARGIN = 5.0
+"""Seconds that JoinGroup may take beyond the rebalance timeout, when the coordinator answers at the latest."""
+
+GATHER_TIMEOUT = 5.0
+"""Seconds that the leader waits for the metadata of topics that it does not know. Then it assigns without them."""
+
+MANY_MEMBERS = 1_000
+"""From this number of members on, the leader computes the assignment in a thread: in the event loop, 50,000 members
+would take a second."""
+
+PROBLEMS_LOGGED = 10
+"""The maximum number of problems with other members' subscriptions that one rebalance logs."""
+
+
+class ClassicProtocol:
+    """The classic protocol of one member. Owner: the group coordinator.
+
+    ``is_overdue`` returns whether the member exceeds ``max_poll_interval``. The member is read, never changed.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        config: GroupConfig,
+        client_config: ClientConfig,
+        member: Member,
+        counters: RequestCounters,
+        *,
+        requests: MemberRequests,
+        topics: TopicWatcher,
+        spawn: Spawn,
+        is_overdue: Callable[[], bool],
+        post: Callable[[Event], None],
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._client_config = client_config
+        self._member = member
+        self._requests = requests
+        self._topics = topics
+        self._spawn = spawn
+        self._post = post
+        self._backoff = client.retry_backoff()
+        self._heartbeats = Heartbeats(
+            client,
+            config,
+            requests.channel,
+            member,
+            counters,
+            place=requests.place,
+            is_overdue=is_overdue,
+            post=post,
+            on_answer=lambda code, node_id: requests.record(code, node_id, "Heartbeat"),
+            on_error=requests.report,
+        )
+
+    @property
+    def calm_at(self) -> float:
+        """The loop's time at which the group was last known not to rebalance."""
+        return self._heartbeats.calm_at
+
+    def start(self) -> None:
+        """Start the tasks that run beside requests."""
+        self._spawn(self._heartbeats.run, name="heartbeats")
+
+    def is_large(self, event: Event) -> bool:
+        """Whether the member takes long to handle this event, because it leads a large group."""
+        if isinstance(event, JoinAnswer):
+            return len(event.response.members) > MANY_MEMBERS
+        leadership = self._member.leadership
+        return isinstance(event, TopicsGathered) and leadership is not None and len(leadership.members) > MANY_MEMBERS
+
+    def perform(self, action: Action) -> None:
+        """Send the request of this action."""
+        match action:
+            case SendJoin():
+                self._requests.start(action, self._join)
+            case GatherTopics():
+                self._log_problems()
+                self._requests.start(action, self._gather)
+            case SendSync():
+                self._requests.start(action, self._sync)
+            case SendLeave():
+                self._requests.start(action, self._leave)
+            case AwaitJoin():
+                # Not as a request, which would cancel the JoinGroup that this waits for.
+                self._spawn(self._abandon_join, action.attempt, name="await JoinGroup before leaving")
+
+    def follow(self) -> None:
+        """Apply the member's state: heartbeats, backoff, watched topics."""
+        self._heartbeats.follow()
+        # Only a complete generation ends the growing pauses. A JoinGroup that is answered proves little: a SyncGroup
+        # may fail again and again after it.
+        if self._member.state is MemberState.STABLE:
+            self._backoff.reset()
+        leadership = self._member.leadership
+        self._topics.watch(frozenset() if leadership is None else leadership.topics)
+
+    def _log_problems(self) -> None:
+        problems = [] if self._member.leadership is None else self._member.leadership.problems
+        for problem in problems[:PROBLEMS_LOGGED]:
+            logger.warning("%r leads the group: %s", self._member, problem)
+        if len(problems) > PROBLEMS_LOGGED:
+            logger.warning("%r leads the group: %d more such problems", self._member, len(problems) - PROBLEMS_LOGGED)
+
+    # Requests.
+
+    async def _join(self, action: SendJoin) -> JoinAnswer:
+        if action.pause:
+            await asyncio.sleep(self._backoff.next())
+
+        def build(versions: VersionTable) -> JoinGroupRequest:
+            if self._config.group_instance_id is not None:
+                versions.require(
+                    JoinGroupRequest.STATIC_MEMBERS, f"group_instance_id={self._config.group_instance_id!r}"
+                )
+            return action.request
+
+        # The coordinator answers only when all members have joined, or when the rebalance timeout is over.
+        timeout = max(self._client_config.request_timeout, self._config.time_to_rebalance + JOIN_MARGIN)
+        response, node_id = await self._requests.channel.send(build, purpose=Purpose.GROUP, timeout=timeout)
+        self._requests.record(ErrorCode.of(response.error_code), node_id, "JoinGroup")
+        return JoinAnswer(action.attempt, response)
+
+    async def _abandon_join(self, attempt: int) -> None:
+        await asyncio.sleep(LEAVE_TIMEOUT)
+        self._post(RequestFailed(attempt, KafkaTimeout("JoinGroup was not answered"), retriable=True))
+
+    async def _gather(self, action: GatherTopics) -> TopicsGathered:
+        missing = [name for name in action.topics if name not in self._client.view.topics]
+        # Topics that appear later start another rebalance (``TopicsSeen``). The leader sends no heartbeats here, and
+        # all members wait for it, so this must end well before its session does.
+        if missing:
+            with suppress(KafkaTimeout):
+                await self._client.refresh(missing, timeout=min(GATHER_TIMEOUT, self._config.session_timeout / 3))
+        return TopicsGathered(action.attempt, self._topics.racks(action.topics))
+
+    async def _sync(self, action: SendSync) -> SyncAnswer:
+        response, node_id = await self._requests.channel.send(
+            lambda versions: action.request, purpose=Purpose.GROUP, timeout=self._client_config.request_timeout
+        )
+        self._requests.record(ErrorCode.of(response.error_code), node_id, "SyncGroup")
+        return SyncAnswer(action.attempt, response)
+
+    async def _leave(self, action: SendLeave) -> LeaveAnswer:
+        await self._requests.leave(
+            lambda: self._requests.channel.send(
+                lambda versions: leave_request(self._config.group_id, action, versions),
+                purpose=Purpose.OTHER,  # a JoinGroup that waits at the coordinator must not delay it
+                timeout=self._client_config.request_timeout,
+            )
+        )
+        return LeaveAnswer(action.attempt)

@@ -1,0 +1,390 @@
+"""A member of a group under the consumer protocol (KIP-848): a state machine that decides and does nothing else.
+
+The coordinator assigns the partitions. One request, ConsumerGroupHeartbeat, joins, keeps the membership, carries the
+subscription and the owned partitions, and leaves. ``handle(event)`` moves the machine and returns actions (``events``).
+
+Rules of this file:
+
+Rule 1: One heartbeat is under way at a time, except the one that leaves. A second one could overtake the first, and the
+        coordinator would see owned partitions that are out of date. Each heartbeat and each pause has an attempt
+        number, and an outcome of another attempt is dropped.
+Rule 2: Partitions are released before they are reported as not owned, and before added ones are assigned. The
+        coordinator gives a partition to another member when no heartbeat reports it any more.
+Rule 3: After the first heartbeat only changed fields are sent. After a failure all fields are sent: it is not known
+        what the coordinator has received. Its answer then has the whole assignment.
+Rule 4: After a fence nothing is committed: the coordinator may have given the partitions to other members long ago. The
+        member joins again with epoch 0 under the same member id, which it keeps for its whole life (KIP-1082).
+Rule 5: A heartbeat that follows a failure pauses first. No change of state cuts that pause short.
+Rule 6: Topic ids that metadata does not know stay in the target assignment until their names are known.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ..errors import ErrorCode, ProtocolError
+from ..protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatTopicPartitions
+from ..protocol.state import Transitions
+from ..types import TopicPartition
+from .base_member import BaseMember
+from .events import (
+    Action,
+    Assign,
+    Close,
+    CommitRefused,
+    ConsumerHeartbeatAnswer,
+    Event,
+    HeartbeatDue,
+    LeaveAnswer,
+    PauseHeartbeat,
+    Polled,
+    PollOverdue,
+    Released,
+    Report,
+    RequestFailed,
+    ResolveTopics,
+    SendHeartbeat,
+    Subscribe,
+    TopicsNamed,
+)
+from .ownership import NO_GENERATION
+from .requests import UNKNOWN_ERRORS_TOLERATED, refusal
+from .states import MemberEvent, MemberState
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+RETURN_EPOCH = -2
+"""A static member leaves and will come back: it keeps its partitions until its session ends."""
+
+SHORTEST_INTERVAL = 0.1
+"""Seconds between heartbeats at least, whatever the coordinator asks for: 0 would make a hot loop."""
+
+_API = "ConsumerGroupHeartbeat"
+
+_FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+
+_S, _E = MemberState, MemberEvent
+
+TRANSITIONS: Transitions[MemberState, MemberEvent] = {
+    _S.UNJOINED: {_E.JOIN: _S.JOINING, _E.LEAVE: _S.LEAVING},
+    _S.JOINING: {_E.JOIN: _S.JOINING, _E.JOINED: _S.STABLE, _E.LEAVE: _S.LEAVING, _E.FAIL: _S.FATAL},
+    _S.STABLE: {_E.REVOKE: _S.REVOKING, _E.FENCE: _S.FENCED, _E.LEAVE: _S.LEAVING, _E.FAIL: _S.FATAL},
+    _S.REVOKING: {_E.RELEASED: _S.STABLE, _E.FENCE: _S.FENCED, _E.LEAVE: _S.LEAVING, _E.FAIL: _S.FATAL},
+    _S.LEAVING: {_E.RELEASED: _S.LEAVING, _E.LEFT: _S.UNJOINED},
+    _S.FENCED: {_E.RELEASED: _S.JOINING, _E.LEAVE: _S.LEAVING},
+    _S.FATAL: {},
+}
+
+
+class _Sent(NamedTuple):
+    """What the last heartbeat left at the coordinator."""
+
+    topics: frozenset[str]
+    owned: frozenset[TopicPartition]
+
+
+class ConsumerMember(BaseMember):
+    """The state machine. Owner: the coordinator task, which alone calls ``handle``.
+
+    ``rebalance_timeout`` is in seconds; ``assignor`` is the coordinator's strategy to use, None for its default;
+    ``new_id`` makes the member id when the member first joins.
+    """
+
+    protocol = "consumer"
+    transitions = TRANSITIONS
+
+    def __init__(
+        self,
+        group_id: str,
+        *,
+        rebalance_timeout: float,
+        assignor: str | None = None,
+        instance_id: str | None = None,
+        rack: str | None = None,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        super().__init__(group_id, instance_id=instance_id, rack=rack)
+        self.strategy = assignor or ""
+        self.has_unnamed_topics = False
+        """Whether metadata lacks the name of an assigned topic id (rule 6)."""
+        self._rebalance_timeout = rebalance_timeout
+        self._assignor = assignor
+        self._new_id = new_id
+        self._interval = SHORTEST_INTERVAL
+        self._target: dict[bytes, tuple[int, ...]] = {}  # the last assignment of the coordinator
+        self._names: dict[bytes, str] = {}  # of the topics of the target
+        self._ids: dict[str, bytes] = {}  # of the topics whose partitions the reader has
+        self._sent: _Sent | None = None  # None: the next heartbeat has all fields (rule 3)
+        self._in_flight = False  # rule 1
+        self._backing_off = False  # rule 5
+        # An assignment has come that no heartbeat has acknowledged yet.
+        self._must_acknowledge = False
+        # The reader expects an ``Assign``: after joining, and after each release, also without added partitions.
+        self._must_assign = False
+        # The coordinator may have this member: a heartbeat was sent that joins.
+        self._may_be_known = False
+        # The epoch of the heartbeat that leaves; None: leave without one.
+        self._leave_epoch: int | None = None
+
+    def handle(self, event: Event) -> list[Action]:
+        """Move, and return the actions in their order. A FATAL member returns none."""
+        if self.state is MemberState.FATAL:
+            # Close still counts, because ``is_gone`` must become true: ``close()`` waits for it.
+            self._closing |= isinstance(event, Close)
+            return []
+        match event:
+            case Subscribe():
+                self._topics = event.topics
+                return self._follow_subscription()
+            case Polled():
+                # The user may read again while the heartbeat that leaves is in flight.
+                self._overdue = False
+                return self._follow_subscription()
+            case HeartbeatDue() if event.attempt == self._attempt and self._sends:
+                return [self._heartbeat()]
+            case ConsumerHeartbeatAnswer() if event.attempt == self._attempt and self._sends:
+                return self._answered(event)
+            case RequestFailed() if event.attempt == self._attempt:
+                if self.state is MemberState.LEAVING:
+                    return self._left()
+                return self._request_failed(event)
+            case CommitRefused() if event.identity == self.identity and self.state.sends_heartbeats:
+                return self._commit_refused(event.code)
+            case TopicsNamed():
+                self._name(event.names)
+                return [*self._reconcile(), *self._hurry()]
+            case Released() if self.partitions.release(event.number):
+                return self._released()
+            case PollOverdue() if self.state.sends_heartbeats:
+                self._overdue = True
+                return self._leave(LEAVE_EPOCH if self.instance_id is None else RETURN_EPOCH, in_good_order=False)
+            case LeaveAnswer() if event.attempt == self._attempt and self.state is MemberState.LEAVING:
+                return self._left()
+            case Close() if not self._closing:
+                self._closing = True
+                if self.state is MemberState.LEAVING:
+                    return []
+                stays = None if self.instance_id is None else RETURN_EPOCH
+                return self._leave(LEAVE_EPOCH if event.leave else stays, in_good_order=True)
+        return []
+
+    @property
+    def _sends(self) -> bool:
+        """Whether heartbeats are sent that do not leave."""
+        return self.state is MemberState.JOINING or self.state.sends_heartbeats
+
+    # Heartbeats.
+
+    def _follow_subscription(self) -> list[Action]:
+        """Join, leave, or report the subscription, as it is now."""
+        if self._closing or self.state is MemberState.LEAVING:
+            return []  # _left() joins again if there is a subscription by then
+        if self.state is MemberState.UNJOINED:
+            return self._join() if self._topics and not self._overdue else []
+        if not self._topics:
+            return self._leave(LEAVE_EPOCH, in_good_order=True)
+        return [*self._reconcile(), *self._hurry()]
+
+    def _join(self) -> list[Action]:
+        self._advance(MemberEvent.JOIN)
+        return [self._heartbeat()]
+
+    def _heartbeat(self) -> SendHeartbeat:
+        """The next heartbeat, with the fields that the coordinator does not have (rule 3)."""
+        if not self.member_id:
+            self.member_id = self._new_id()
+        self._attempt += 1
+        self._in_flight, self._backing_off, self._may_be_known = True, False, True
+        before, now = self._sent, _Sent(self._topics, self._reported)
+        acknowledges = self._must_acknowledge and self.state is MemberState.STABLE
+        request = self._request(JOIN_EPOCH if self.state is MemberState.JOINING else self.generation)
+        if before is None:
+            request.rack_id = self._rack
+            request.rebalance_timeout_ms = round(self._rebalance_timeout * 1000)
+            request.server_assignor = self._assignor
+        if before is None or before.topics != now.topics:
+            request.subscribed_topic_names = sorted(now.topics)
+        if before is None or before.owned != now.owned or acknowledges:
+            request.topic_partitions = self._by_id(now.owned)
+        self._sent, self._must_acknowledge = now, self._must_acknowledge and not acknowledges
+        return SendHeartbeat(self._attempt, request)
+
+    def _request(self, epoch: int) -> ConsumerGroupHeartbeatRequest:
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
+        )
+
+    @property
+    def _reported(self) -> frozenset[TopicPartition]:
+        """The partitions that the coordinator must not give to another member (rule 2)."""
+        return self.partitions.owned | self.partitions.revoking
+
+    def _by_id(self, partitions: frozenset[TopicPartition]) -> list[ConsumerGroupHeartbeatTopicPartitions]:
+        numbers: dict[str, list[int]] = {}
+        for topic, number in sorted(partitions):
+            numbers.setdefault(topic, []).append(number)
+        return [
+            ConsumerGroupHeartbeatTopicPartitions(topic_id=self._ids[topic], partitions=of_topic)
+            for topic, of_topic in numbers.items()
+        ]
+
+    def _has_news(self) -> bool:
+        return self._sent is None or self._sent != _Sent(self._topics, self._reported)
+
+    def _hurry(self) -> list[Action]:
+        """Send a heartbeat now if there is something to report, and none is in flight."""
+        if not self._sends or self._in_flight or self._backing_off or not self._has_news():
+            return []
+        return [self._heartbeat()]
+
+    def _pause(self, seconds: float | None) -> PauseHeartbeat:
+        self._attempt += 1
+        self._in_flight, self._backing_off = False, seconds is None
+        return PauseHeartbeat(self._attempt, seconds)
+
+    def _request_failed(self, event: RequestFailed) -> list[Action]:
+        if not self._sends:
+            return []
+        return self._retry() if event.retriable else self._fail(event.error)
+
+    def _retry(self) -> list[Action]:
+        """Nothing is known about what the coordinator has received: send everything after a backoff (rules 3, 5)."""
+        self._sent = None
+        return [self._pause(None)]
+
+    # Answers.
+
+    def _answered(self, event: ConsumerHeartbeatAnswer) -> list[Action]:
+        response, code = event.response, ErrorCode.of(event.response.error_code)
+        self._in_flight = False
+        if code is not ErrorCode.NONE:
+            return self._refused(code)
+        if response.member_epoch <= JOIN_EPOCH:
+            return [Report(ProtocolError(f"{_API} was answered with epoch {response.member_epoch}")), *self._retry()]
+        self._unknown_errors = 0
+        if self.state is MemberState.JOINING:
+            self._advance(MemberEvent.JOINED)
+            self._must_assign = True
+        self.generation = response.member_epoch
+        self._interval = max(response.heartbeat_interval_ms / 1000, SHORTEST_INTERVAL)
+        if response.assignment is not None:
+            topics = response.assignment.topic_partitions
+            self._target = {each.topic_id: tuple(each.partitions) for each in topics}
+            self._must_acknowledge = True
+        self._name(event.names)
+        actions = self._reconcile()
+        if self.has_unnamed_topics:
+            actions.append(ResolveTopics())
+        return [*actions, *(self._hurry() or [self._pause(self._interval)])]
+
+    def _refused(self, code: ErrorCode) -> list[Action]:
+        joins = self.state is MemberState.JOINING
+        # A group that does not exist any more has fenced all its members; a join creates a group, so a join that gets
+        # this answer has met a group of another type.
+        if code in _FENCED and not (joins and code is ErrorCode.GROUP_ID_NOT_FOUND):
+            return self._fenced()
+        is_unknown = code is ErrorCode.UNKNOWN_SERVER_ERROR
+        if is_unknown and joins:
+            self._unknown_errors += 1
+            is_unknown = self._unknown_errors <= UNKNOWN_ERRORS_TOLERATED
+        if code.retriable or is_unknown:
+            return self._retry()
+        return self._fail(refusal(_API, code, group_id=self.group_id, instance_id=self.instance_id))
+
+    def _commit_refused(self, code: ErrorCode) -> list[Action]:
+        if code in _FENCED:
+            return self._fenced()
+        if code is ErrorCode.STALE_MEMBER_EPOCH and not (self._in_flight or self._backing_off):
+            return [self._heartbeat()]  # its answer has the newer epoch, or fences the member
+        return []
+
+    def _fenced(self) -> list[Action]:
+        """Lose everything, and join again with epoch 0 (rule 4)."""
+        lose = self.partitions.lose()
+        self.generation = NO_GENERATION
+        self._target.clear()
+        self._sent, self._may_be_known, self.has_unnamed_topics = None, False, False
+        if self.state is MemberState.JOINING:
+            return [self._pause(None)]
+        self._advance(MemberEvent.FENCE)
+        self._attempt += 1
+        return [lose]
+
+    # Assignments.
+
+    def _name(self, names: Mapping[bytes, str]) -> None:
+        """Note the names of the topics of the target. A known name stays: metadata drops a topic that is deleted."""
+        known = self._names | {each: names[each] for each in self._target if each in names}
+        self._names = {each: known[each] for each in self._target if each in known}
+        self.has_unnamed_topics = len(self._names) < len(self._target)
+
+    def _reconcile(self) -> list[Action]:
+        """Release what the target lacks; when that is done, take what it adds (rule 2)."""
+        if self.state is not MemberState.STABLE:
+            return []
+        wanted = frozenset(
+            TopicPartition(name, number)
+            for topic_id, name in self._names.items()
+            if name in self._topics
+            for number in self._target[topic_id]
+        )
+        surplus = self.partitions.owned - wanted
+        if surplus:
+            self._advance(MemberEvent.REVOKE)
+            return [self.partitions.revoke(surplus)]
+        added, _ = self.partitions.replace(wanted, self._topics, self.generation)
+        held = {each.topic for each in self._reported}
+        self._ids = {name: each for name, each in self._ids.items() if name in held}
+        self._ids.update((name, each) for each, name in self._names.items())
+        if not added and not self._must_assign:
+            return []
+        self._must_assign = False
+        return [Assign(added, self.partitions.owned)]
+
+    def _released(self) -> list[Action]:
+        if self.state is MemberState.LEAVING:
+            self._advance(MemberEvent.RELEASED)
+            return self._send_leave()
+        if self.state is MemberState.FENCED:
+            self._advance(MemberEvent.RELEASED)
+            return [self._pause(None)]  # rule 5
+        if self.state is MemberState.REVOKING:
+            self._advance(MemberEvent.RELEASED)
+            self._must_assign = True
+            return [*self._reconcile(), *self._hurry()]
+        return []
+
+    # Leaving.
+
+    def _leave(self, epoch: int | None, *, in_good_order: bool) -> list[Action]:
+        """Leave; with a heartbeat unless ``epoch`` is None. ``in_good_order`` lets the reader commit first."""
+        was_fenced = self.state is MemberState.FENCED
+        self._advance(MemberEvent.LEAVE)
+        self._leave_epoch = epoch
+        self._attempt += 1  # a late answer must not assign partitions to a member that leaves
+        if was_fenced:
+            return []  # the reader still handles the loss; _released() continues
+        revoke = self.partitions.revoke_all() if in_good_order else None
+        if revoke is not None:
+            return [revoke]
+        # The user does not read, so nothing waits for it: the other members may continue at once.
+        lose = self.partitions.lose(awaits_release=False)
+        return [*([lose] if lose.partitions else []), *self._send_leave()]
+
+    def _send_leave(self) -> list[Action]:
+        if not self._may_be_known or self._leave_epoch is None:
+            return self._left()
+        self._attempt += 1
+        return [SendHeartbeat(self._attempt, self._request(self._leave_epoch))]
+
+    def _left(self) -> list[Action]:
+        self._advance(MemberEvent.LEFT)
+        self.generation = NO_GENERATION
+        self._target.clear()
+        self._sent, self._may_be_known, self.has_unnamed_topics = None, False, False
+        self._in_flight = self._backing_off = False
+        if self._overdue or self._closing or not self._topics:
+            return []
+        return self._join()  # the user subscribed again while the member was leaving

@@ -1,0 +1,178 @@
+"""Performs the actions of a ``ConsumerMember``: heartbeats of the consumer protocol (KIP-848), and their pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from ..cluster.client import Client
+from ..config import ClientConfig
+from ..errors import ErrorCode, KafkaError, KafkaTimeout
+from ..net.connection import Purpose
+from ..protocol.messages import ConsumerGroupHeartbeatRequest
+from ..protocol.versions import VersionTable
+from .consumer_member import ConsumerMember
+from .counters import RequestCounters
+from .events import (
+    Action,
+    ConsumerHeartbeatAnswer,
+    Event,
+    HeartbeatDue,
+    LeaveAnswer,
+    PauseHeartbeat,
+    PollOverdue,
+    ResolveTopics,
+    SendHeartbeat,
+    TopicsNamed,
+)
+from .member_requests import MemberRequests
+from .states import MemberState
+from .topic_watcher import Spawn
+
+FEATURE = "group.version"
+"""The feature of a cluster that has consumer groups; its level 1 is the first one."""
+
+MISSED_INTERVALS = 3
+"""Heartbeat intervals after which an answer is no longer awaited: a third of a session, by the brokers' defaults."""
+
+RESOLVE_TIMEOUT = 5.0
+"""Seconds for one refresh of the metadata that lacks the name of an assigned topic."""
+
+_EVICTED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+
+logger = logging.getLogger(__name__)
+
+
+def is_offered(versions: VersionTable) -> bool:
+    """Whether the cluster of a broker with these versions has consumer groups of the consumer protocol."""
+    return versions.supports(ConsumerGroupHeartbeatRequest.CONSUMER_GROUPS) and versions.level(FEATURE) >= 1
+
+
+class ConsumerProtocol:
+    """The consumer protocol of one member. Owner: the group coordinator.
+
+    ``is_overdue`` returns whether the member exceeds ``max_poll_interval``. The member is read, never changed.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        client_config: ClientConfig,
+        member: ConsumerMember,
+        counters: RequestCounters,
+        *,
+        requests: MemberRequests,
+        spawn: Spawn,
+        is_overdue: Callable[[], bool],
+        post: Callable[[Event], None],
+    ) -> None:
+        self._client = client
+        self._client_config = client_config
+        self._member = member
+        self._counters = counters
+        self._requests = requests
+        self._spawn = spawn
+        self._is_overdue = is_overdue
+        self._post = post
+        self._backoff = client.retry_backoff()
+        self._resolving = False
+        self._interval = client_config.request_timeout  # the coordinator's, in seconds, once it has answered
+        self._blocked = 0.0  # seconds for which the last pause was late
+        self.calm_at = 0.0
+        """The loop's time at which the last heartbeat that succeeded was sent: the next revocation began after it."""
+
+    def start(self) -> None:
+        """Heartbeats are actions of the member: there is no other task."""
+
+    def is_large(self, event: Event) -> bool:
+        """Whether the member takes long to handle this event."""
+        return False
+
+    def perform(self, action: Action) -> None:
+        """Pause, send a heartbeat, or look up topics."""
+        match action:
+            case PauseHeartbeat():
+                self._requests.start(action, self._pause)
+            case SendHeartbeat():
+                self._requests.start(action, self._leave if action.leaves else self._heartbeat)
+            case ResolveTopics() if not self._resolving:
+                self._resolving = True
+                self._spawn(self._resolve, name="names of assigned topics")
+
+    def follow(self) -> None:
+        """Apply the member's state."""
+
+    async def _pause(self, action: PauseHeartbeat) -> HeartbeatDue:
+        loop = asyncio.get_running_loop()
+        seconds = self._backoff.next() if action.seconds is None else action.seconds
+        due = loop.time() + seconds
+        await asyncio.sleep(seconds)
+        # The timer is late by as long as the loop was blocked.
+        self._blocked = loop.time() - due
+        if self._blocked > self._interval:
+            logger.warning(
+                "%r: the event loop was blocked for %.1f s and sent no heartbeat; the coordinator evicts a member "
+                "whose session ends",
+                self._member,
+                self._blocked,
+            )
+        if self._is_overdue():
+            self._post(PollOverdue())  # the member leaves, and drops the event below
+        return HeartbeatDue(action.attempt)
+
+    def _build(self, action: SendHeartbeat, versions: VersionTable) -> ConsumerGroupHeartbeatRequest:
+        versions.require(ConsumerGroupHeartbeatRequest.CONSUMER_GROUPS, 'group_protocol="consumer"')
+        return action.request
+
+    async def _heartbeat(self, action: SendHeartbeat) -> ConsumerHeartbeatAnswer:
+        began = asyncio.get_running_loop().time()
+        try:
+            response, node_id = await self._requests.channel.send(
+                lambda versions: self._build(action, versions),
+                purpose=Purpose.GROUP,
+                timeout=min(self._client_config.request_timeout, MISSED_INTERVALS * self._interval),
+            )
+        except KafkaError:
+            self._counters.failures += 1
+            raise
+        code = ErrorCode.of(response.error_code)
+        self._requests.record(code, node_id, "ConsumerGroupHeartbeat")
+        if code is not ErrorCode.NONE:
+            self._counters.failures += 1
+        if code is ErrorCode.NONE:
+            self._counters.succeeded(began, asyncio.get_running_loop().time())
+            self.calm_at = began
+            self._interval = max(response.heartbeat_interval_ms / 1000, 1.0)
+            self._backoff.reset()
+            self._client.outages.recovered(logger, self._requests.place, "%r: heartbeats succeeded", self._member)
+        elif code in _EVICTED and self._member.state.sends_heartbeats:
+            blocked = f" after the event loop was blocked for {self._blocked:.1f} s" if self._blocked > 1.0 else ""
+            logger.warning("%r was evicted from the group%s: %s; it joins again", self._member, blocked, code.name)
+        return ConsumerHeartbeatAnswer(action.attempt, response, self._client.view.topic_names)
+
+    async def _leave(self, action: SendHeartbeat) -> LeaveAnswer:
+        # On the connection of the heartbeats, so that a heartbeat that joins cannot arrive after it.
+        await self._requests.leave(
+            lambda: self._requests.channel.send(
+                lambda versions: self._build(action, versions),
+                purpose=Purpose.GROUP,
+                timeout=self._client_config.request_timeout,
+            )
+        )
+        return LeaveAnswer(action.attempt)
+
+    async def _resolve(self) -> None:
+        """Refresh metadata until it has the names of all assigned topics."""
+        backoff = self._client.retry_backoff()
+        try:
+            while self._member.has_unnamed_topics and self._member.state is not MemberState.FATAL:
+                with suppress(KafkaTimeout):
+                    view = await self._client.refresh(timeout=RESOLVE_TIMEOUT)
+                    self._post(TopicsNamed(view.topic_names))
+                await asyncio.sleep(backoff.next())
+        except KafkaError as error:
+            self._requests.report(error)  # the next heartbeat that is answered starts the next try
+        finally:
+            self._resolving = False

@@ -1,0 +1,93 @@
+"""The requests of a member to its coordinator: one at a time, each with an outcome that is the member's next event."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+
+from ..cluster.client import Client
+from ..cluster.coordinator_channel import CoordinatorChannel
+from ..errors import ErrorCode, KafkaError, error_for
+from .base_member import BaseMember
+from .events import Event, RequestFailed
+from .requests import is_retriable_by_member
+from .topic_watcher import Spawn
+
+logger = logging.getLogger(__name__)
+
+LEAVE_TIMEOUT = 2.0
+"""Seconds for the request that leaves, and for an answer to JoinGroup that it needs, when the member closes."""
+
+_REGULAR = (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)
+"""Answers that are steps of a rebalance, not failures that an outage should count."""
+
+
+class MemberRequests:
+    """Runs the request of a member as a child task, and reports failures. Owner: the group coordinator.
+
+    ``member`` is only named in the log. ``post`` sends an event to the member, ``on_error`` gets errors that are
+    retried.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group_id: str,
+        member: BaseMember,
+        *,
+        spawn: Spawn,
+        post: Callable[[Event], None],
+        on_error: Callable[[KafkaError], None],
+    ) -> None:
+        self.channel = CoordinatorChannel(client, group_id)
+        self.place = f"group {group_id}"
+        """The place of its outages."""
+        self._client = client
+        self._member = member
+        self._spawn = spawn
+        self._post = post
+        self._on_error = on_error
+        self._request: anyio.CancelScope | None = None
+
+    def start(self, action: Any, perform: Callable[[Any], Awaitable[Event]]) -> None:
+        """Perform this action and post its outcome; ``RequestFailed`` with its attempt if it fails.
+
+        Cancels the action before it, which then posts nothing. The member would drop that outcome anyway.
+        """
+        if self._request is not None:
+            self._request.cancel()
+        self._request = self._spawn(self._run, action, perform, name=type(action).__name__)
+
+    async def _run(self, action: Any, perform: Callable[[Any], Awaitable[Event]]) -> None:
+        try:
+            event = await perform(action)
+        except KafkaError as error:
+            self.report(error)
+            event = RequestFailed(action.attempt, error, is_retriable_by_member(error))
+        self._post(event)
+
+    async def leave(self, send: Callable[[], Awaitable[object]]) -> None:
+        """Send the request that leaves, and wait for its answer briefly."""
+        with anyio.move_on_after(LEAVE_TIMEOUT) as leaving:
+            await send()
+        if leaving.cancelled_caught:
+            logger.warning(
+                "%r got no answer within %g s when it left; the coordinator evicts it when its session times out",
+                self._member,
+                LEAVE_TIMEOUT,
+            )
+
+    def record(self, code: ErrorCode, node_id: int, api: str) -> None:
+        """Note the top-level error code of an answer."""
+        self.channel.record([code], node_id)
+        if code not in _REGULAR:
+            self.report(error_for(code, f"{api} of group {self._member.group_id!r}"))
+
+    def report(self, error: KafkaError) -> None:
+        """Log an error that is retried."""
+        # INFO, not WARNING: a group that rebalances answers with errors as a matter of course.
+        self._client.outages.report(logger, self.place, error, "%r: %s", self._member, error, level=logging.INFO)
+        self._on_error(error)
