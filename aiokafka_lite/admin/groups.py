@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .. import arguments
 from ..errors import ErrorCode, KafkaError, error_for
@@ -17,6 +17,8 @@ from ..group.events import NO_MEMBER
 from ..group.offset_requests import commit_request, read_commit, read_fetch
 from ..protocol.messages import (
     DeleteGroupsRequest,
+    LeaveGroupRequest,
+    LeaveGroupRequestMember,
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -218,6 +220,38 @@ class Groups:
         deadline = self._calls.deadline(timeout)
         return await self._of_group(group_id, "deleting offsets", arguments.partitions(partitions), ask, deadline)
 
+    async def remove_members(
+        self, group: str, members: Iterable[str] = (), *, instances: Iterable[str] = (), timeout: float | None = None
+    ) -> Results[str, None]:
+        """Remove members by their ids, and static members by their instance ids (Kafka 2.4); the results are by id.
+
+        A member that still runs joins again. An id that the group does not have fails with UNKNOWN_MEMBER_ID.
+        """
+        group_id = _group(group)
+        wanted = {each: LeaveGroupRequestMember(member_id=each) for each in arguments.names(members, "member")} | {
+            each: LeaveGroupRequestMember(group_instance_id=each) for each in arguments.names(instances, "instance")
+        }
+
+        async def ask(peer: Peer, items: list[str]) -> Mapping[str, KafkaError | None]:
+            peer.require(LeaveGroupRequest.MANY_MEMBERS, "removing members of groups")
+            answer = await peer.send(LeaveGroupRequest(group_id=group_id, members=[wanted[item] for item in items]))
+            what = f"removing members of group {group_id!r}"
+            if answer.error_code:
+                raise error_for(answer.error_code, what)
+            answers = {each.group_instance_id or each.member_id: each.error_code for each in answer.members}
+            return {item: answer_of(code, f"{what}, {item}", None) for item, code in answers.items()}
+
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.settle(
+            "removing members",
+            wanted,
+            self._coordinator_of(group_id),
+            ask,
+            deadline,
+            key_of=lambda _: group_key(group_id),
+            already={ErrorCode.UNKNOWN_MEMBER_ID: lambda _: None},
+        )
+
     async def _of_group(
         self,
         group_id: str,
@@ -232,7 +266,7 @@ class Groups:
         )
 
     def _coordinator_of(self, group_id: str) -> FindTargets:
-        async def find(items: list[TopicPartition], deadline: Deadline) -> Targets:
+        async def find(items: list[Any], deadline: Deadline) -> Targets:
             found = await self._calls.group_coordinators([group_id], deadline)
             if found.errors:
                 raise found.errors[group_id]

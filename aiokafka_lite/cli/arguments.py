@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import StrEnum
+
+
+class Isolation(StrEnum):
+    """The values of ``--isolation-level``."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
 
 _ESCAPE = re.compile(rb"\\(?:([ntr0\\])|x([0-9a-fA-F]{2}))")
 _ESCAPED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0", b"\\": b"\\"}

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from . import acls, configs, groups, pipeline, topics, transactions, users
-from .arguments import unescape
+from . import acls, configs, groups, leaders, log_dirs, offsets, pipeline, quotas, records, topics, transactions, users
+from .arguments import Isolation, unescape
 from .formats import Format, Line, parse_format
 from .options import Shared, command, plain_command
 from .running import INTERRUPTED, NAME, WRONG, run, say
@@ -26,6 +26,12 @@ application.add_typer(configs.application, name="configs")
 application.add_typer(transactions.application, name="transactions")
 application.add_typer(acls.application, name="acls")
 application.add_typer(users.application, name="users")
+application.add_typer(quotas.application, name="quotas")
+application.add_typer(records.application, name="records")
+application.add_typer(leaders.application, name="reassign")
+command(application, "elect-leaders", examples=leaders.ELECTION_EXAMPLES)(leaders.elect_leaders)
+command(application, "log-dirs", examples=log_dirs.EXAMPLES)(log_dirs.log_dirs)
+command(application, examples=offsets.EXAMPLES)(offsets.offsets)
 plain_command(application, examples=pipeline.EXAMPLES)(pipeline.pipeline)
 
 
@@ -35,13 +41,6 @@ class Acks(StrEnum):
     NONE = "0"
     LEADER = "1"
     ALL = "all"
-
-
-class Isolation(StrEnum):
-    """The values of ``--isolation-level``."""
-
-    READ_COMMITTED = "read_committed"
-    READ_UNCOMMITTED = "read_uncommitted"
 
 
 def _formats(incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``aiokafka-lite groups``: list, describe, move and delete consumer groups."""
+"""``aiokafka-lite groups``: list, describe, move and delete consumer groups, their offsets and their members."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .confirm import Yes, confirmed, listed, say_done
 from .options import Shared, command
 from .output import Cell, Table, show_errors
+from .partitions import Partitions, parse_topics
 from .running import FAILED, say
 from .starts import FORMS, parse_time
 
@@ -150,11 +152,78 @@ async def reset_offsets(
 
 
 @command(application, examples="aiokafka-lite groups delete billing")
-async def delete(shared: Shared, groups: Annotated[list[str], typer.Argument(help="Names of groups.")]) -> int:
+async def delete(
+    shared: Shared,
+    groups: Annotated[list[str], typer.Argument(help="Names of groups.")],
+    yes: Yes = False,
+) -> int:
     """Delete groups that have no members, with their offsets."""
+    if not await confirmed(f"Delete the groups {listed(groups)} and their offsets?", yes):
+        return FAILED
     async with shared.connection.admin() as admin:
         deleted = await admin.groups.delete(groups)
+    say_done(deleted.done, "deleted")
     return show_errors(deleted.failed.values())
+
+
+@command(
+    application,
+    "delete-offsets",
+    examples="aiokafka-lite groups delete-offsets billing audit orders:0,1",
+    prints_tables=False,
+)
+async def delete_offsets(
+    shared: Shared,
+    group: Annotated[str, typer.Argument(help="Name of the group.")],
+    partitions: Partitions,
+    yes: Yes = False,
+) -> int:
+    """Delete the offsets that a group has committed in topics to which no member subscribes."""
+    if not await confirmed(f"Delete the offsets of group {group!r} in {listed(partitions)}?", yes):
+        return FAILED
+    async with shared.connection.admin() as admin:
+        whole, wanted = parse_topics(partitions)
+        if whole:  # from the group, since the topic itself may be deleted
+            committed = (await admin.groups.offsets(group))[group]
+            wanted += [each for each in committed if each.topic in whole]
+        if not wanted:
+            say(f"group {group!r} has no committed offsets in {listed(partitions)}")
+            return FAILED
+        deleted = await admin.groups.delete_offsets(group, wanted)
+    say_done(deleted.done, "deleted the offsets of")
+    return show_errors(deleted.failed.values())
+
+
+@command(
+    application,
+    "remove-member",
+    examples="""
+    aiokafka-lite groups remove-member billing --member rdkafka-61e0 --member rdkafka-77b2
+    aiokafka-lite groups remove-member billing --instance worker-3
+    """,
+    prints_tables=False,
+)
+async def remove_member(
+    shared: Shared,
+    group: Annotated[str, typer.Argument(help="Name of the group.")],
+    member: Annotated[list[str] | None, typer.Option(metavar="ID", help="A member id. May be repeated.")] = None,
+    instance: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="The instance id of a static member. May be repeated.")
+    ] = None,
+    yes: Yes = False,
+) -> int:
+    """Remove members from a group, so that others get their partitions. A member that still runs joins again.
+
+    groups describe --members shows the ids.
+    """
+    if not member and not instance:
+        raise ValueError("groups remove-member requires --member or --instance")
+    if not await confirmed(f"Remove {listed([*(member or ()), *(instance or ())])} from group {group!r}?", yes):
+        return FAILED
+    async with shared.connection.admin() as admin:
+        removed = await admin.groups.remove_members(group, member or (), instances=instance or ())
+    say_done(removed.done, "removed")
+    return show_errors(removed.failed.values())
 
 
 async def every_group(admin: Admin) -> list[str]:
@@ -227,20 +296,3 @@ def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float
     if moment is None:
         raise ValueError(f"to must be current, {FORMS}, got {to!r}")
     return Reset.to_timestamp(max(0, round(moment * 1000)))
-
-
-def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
-    """Whole topics, and single partitions given as ``orders:0,1``. Raises ValueError for any other form."""
-    from ..types import TopicPartition
-
-    whole, partitions = [], []
-    for text in texts:
-        name, colon, numbers = text.partition(":")
-        if not colon:
-            whole.append(name)
-            continue
-        listed = numbers.split(",")
-        if not all(number.isdecimal() for number in listed):
-            raise ValueError(f"topic must be TOPIC, or TOPIC:0,1 for some of its partitions, got {text!r}")
-        partitions += [TopicPartition(name, int(number)) for number in listed]
-    return whole, partitions

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .arguments import names_and_values
+from .confirm import Yes, confirmed, listed, say_done
 from .options import Shared, command
 from .output import Table, show_errors
+from .running import FAILED
 
 if TYPE_CHECKING:
     from ..errors import KafkaError
@@ -138,10 +140,14 @@ async def delete(
     shared: Shared,
     topics: Topics,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Accept topics that do not exist.")] = False,
+    yes: Yes = False,
 ) -> int:
     """Delete topics with all their records."""
+    if not await confirmed(f"Delete the topics {listed(topics)} with all their records?", yes):
+        return FAILED
     async with shared.connection.admin() as admin:
         deleted = await admin.topics.delete(topics)
+    say_done(deleted.done, "deleted")
     return show_errors(_without(deleted.failed.values(), "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else None))
 
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from .groups import parse_topics
 from .options import Shared, command
 from .output import Table, show_errors
+from .partitions import Partitions, parse_topics, partitions_of
 from .running import say
-
-if TYPE_CHECKING:
-    from ..admin import Admin
-    from ..types import TopicPartition
 
 application = typer.Typer(no_args_is_help=True, help="List, describe and abort transactions, and fence producers.")
 
 TransactionalIds = Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL_ID...", help="Transactional ids.")]
-Partitions = Annotated[list[str], typer.Argument(metavar="TOPIC[:0,1]...", help="Topics, or partitions of them.")]
 
 
 @command(
@@ -100,7 +95,7 @@ async def describe_producers(
 ) -> int:
     """Show the producers of partitions, and where their open transactions begin."""
     async with shared.connection.admin() as admin:
-        wanted = await _partitions(admin, partitions)
+        wanted = await partitions_of(admin, partitions)
         described = await admin.transactions.describe_producers(wanted, broker=broker)
     rows = [
         (
@@ -150,7 +145,7 @@ async def find_hanging(
 ) -> int:
     """Find transactions that are open in a partition although their coordinator does not have them."""
     async with shared.connection.admin() as admin:
-        wanted = await _partitions(admin, partitions) if partitions else None
+        wanted = await partitions_of(admin, partitions) if partitions else None
         found = await admin.transactions.find_hanging(
             partitions=wanted, broker=broker, max_transaction_timeout=max_timeout
         )
@@ -224,14 +219,3 @@ async def fence(shared: Shared, transactional_ids: TransactionalIds) -> int:
     if rows or shared.output.as_json:
         shared.output.show(Table(("TRANSACTIONAL-ID", "PRODUCER-ID", "PRODUCER-EPOCH"), rows))
     return show_errors(fenced.failed.values())
-
-
-async def _partitions(admin: Admin, texts: list[str]) -> list[TopicPartition]:
-    """The partitions that ``orders`` and ``orders:0,1`` name."""
-    from ..types import TopicPartition
-
-    whole, listed = parse_topics(texts)
-    if whole:
-        described = (await admin.topics.describe(whole)).raise_for_errors()
-        listed += [TopicPartition(each.name, one.partition) for each in described.values() for one in each.partitions]
-    return listed

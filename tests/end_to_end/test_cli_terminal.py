@@ -1,4 +1,4 @@
-"""Progress bars: on a terminal, and never in a pipe."""
+"""Progress bars and questions: on a terminal, and never in a pipe."""
 
 from __future__ import annotations
 
@@ -63,3 +63,13 @@ async def test_a_bar_is_shown_while_records_go_to_a_file(embedded: Kafka, tmp_pa
             assert "consumed" in person.screen
             assert "2/2" in person.screen
     assert path.read_bytes() == b"one\ntwo\n"
+
+
+async def test_a_person_is_asked_before_a_topic_is_deleted(embedded: Kafka) -> None:
+    await embedded.create_topic("orders")
+    for typed, answer, status in (("n\n", "nothing was changed", 1), ("y\n", "deleted orders", 0)):
+        async with terminal("topics", "delete", "orders", "-b", embedded.bootstrap_servers) as person:
+            await person.until(lambda screen: "Delete the topics orders with all their records? [y/N]" in screen)
+            person.type(typed)
+            assert await person.ended() == status
+            assert answer in person.screen

@@ -225,6 +225,7 @@ CALLS: list[Call] = [
     lambda admin, timeout: admin.groups.offsets("group", timeout=timeout),
     lambda admin, timeout: admin.groups.alter_offsets("group", {ORDERS[0]: 1}, timeout=timeout),
     lambda admin, timeout: admin.groups.delete_offsets("group", ORDERS, timeout=timeout),
+    lambda admin, timeout: admin.groups.remove_members("group", ["member"], timeout=timeout),
     lambda admin, timeout: admin.groups.reset_offsets("group", Reset.to_latest(), topics=["new"], timeout=timeout),
     lambda admin, timeout: admin.groups.lag("group", timeout=timeout),
     lambda admin, timeout: admin.cluster.describe(timeout=timeout),

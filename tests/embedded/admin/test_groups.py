@@ -13,7 +13,7 @@ from aiokafka_lite import BrokerError, Consumer, ErrorCode, OffsetAndMetadata, P
 from aiokafka_lite.admin import Admin, GroupState, GroupType, NewTopic, Reset, read_offsets, write_offsets
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import UnsupportedVersion
-from aiokafka_lite.protocol.messages import DescribeGroupsRequest, ListOffsetsRequest
+from aiokafka_lite.protocol.messages import DescribeGroupsRequest, LeaveGroupRequest, ListOffsetsRequest
 from tests.embedded.group.members import ORDERS, member_of, until_stable
 
 FIRST, SECOND = ORDERS[:2]
@@ -235,3 +235,25 @@ async def test_groups_of_old_kafka_are_administered_too(old_admin: Admin, old_cl
     with pytest.raises(UnsupportedVersion, match=r"2\.4"):
         (await old_admin.groups.delete_offsets("billing", [FIRST])).raise_for_errors()
     (await old_admin.groups.delete("billing")).raise_for_errors()
+
+
+async def test_members_are_removed_by_their_ids(admin: Admin, old_admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin, 1)
+    async with two_members(cluster):
+        first, second = (await admin.groups.describe("workers"))["workers"].members
+        removed = await admin.groups.remove_members("workers", [first.member_id, "unknown"])
+        assert (list(removed.done), list(removed.failed)) == ([first.member_id], ["unknown"])
+        with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
+            removed["unknown"]
+        left = (await admin.groups.describe("workers"))["workers"].members
+        assert first.member_id not in {each.member_id for each in left}
+        with pytest.raises(UnsupportedVersion, match="removing members of groups"):
+            (await old_admin.groups.remove_members("workers", [second.member_id])).raise_for_errors()
+
+
+async def test_a_removal_whose_answer_is_lost_succeeds(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin, 1)
+    async with two_members(cluster):
+        (first, _) = (await admin.groups.describe("workers"))["workers"].members
+        cluster.on(LeaveGroupRequest).apply_then_disconnect()
+        (await admin.groups.remove_members("workers", [first.member_id])).raise_for_errors()

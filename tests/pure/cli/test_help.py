@@ -29,6 +29,16 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
             yield (*path, name), command
 
 
+def assert_valid(path: tuple[str, ...], words: list[str]) -> None:
+    """The command takes these arguments. The files of examples do not exist here."""
+    problem = None
+    try:
+        ALL[path].make_context("example", words)
+    except typer.BadParameter as error:
+        problem = str(error)
+    assert problem is None or "does not exist" in problem, words
+
+
 PAGE = Path(__file__).parents[3] / "docs" / "command-line.md"
 ALL = dict(commands())
 
@@ -48,12 +58,7 @@ def test_examples_are_commands_with_options_that_exist(path: tuple[str, ...]) ->
     for line in examples.replace("\\\n", " ").splitlines():
         words = shlex.split(line.rpartition("|")[2])
         assert words[: len(path) + 1] == ["aiokafka-lite", *path], line
-        problem = None
-        try:
-            ALL[path].make_context("example", words[len(path) + 1 :])
-        except typer.BadParameter as error:
-            problem = str(error)
-        assert problem is None or "does not exist" in problem, line  # files of examples do not exist here
+        assert_valid(path, words[len(path) + 1 :])
 
 
 def test_help_imports_nothing_of_the_client() -> None:
@@ -95,6 +100,6 @@ def test_commands_of_the_documentation_have_options_that_exist() -> None:
     for words in typed:
         path = next((path for path in ALL if tuple(words[1 : len(path) + 1]) == path), None)
         if path is not None:
-            ALL[path].make_context("example", [word for word in words[len(path) + 1 :] if word != "&"])
+            assert_valid(path, [word for word in words[len(path) + 1 :] if word != "&"])
             seen += 1
     assert seen > 8

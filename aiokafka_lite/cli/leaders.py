@@ -1,0 +1,141 @@
+"""``aiokafka-lite elect-leaders`` and ``reassign``: leaders of partitions, and the brokers of their replicas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .confirm import Yes, confirmed
+from .options import Shared, command
+from .output import Table, show_errors
+from .partitions import Partitions, partitions_of
+
+if TYPE_CHECKING:
+    from ..types import TopicPartition
+
+ELECTION_EXAMPLES = """
+aiokafka-lite elect-leaders
+aiokafka-lite elect-leaders orders audit:0,1
+"""
+
+SomePartitions = Annotated[
+    list[str] | None, typer.Argument(metavar="[TOPIC[:0,1]...]", help="Topics, or partitions of them; all if none.")
+]
+
+
+async def elect_leaders(
+    shared: Shared,
+    partitions: SomePartitions = None,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean", help="Elect a replica that is not in sync where there is no leader: may lose records."
+        ),
+    ] = False,
+    yes: Yes = False,
+) -> int:
+    """Make the first replica of each partition its leader again, if it is in sync.
+
+    Run it after brokers have restarted, so that the leaders are spread as planned.
+    """
+    from ..admin import Election
+
+    question = "Elect replicas that are not in sync? Records that they do not have are lost."
+    if unclean and not await confirmed(question, yes):
+        return 1
+    async with shared.connection.admin() as admin:
+        wanted = await partitions_of(admin, partitions) if partitions else None
+        elected = await admin.leaders.elect(wanted, election=Election.UNCLEAN if unclean else Election.PREFERRED)
+    rows = [(*partition, is_new) for partition, is_new in sorted(elected.done.items())]
+    if rows or shared.output.as_json:
+        shared.output.show(Table(("TOPIC", "PARTITION", "ELECTED"), rows))
+    return show_errors(elected.failed.values())
+
+
+application = typer.Typer(no_args_is_help=True, help="Move replicas of partitions to other brokers.")
+
+
+@command(
+    application,
+    examples="""
+    aiokafka-lite reassign start orders --brokers 1,2,3
+    aiokafka-lite reassign start --file plan.json
+    """,
+    prints_tables=False,
+)
+async def start(
+    shared: Shared,
+    partitions: SomePartitions = None,
+    brokers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="1,2,3", help="The brokers of each partition. The preferred leaders are spread over them, in turn."
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A plan as JSON, in the form of kafka-reassign-partitions."),
+    ] = None,
+) -> int:
+    """Start to move partitions to brokers. The command does not wait: see reassign list."""
+    if (file is None) != bool(partitions and brokers) or (file is not None and (partitions or brokers)):
+        raise ValueError("reassign start requires topics with --brokers, or --file")
+    plan = {} if file is None else parse_plan(file.read_text(encoding="utf-8"))
+    async with shared.connection.admin() as admin:
+        if brokers is not None:
+            plan = spread(await partitions_of(admin, partitions or ()), parse_brokers(brokers))
+        started = await admin.reassignments.alter(plan)
+    return show_errors(started.failed.values())
+
+
+@command(application, "list", examples="aiokafka-lite reassign list orders")
+async def list_(shared: Shared, partitions: SomePartitions = None) -> int:
+    """List the partitions whose replicas move at present."""
+    async with shared.connection.admin() as admin:
+        wanted = await partitions_of(admin, partitions) if partitions else None
+        moving = await admin.reassignments.list(wanted)
+    rows = [(*partition, each.replicas, each.adding, each.removing) for partition, each in sorted(moving.items())]
+    shared.output.show(Table(("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"), rows))
+    return 0
+
+
+@command(application, examples="aiokafka-lite reassign cancel orders:0,1", prints_tables=False)
+async def cancel(shared: Shared, partitions: Partitions) -> int:
+    """Cancel moves: the partitions keep the replicas that they had."""
+    async with shared.connection.admin() as admin:
+        cancelled = await admin.reassignments.alter(dict.fromkeys(await partitions_of(admin, partitions)))
+    return show_errors(cancelled.failed.values())
+
+
+def parse_brokers(text: str) -> list[int]:
+    """The broker ids in ``1,2,3``. Raises ValueError for any other form."""
+    numbers = text.split(",")
+    if not all(number.isdecimal() for number in numbers):
+        raise ValueError(f"brokers must be broker ids with commas, as in 1,2,3, got {text!r}")
+    return [int(number) for number in numbers]
+
+
+def spread(partitions: Iterable[TopicPartition], brokers: Sequence[int]) -> dict[TopicPartition, Sequence[int] | None]:
+    """All brokers for each partition, of which the next one in turn is the preferred leader. Pure."""
+    return {
+        partition: [*brokers[index % len(brokers) :], *brokers[: index % len(brokers)]]
+        for index, partition in enumerate(partitions)
+    }
+
+
+def parse_plan(text: str) -> dict[TopicPartition, Sequence[int] | None]:
+    """The brokers of partitions in the JSON of Kafka's own tool. Raises ValueError for any other form."""
+    from ..types import TopicPartition
+
+    try:
+        return {
+            TopicPartition(each["topic"], each["partition"]): each["replicas"]
+            for each in json.loads(text)["partitions"]
+        }
+    except (ValueError, KeyError, TypeError):
+        form = '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}'
+        raise ValueError(f"file must be JSON in the form {form}") from None

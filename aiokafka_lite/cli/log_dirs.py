@@ -1,0 +1,61 @@
+"""``aiokafka-lite log-dirs``: the directories in which brokers keep replicas, and their sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import Shared
+from .output import Cell, Table, show_errors
+from .partitions import partitions_of
+
+if TYPE_CHECKING:
+    from ..admin import LogDir
+
+EXAMPLES = """
+aiokafka-lite log-dirs
+aiokafka-lite log-dirs orders audit:0 --replicas --broker 1 --json
+"""
+
+DIRECTORIES = ("BROKER", "DIRECTORY", "REPLICAS", "SIZE", "TOTAL", "USABLE", "ERROR")
+REPLICAS = ("BROKER", "DIRECTORY", "TOPIC", "PARTITION", "SIZE", "LAG", "FUTURE")
+
+
+async def log_dirs(
+    shared: Shared,
+    partitions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC[:0,1]...]", help="Count only replicas of these topics or partitions."),
+    ] = None,
+    broker: Annotated[
+        list[int] | None, typer.Option(metavar="ID", min=0, help="Only this broker. May be repeated.")
+    ] = None,
+    replicas: Annotated[bool, typer.Option("--replicas", help="Show each replica.")] = False,
+) -> int:
+    """Show the log directories of brokers, with sizes in bytes."""
+    async with shared.connection.admin() as admin:
+        wanted = await partitions_of(admin, partitions) if partitions else None
+        described = await admin.log_dirs.describe(broker or None, partitions=wanted)
+    found = [(node, each) for node, directories in sorted(described.done.items()) for each in directories]
+    if replicas:
+        table = Table(REPLICAS, [row for node, each in found for row in replica_rows(node, each)])
+    else:
+        table = Table(DIRECTORIES, [directory_row(node, each) for node, each in found])
+    if table.rows or shared.output.as_json:
+        shared.output.show(table)
+    return show_errors(described.failed.values())
+
+
+def directory_row(node: int, each: LogDir) -> tuple[Cell, ...]:
+    """A directory: the number and the bytes of its replicas, and the bytes of its volume. Pure."""
+    error = None if each.error is None else str(each.error)
+    return (node, each.path, len(each.replicas), each.size, each.total_bytes, each.usable_bytes, error)
+
+
+def replica_rows(node: int, directory: LogDir) -> list[tuple[Cell, ...]]:
+    """A row for each replica. One that moves here from another directory of its broker is a future replica. Pure."""
+    return [
+        (node, directory.path, *each.partition, each.size, each.lag, each.is_future)
+        for each in sorted(directory.replicas, key=lambda each: each.partition)
+    ]

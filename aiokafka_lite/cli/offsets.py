@@ -1,0 +1,101 @@
+"""``aiokafka-lite offsets``: the first and last offsets of partitions, and those of a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .arguments import Isolation
+from .options import Shared
+from .output import Cell, Table, show_errors
+from .partitions import Partitions, partitions_of
+from .starts import TIMES, iso_time, parse_time
+
+if TYPE_CHECKING:
+    from ..admin import Admin, FoundOffset, OffsetSpec, Results
+    from ..types import TopicPartition
+
+EXAMPLES = """
+aiokafka-lite offsets orders audit
+aiokafka-lite offsets orders:0,1 --at 2h --json
+"""
+
+
+async def offsets(
+    shared: Shared,
+    partitions: Partitions,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="WHERE",
+            help="earliest, latest, max-timestamp (the record with the greatest timestamp), a time (ISO 8601, or @ and"
+            " milliseconds), or a time ago (2h).",
+        ),
+    ] = None,
+    isolation: Annotated[
+        Isolation, typer.Option("--isolation-level", help="With read_committed, latest is the last stable offset.")
+    ] = Isolation.READ_UNCOMMITTED,
+) -> int:
+    """Show the first and the last offset of partitions, or the offset of a place.
+
+    The offset of a time is that of the first record of this time or later. It is missing if all records are older.
+    """
+    from ..admin import OffsetSpec
+
+    spec = None if at is None else parse_spec(at, time.time())
+
+    async def find(admin: Admin, spec: OffsetSpec | int) -> Results[TopicPartition, FoundOffset | None]:
+        return await admin.offsets.list(dict.fromkeys(wanted, spec), isolation_level=isolation.value)
+
+    async with shared.connection.admin() as admin:
+        wanted = await partitions_of(admin, partitions)
+        found = await find(admin, OffsetSpec.LATEST if spec is None else spec)
+        firsts = await find(admin, OffsetSpec.EARLIEST) if spec is None else None
+    if firsts is None:
+        table = Table(("TOPIC", "PARTITION", "OFFSET", "TIMESTAMP"), place_rows(found.done))
+    else:
+        table = Table(("TOPIC", "PARTITION", "EARLIEST", "LATEST", "OFFSETS"), range_rows(firsts.done, found.done))
+    if table.rows or shared.output.as_json:
+        shared.output.show(table)
+    return show_errors({**found.failed, **({} if firsts is None else firsts.failed)}.values())
+
+
+def parse_spec(text: str, now: float) -> OffsetSpec | int:
+    """A place in a partition: a special offset, or a time in milliseconds. Raises ValueError for any other form."""
+    from ..admin import OffsetSpec
+
+    names = {each.name.lower().replace("_", "-"): each for each in OffsetSpec}
+    spec = names.get(text.lower())
+    if spec is not None:
+        return spec
+    moment = parse_time(text, now)
+    if moment is None:
+        raise ValueError(f"at must be earliest, latest, max-timestamp, {TIMES}, got {text!r}")
+    return max(0, round(moment * 1000))
+
+
+def place_rows(found: Mapping[TopicPartition, FoundOffset | None]) -> list[tuple[Cell, ...]]:
+    """A row for each partition: the offset of a place, and the time of its record. Pure."""
+    return [
+        (*partition, None if each is None else each.offset, None if each is None else _time(each))
+        for partition, each in sorted(found.items())
+    ]
+
+
+def range_rows(
+    firsts: Mapping[TopicPartition, FoundOffset | None], ends: Mapping[TopicPartition, FoundOffset | None]
+) -> list[tuple[Cell, ...]]:
+    """A row for each partition: its first offset, its end, and their difference. Pure."""
+    return [
+        (*partition, first.offset, end.offset, end.offset - first.offset)
+        for partition, end in sorted(ends.items())
+        if end is not None and (first := firsts.get(partition)) is not None
+    ]
+
+
+def _time(found: FoundOffset) -> str | None:
+    return None if found.timestamp is None else iso_time(found.timestamp)

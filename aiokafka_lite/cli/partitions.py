@@ -1,0 +1,42 @@
+"""Topics and partitions as arguments: ``orders``, and ``orders:0,1`` for some of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ..admin import Admin
+    from ..types import TopicPartition
+
+Partitions = Annotated[list[str], typer.Argument(metavar="TOPIC[:0,1]...", help="Topics, or partitions of them.")]
+
+
+def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
+    """Whole topics, and single partitions given as ``orders:0,1``. Raises ValueError for any other form."""
+    from ..types import TopicPartition
+
+    whole, partitions = [], []
+    for text in texts:
+        name, colon, numbers = text.partition(":")
+        if not colon:
+            whole.append(name)
+            continue
+        listed = numbers.split(",")
+        if not all(number.isdecimal() for number in listed):
+            raise ValueError(f"topic must be TOPIC, or TOPIC:0,1 for some of its partitions, got {text!r}")
+        partitions += [TopicPartition(name, int(number)) for number in listed]
+    return whole, partitions
+
+
+async def partitions_of(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
+    """The partitions that the texts name, each once, in order. Raises the error of a topic that does not exist."""
+    from ..types import TopicPartition
+
+    whole, listed = parse_topics(texts)
+    if whole:
+        described = (await admin.topics.describe(whole)).raise_for_errors()
+        listed += [TopicPartition(each.name, one.partition) for each in described.values() for one in each.partitions]
+    return sorted(set(listed))

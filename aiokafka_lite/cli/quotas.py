@@ -1,0 +1,103 @@
+"""``aiokafka-lite quotas``: lists and alters quotas of users, client ids and IP addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .arguments import names_and_values
+from .options import Shared, command
+from .output import Table, show_errors
+
+if TYPE_CHECKING:
+    from ..admin import Match
+
+application = typer.Typer(no_args_is_help=True, help="List and alter quotas of users, client ids and IP addresses.")
+
+DEFAULT = "<default>"
+"""How Kafka's tools name the quota of all that have none of their own."""
+
+User = Annotated[str | None, typer.Option(metavar="NAME", help=f"The user; {DEFAULT} for all without own quotas.")]
+ClientId = Annotated[str | None, typer.Option(metavar="ID", help=f"The client id; {DEFAULT} for all others.")]
+Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help=f"The IP address; {DEFAULT} for all others.")]
+
+
+@command(
+    application,
+    "list",
+    examples="""
+    aiokafka-lite quotas list
+    aiokafka-lite quotas list --user alice --json
+    """,
+)
+async def list_(shared: Shared, user: User = None, client_id: ClientId = None, ip: Ip = None) -> int:
+    """List quotas, all or those whose user, client id or address match."""
+    async with shared.connection.admin() as admin:
+        found = await admin.quotas.describe(user=_part(user), client_id=_part(client_id), ip=_part(ip))
+    rows = sorted(
+        (_name(entity.user), _name(entity.client_id), _name(entity.ip), name, value)
+        for entity, quotas in found.items()
+        for name, value in quotas.items()
+    )
+    cells = [tuple(None if cell == "" else cell for cell in row) for row in rows]
+    shared.output.show(Table(("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE"), cells))
+    return 0
+
+
+@command(
+    application,
+    examples="""
+    aiokafka-lite quotas alter --user alice --set producer_byte_rate=1048576
+    aiokafka-lite quotas alter --user '<default>' --client-id reports --unset consumer_byte_rate
+    """,
+    prints_tables=False,
+)
+async def alter(
+    shared: Shared,
+    user: User = None,
+    client_id: ClientId = None,
+    ip: Ip = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="QUOTA=NUMBER", help="A quota, such as producer_byte_rate. May be repeated."),
+    ] = None,
+    unset: Annotated[list[str] | None, typer.Option(metavar="QUOTA", help="Remove a quota. May be repeated.")] = None,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Check the request without executing it.")
+    ] = False,
+) -> int:
+    """Set or remove quotas of a user, a client id, both together, or an IP address."""
+    from ..admin import QuotaEntity
+
+    entity = QuotaEntity(_part(user), _part(client_id), _part(ip))
+    if not entity.parts:
+        raise ValueError("quotas alter requires --user, --client-id or --ip")
+    changes = parse_quotas(settings or [], unset or [])
+    async with shared.connection.admin() as admin:
+        altered = await admin.quotas.alter({entity: changes}, validate_only=validate_only)
+    return show_errors(altered.failed.values())
+
+
+def parse_quotas(settings: list[str], unset: list[str]) -> dict[str, float | None]:
+    """The new quotas by name, None for those to remove. Raises ValueError if there is none, or one is no number."""
+    changes: dict[str, float | None] = {}
+    for name, value in names_and_values("set", settings).items():
+        try:
+            changes[name] = float(value)
+        except ValueError:
+            raise ValueError(f"{name} must be a number, got {value!r}") from None
+    changes |= dict.fromkeys(unset)
+    if not changes:
+        raise ValueError("quotas alter requires --set or --unset")
+    return changes
+
+
+def _part(given: str | None) -> str | Match | None:
+    from ..admin import Match
+
+    return Match.DEFAULT if given == DEFAULT else given
+
+
+def _name(part: str | Match | None) -> str:
+    return DEFAULT if part is not None and not isinstance(part, str) else part or ""

@@ -1,0 +1,80 @@
+"""``aiokafka-lite records``: deletes records from the beginning of partitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .confirm import Yes, confirmed, listed
+from .options import Shared, command
+from .output import Table, show_errors
+from .partitions import Partitions, partitions_of
+from .starts import TIMES, parse_time
+
+if TYPE_CHECKING:
+    from ..admin import Admin
+    from ..types import TopicPartition
+
+application = typer.Typer(no_args_is_help=True, help="Delete records from the beginning of partitions.")
+
+
+@application.callback()
+def _group() -> None:
+    """Keep ``records delete`` two words: Typer merges a group of one command with it."""
+
+
+@command(
+    application,
+    examples="""
+    aiokafka-lite records delete orders:0 --before 4217
+    aiokafka-lite records delete orders audit --before 7d --yes
+    """,
+)
+async def delete(
+    shared: Shared,
+    partitions: Partitions,
+    before: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE",
+            help="end, an offset, a time (ISO 8601, or @ and milliseconds), or a time ago (7d).",
+        ),
+    ],
+    yes: Yes = False,
+) -> int:
+    """Delete the records before an offset or a time, and show the first offsets that remain."""
+    offset, milliseconds = parse_before(before, time.time())
+    if not await confirmed(f"Delete the records of {listed(partitions)} before {before}?", yes):
+        return 1
+    async with shared.connection.admin() as admin:
+        wanted = await partitions_of(admin, partitions)
+        if milliseconds is None:
+            limits = dict.fromkeys(wanted, offset)
+        else:
+            limits = await _at_time(admin, wanted, milliseconds)
+        deleted = await admin.records.delete(limits)
+    if deleted.done or shared.output.as_json:
+        rows = [(*partition, first) for partition, first in sorted(deleted.done.items())]
+        shared.output.show(Table(("TOPIC", "PARTITION", "FIRST-OFFSET"), rows))
+    return show_errors(deleted.failed.values())
+
+
+async def _at_time(admin: Admin, partitions: Iterable[TopicPartition], time: int) -> dict[TopicPartition, int | None]:
+    """The offset of the first record of a time or later. None, which is the end, where all records are older."""
+    found = (await admin.offsets.list(dict.fromkeys(partitions, time))).raise_for_errors()
+    return {partition: None if each is None else each.offset for partition, each in found.items()}
+
+
+def parse_before(text: str, now: float) -> tuple[int | None, int | None]:
+    """An offset or a time in milliseconds; both None for ``end``. Raises ValueError for any other form."""
+    if text.lower() == "end":
+        return None, None
+    if text.isdecimal():
+        return int(text), None
+    moment = parse_time(text, now)
+    if moment is None:
+        raise ValueError(f"before must be end, an offset (42), {TIMES}, got {text!r}")
+    return None, max(0, round(moment * 1000))
