@@ -8,6 +8,10 @@ from collections.abc import Callable
 DEADLINE = 120.0
 """Seconds after which a test counts as hanging. Even on a busy machine no wait takes so long."""
 
+LONGER_AND_LONGER = (0.5, 5.0, 50.0)
+"""Timeouts in seconds, to try in turn, for a call whose error names a cause that it finds before its timeout. Usually
+the first one is enough; on a busy machine it may not be."""
+
 LOOK_AGAIN = 0.01
 """Seconds between two looks. A condition of another component cannot be awaited, and in virtual time this is free."""
 

@@ -113,7 +113,7 @@ async def test_a_member_commits_by_hand_and_the_next_one_goes_on(library: Any, k
         assert await consumer.committed(partition) == 1
         await consumer.commit({partition: (2, "note")})
     async with library.AIOKafkaConsumer(topic, **settings) as consumer:
-        record = await asyncio.wait_for(consumer.getone(), 30)
+        record = await asyncio.wait_for(consumer.getone(), DEADLINE)
         assert (record.partition, record.offset) == (0, 2)
         assert await consumer.position(library.TopicPartition(topic, 1)) == 3
 
@@ -197,7 +197,7 @@ async def test_a_listener_commits_when_partitions_are_revoked(library: Any, kafk
             assert len(second.assignment()) in (1, 2)
             for partition in second.assignment():
                 assert await second.committed(partition) == 2
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(DEADLINE):
                 while len(first.assignment()) == 3 or len(events) < 3:
                     await asyncio.sleep(0.05)
         finally:

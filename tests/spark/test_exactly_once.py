@@ -18,6 +18,7 @@ from aiokafka_lite.spark.options import Properties
 from aiokafka_lite.spark.writing import Target
 from tests.spark.conftest import on_spark, run_to_end, stream_of
 from tests.spark.test_sink import found_here
+from tests.waiting import DEADLINE
 
 PARTITIONS = 3
 ROWS = 600
@@ -180,7 +181,7 @@ async def test_a_failed_task_and_an_aborted_batch_leave_no_open_transaction(
     with pytest.raises(RuntimeError, match="the computation fails"):
         await on_spark(lambda: exactly_once.write_rows(query.target, Place("query", 0, 0), rows()))
     await query.abort(await query.write(1, 0, "b"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE):
         assert await committed(cluster) == []
 
 
@@ -188,14 +189,15 @@ async def test_a_transaction_that_the_coordinator_has_aborted_is_an_error_that_n
     cluster: EmbeddedCluster, driver: None
 ) -> None:
     await cluster.create_topic("target", PARTITIONS)
-    query = Query(cluster, transaction__timeout__ms="200")
+    query = Query(cluster, transaction__timeout__ms="2000")
     late = await query.write(0, 0, "a")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE):
         while await values_in(cluster.bootstrap_servers, "target", "read_uncommitted") and not await ended(cluster):
             await asyncio.sleep(0.05)
     with pytest.raises(KafkaError, match=r"increase that.*Restart the query"):
         await query.commit(0, late)
-    await query.commit(0, await query.write(0, 0, "a"))
+    restarted = Query(cluster)
+    await restarted.commit(0, await restarted.write(0, 0, "a"))
     assert await committed(cluster) == ["a"]
 
 

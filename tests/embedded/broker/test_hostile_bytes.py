@@ -28,6 +28,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.types import Compression
 from tests.embedded.broker.peer import Peer, fetch_request, produce_request
+from tests.embedded.net.scripted import in_virtual_time
 from tests.pure.embedded.batches import produced
 from tests.waiting import DEADLINE, until
 
@@ -221,6 +222,7 @@ async def test_half_sent_frames_do_not_shut_out_small_requests() -> None:
             await peer.__aexit__(None, None, None)
 
 
+@in_virtual_time
 async def test_a_large_request_displaces_one_that_stays_incomplete() -> None:
     configs = {"queued.max.request.bytes": "2000000"}
     async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster:

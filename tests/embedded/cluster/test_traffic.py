@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,7 @@ from aiokafka_lite.metrics import BrokerTraffic
 from aiokafka_lite.net.connector import TcpConnector
 from aiokafka_lite.protocol.messages import DescribeClusterRequest, DescribeClusterResponse, FindCoordinatorRequest
 from tests.embedded.cluster.simulation import cluster_and_client, memory_cluster, now, simulated
+from tests.waiting import until
 
 DESCRIBE = DescribeClusterRequest(include_cluster_authorized_operations=False)
 
@@ -156,8 +158,11 @@ async def test_a_client_connects_from_local_address() -> None:
 
     server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    with pytest.raises(KafkaTimeout):
-        await Producer(f"{host}:{port}", local_address="127.0.0.9").start(timeout=0.5)
+    starting = asyncio.create_task(Producer(f"{host}:{port}", local_address="127.0.0.9").start())
+    await until(lambda: peers, "the server has a connection")
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await starting
     server.close()
     assert peers == {"127.0.0.9"}
 

@@ -160,13 +160,12 @@ async def test_the_timeout_of_a_stalled_handshake_names_the_handshake(contexts: 
         await asyncio.Event().wait()
 
     async with handled_by(stall) as port:
-        began = asyncio.get_running_loop().time()
-        error = await failure(port, contexts.client, timeout=0.3)
+        async with asyncio.timeout(20.0):  # asyncio's own timeout for this is 60 s
+            error = await failure(port, contexts.client, timeout=0.3)
         assert isinstance(error, ConnectionLost)
         assert "did not finish the TLS handshake in time; if the port does not use TLS, set security_protocol" in str(
             error
         )
-        assert asyncio.get_running_loop().time() - began < 2.0
 
 
 async def test_the_error_for_a_peer_that_closes_in_the_handshake_names_the_setting(contexts: Contexts) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
+from collections.abc import Callable
 
 from aiokafka_lite import Producer
-from aiokafka_lite.embedded import EmbeddedCluster, Security
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Security
 from aiokafka_lite.embedded.access_tokens import unsecured_token
 from aiokafka_lite.errors import ConnectionLost, ErrorCode
 from aiokafka_lite.protocol.messages import (
@@ -25,9 +26,10 @@ ALICE, BOB, WRONG = b"\0alice\0alice-secret", b"\0bob\0bob-secret", b"\0alice\0h
 METADATA = MetadataRequest(topics=None)
 
 
-def cluster_with_logins(**configs: str) -> EmbeddedCluster:
+def cluster_with_logins(wall_clock: Callable[[], float] = time.time, **configs: str) -> EmbeddedCluster:
     security = Security("SASL_PLAINTEXT", users=USERS, mechanisms=["PLAIN", "OAUTHBEARER"])
-    return EmbeddedCluster(brokers=1, tcp=False, security=security, configs=configs)
+    config = ClusterConfig(wall_clock=wall_clock)
+    return EmbeddedCluster(brokers=1, tcp=False, security=security, configs=configs, config=config)
 
 
 def now() -> float:
@@ -199,10 +201,10 @@ async def test_the_first_request_after_the_end_of_a_session_closes_the_connectio
 
 @in_virtual_time
 async def test_a_session_ends_with_the_token() -> None:
-    async with cluster_with_logins(**SESSIONS) as cluster, Peer(cluster) as peer:
-        token = unsecured_token("carol", issued_at=time.time(), lifetime=5.0)
+    async with cluster_with_logins(lambda: 1e9, **SESSIONS) as cluster, Peer(cluster) as peer:
+        token = unsecured_token("carol", issued_at=1e9, lifetime=5.0)
         answer = await log_in(peer, bearer(token), "OAUTHBEARER")
-        assert 4000 < answer.session_lifetime_ms <= 5000
+        assert answer.session_lifetime_ms == 5000
 
 
 @in_virtual_time

