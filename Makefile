@@ -17,7 +17,7 @@ help:
 	@echo "                  BOOTSTRAP=host:port: on any Kafka. Parquet and a chart in demo-output/"
 	@echo "make test-fast    the tests that need no Java and no container, in two minutes"
 	@echo "make test         all tests but the long ones, on the embedded cluster and on the real Kafka that this machine can run"
-	@echo "make test-long    the long tests: a minute of churn, processes that are killed, old releases of Kafka"
+	@echo "make test-long    the long tests: churn, processes that are killed, old releases of Kafka"
 	@echo "make test-all     test and test-long in one run, which takes less time than one after the other"
 	@echo "make test-oldest-spark  the data source on the oldest PySpark that is supported"
 	@echo "make build        compiles the hot modules in place; make unbuild removes them"

@@ -18,7 +18,7 @@ from hypothesis import settings
 import build_backend
 from aiokafka_lite.compiled import BUILD, COMPILED
 
-pytest_plugins = ["tests.real.grouping", "tests.real.report"]
+pytest_plugins = ["tests.real.report", "tests.real.grouping"]
 
 # The time of one example depends on the machine's load more than on the code.
 settings.register_profile("without deadlines", settings(), deadline=None)
@@ -60,11 +60,11 @@ class _Garbage:
     """Collects the garbage of one test at a time.
 
     A collection that looks at everything takes about 50 ms, as long as a usual test. So the objects that survive a
-    test are frozen: the next collection looks at the objects of its own test alone. Every hundred tests all objects are
-    looked at, so that frozen cycles of earlier tests go away.
+    test are frozen: the next collection looks at the objects of its own test alone. Now and then all objects are looked
+    at, which takes half a second or more, so that frozen cycles of earlier tests go away.
     """
 
-    TESTS_BETWEEN_FULL_COLLECTIONS = 100
+    TESTS_BETWEEN_FULL_COLLECTIONS = 500
     _tests = 0
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.real.grouping import group_of
+from tests.real.grouping import group_of, is_short
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,9 @@ def test_tests_on_one_broker_are_one_group(nodeid: str, group: str) -> None:
 )
 def test_other_tests_are_groups_of_their_own(nodeid: str) -> None:
     assert group_of(nodeid) == nodeid
+
+
+def test_only_tests_of_the_folders_without_processes_are_short() -> None:
+    """Short tests run last, so that no worker begins with a long one when the others have ended."""
+    assert is_short("tests/embedded/broker/test_other_clients.py::test_any_release[1.1.1]")
+    assert not is_short("tests/end_to_end/test_groups.py::test_a_group[embedded]")

@@ -56,13 +56,15 @@ _A_YEAR_MS = str(365 * 24 * 3600 * 1000)
 NOTHING_EXPIRES = {
     "log.retention.check.interval.ms": _A_YEAR_MS,
     "log.initial.task.delay.ms": _A_YEAR_MS,
+    "log.cleaner.backoff.ms": _A_YEAR_MS,
     "offsets.retention.check.interval.ms": str(2**31 - 1),
 }
 """Settings of a broker that deletes nothing while tests run.
 
 Tests write records with timestamps of years ago. With the default settings, a broker deletes them when it looks for
 expired records: 30 seconds after its start and every five minutes from then on, so in the middle of some test. Every
-ten minutes it also removes groups without members and offsets. Releases before 3.8 look after 30 seconds in any case:
+ten minutes it also removes groups without members and offsets. From topics with ``cleanup.policy=compact,delete`` its
+cleaner deletes them, every 15 seconds. Releases before 3.8 look after 30 seconds in any case:
 tests give their topics ``retention.ms=-1`` as well.
 """
 

@@ -19,6 +19,8 @@ class Brokers(Protocol):
     @property
     def problems(self) -> list[str]: ...
 
+    def stop(self) -> None: ...
+
 
 BROKERS = pytest.StashKey[list[Brokers]]()
 """The brokers that this process started."""
