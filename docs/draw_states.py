@@ -117,6 +117,13 @@ MACHINES = [
         "A consumer group at its coordinator, in Kafka's own terms.",
     ),
     Machine(
+        "Record of a share group of the embedded cluster",
+        "aiokafka_lite.embedded.share_partition",
+        "TRANSITIONS",
+        "AVAILABLE",
+        "A record at its leader, between the first and the last offset that are in flight in a share group.",
+    ),
+    Machine(
         "Transaction of the embedded cluster",
         "aiokafka_lite.embedded.transaction",
         "TRANSITIONS",

@@ -39,6 +39,7 @@ from .node import BrokerNode, ClusterParts, NodeState
 from .quotas import QuotaLimits
 from .replication import Network, Replication
 from .security import ClusterSecurity, Security
+from .share_groups import ShareGroups
 from .topics import PartitionKey, PartitionState, Topic
 from .transaction_requests import HeldMarkers, TransactionRequests
 from .versions import release_of
@@ -127,6 +128,7 @@ class EmbeddedCluster(Component):
         self.leadership = PartitionLeadership(self.controller)
         network = Network()
         self._transaction_requests = TransactionRequests(self.nodes, network)
+        self.share_groups = ShareGroups(self.nodes, self.controller, lambda: int(config.wall_clock() * 1000))
         self.replication = Replication(self.nodes, network, config.replication_delay)
         host = config.advertised_host or config.host
         self._sessions = BrokerSessions(self.nodes, self.controller, network, self.replication, host)
@@ -140,6 +142,7 @@ class EmbeddedCluster(Component):
             leadership=self.leadership,
             network=network,
             transaction_requests=self._transaction_requests,
+            share_groups=self.share_groups,
             authorizer=self.authorizer,
             tokens=DelegationTokens(settings.of(), self.random),
             security=self._security,
@@ -190,6 +193,7 @@ class EmbeddedCluster(Component):
                 await node.start()
             for node in self.nodes.values():
                 self._sessions.register(node)
+            self.share_groups.load()
         except BaseException:
             await self._on_close()
             raise
@@ -199,6 +203,7 @@ class EmbeddedCluster(Component):
         self.replication.stop()
         self.leadership.stop()
         self.controller.stop()
+        self.share_groups.stop()
         for node in self.nodes.values():
             node.stop(abruptly=True)
             node.replica_manager.checkpoint()
@@ -208,6 +213,8 @@ class EmbeddedCluster(Component):
     def _publish(self, name: str | None) -> None:
         self._data.save(name, self.controller)
         self._sessions.publish(name)
+        if name is not None and name not in self.controller.topics:
+            self.share_groups.drop_deleted_topics()
 
     # Topics.
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..errors import ErrorCode
+from ..protocol.codec import Buffer
 from ..protocol.records import encode_batch, single_batch
 from ..types import Header
 from .group_records import partition_of
-from .log import StoredBatch
+from .log import MAX_DECOMPRESSED_SIZE, StoredBatch
 from .metadata_view import MetadataView
 from .producer_state import Verification
 from .replica_manager import ALL_ACKS, PartitionResponse, ProducedBatch, ReplicaManager
 from .topics import PartitionKey
 
+logger = logging.getLogger(__name__)
+
+Row = tuple[Buffer, Buffer | None]
 Rows = Sequence[tuple[bytes, bytes | None]]
 """Keys and values to write; a null value deletes its key."""
 
@@ -51,6 +56,24 @@ class CoordinatorLog:
         """The partition of a name; None if the topic does not exist yet."""
         topic = self._metadata.topics.get(self.topic)
         return None if topic is None else partition_of(name, len(topic.partitions))
+
+    def rows(self, index: int) -> Iterator[Row]:
+        """The keys and values of a partition, in order. Keys are never null."""
+        for stored in self._batches(index):
+            batch = stored.view()
+            if not batch.is_control:
+                columns = batch.columns(MAX_DECOMPRESSED_SIZE)
+                yield from ((key, value) for key, value in zip(columns.keys, columns.values) if key is not None)
+
+    def append(self, name: str, rows: Rows) -> None:
+        """Write, without waiting for the replicas."""
+        key = self._key(name)
+        statuses = self._replica_manager.append_to_local_log(
+            1, {key: self._batch(rows)}, self._now_ms(), internal_topics_allowed=True
+        )
+        error = statuses[key].response.error
+        if error is not ErrorCode.NONE:
+            logger.warning("failed to write the state of %s to %s-%d: %s", name, *key, error.name)
 
     def _batches(self, index: int) -> Iterable[StoredBatch]:
         partition = self._replica_manager.partitions.get((self.topic, index))

@@ -34,14 +34,25 @@ class SupportedLevels(NamedTuple):
 
 
 _KRAFT = "metadata.version"
+SHARE_VERSION = "share.version"
 _NEWEST = {TRANSACTION_VERSION: SupportedLevels(0, 2, 2), "group.version": SupportedLevels(0, 1, 1)}
 
 _BY_RELEASE: dict[str, dict[str, SupportedLevels]] = {
     "3.3.2": {_KRAFT: SupportedLevels(1, 7, 7)},
     "3.9.1": {_KRAFT: SupportedLevels(1, 21, 21)},
     "4.0.1": {_KRAFT: SupportedLevels(7, 25, 25), **_NEWEST, ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 0)},
-    "4.1.1": {_KRAFT: SupportedLevels(7, 27, 27), **_NEWEST, ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 1)},
-    "4.3.1": {_KRAFT: SupportedLevels(7, 30, 30), **_NEWEST, ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 1)},
+    "4.1.1": {
+        _KRAFT: SupportedLevels(7, 27, 27),
+        **_NEWEST,
+        SHARE_VERSION: SupportedLevels(0, 1, 0),
+        ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 1),
+    },
+    "4.3.1": {
+        _KRAFT: SupportedLevels(7, 30, 30),
+        **_NEWEST,
+        SHARE_VERSION: SupportedLevels(0, 1, 1),
+        ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 1),
+    },
 }
 """By release, as ``kafka-features describe`` shows them. Features that change nothing here are left out."""
 

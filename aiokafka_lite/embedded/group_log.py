@@ -98,16 +98,6 @@ class GroupLog(CoordinatorLog):
                     _replay(key, value, log_offset, offsets, found)
         return found
 
-    def append(self, group_id: str, rows: Rows) -> None:
-        """Write, without waiting for the replicas."""
-        key = self._key(group_id)
-        statuses = self._replica_manager.append_to_local_log(
-            1, {key: self._batch(rows)}, self._now_ms(), internal_topics_allowed=True
-        )
-        error = statuses[key].response.error
-        if error is not ErrorCode.NONE:
-            logger.warning("failed to write group %s to %s-%d: %s", group_id, *key, error.name)
-
     async def write(self, group_id: str, rows: Rows) -> tuple[ErrorCode, int]:
         """Write, and wait for the replicas. Returns an error for group members, and the offset of the first row."""
         if not rows:

@@ -29,6 +29,9 @@ from .partition import NotLeader, Partition
 from .quotas import QuotaLimits, Quotas
 from .replica_manager import ReplicaManager
 from .scram_users import ScramUsers
+from .share_groups import ShareGroups
+from .share_partitions import SharePartitions
+from .share_session import ShareSessions
 from .telemetry import ClientTelemetry
 from .topics import PartitionKey
 from .transaction_coordinator import TransactionCoordinator
@@ -44,14 +47,18 @@ HANDLERS: dict[type[Request[Any]], Handler] = {}
 """The handlers of the modules imported so far; ``handlers`` imports all of them."""
 
 
-def handles(request: type[Request[Any]], *, requires: AclOperation | None = None) -> Callable[[H], H]:
+def handles(
+    request: type[Request[Any]], *, requires: AclOperation | None = None, feature: str | None = None
+) -> Callable[[H], H]:
     """Register the decorated function as the handler of a request.
 
-    A client that may not do the operation ``requires`` on the cluster gets CLUSTER_AUTHORIZATION_FAILED.
+    A client that may not do the operation ``requires`` on the cluster gets CLUSTER_AUTHORIZATION_FAILED. Where the
+    ``feature`` of the cluster is not finalized, every client gets UNSUPPORTED_VERSION.
     """
 
     def register(handler: H) -> H:
-        HANDLERS[request] = handler if requires is None else _guarded(handler, requires)
+        guarded = handler if requires is None else _guarded(handler, requires)
+        HANDLERS[request] = guarded if feature is None else _finalized(guarded, feature)
         return handler
 
     return register
@@ -62,6 +69,15 @@ def _guarded(handler: Handler, requires: AclOperation) -> Handler:
         if context.allows(requires):
             return handler(context, request)
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, context.version)
+
+    return guarded
+
+
+def _finalized(handler: Handler, feature: str) -> Handler:
+    def guarded(context: RequestContext, request: Request[Any]) -> Answer:
+        if context.broker.controller.features.level(feature) > 0:
+            return handler(context, request)
+        return error_response(request, ErrorCode.UNSUPPORTED_VERSION, context.version)
 
     return guarded
 
@@ -88,6 +104,7 @@ class Client(Protocol):
     """The name of the listener: responses name the ports of brokers on the same one."""
     client_address: str
     """The IP address, or "memory"."""
+    connection_id: int
 
     @property
     def client_host(self) -> str: ...
@@ -107,6 +124,9 @@ class BrokerParts:
     transactions: TransactionCoordinator
     transaction_requests: TransactionRequests
     fetch_sessions: FetchSessions
+    share_groups: ShareGroups
+    shares: SharePartitions
+    share_sessions: ShareSessions
     quotas: Quotas
     quota_limits: QuotaLimits
     controller: Controller

@@ -32,6 +32,7 @@ from .faults import Faults, History
 from .features import TRANSACTION_VERSION
 from .fetch_session import FetchSessions
 from .group_coordinator import GroupCoordinator
+from .group_log import GroupLog
 from .group_records import OFFSETS_TOPIC
 from .handling import BrokerParts
 from .in_sync import InSyncSets
@@ -45,6 +46,9 @@ from .quotas import QuotaLimits, Quotas
 from .replica_manager import FetchParameters, FetchPartition, ReplicaManager
 from .replication import Network
 from .security import ClusterSecurity
+from .share_groups import ShareGroups, ShareStateLog
+from .share_partitions import SharePartitions
+from .share_session import ShareSessions
 from .telemetry import ClientTelemetry
 from .topics import NO_LEADER, PartitionKey, Topic
 from .transaction_coordinator import TransactionCoordinator
@@ -100,6 +104,7 @@ class ClusterParts:
     leadership: PartitionLeadership
     network: Network
     transaction_requests: TransactionRequests
+    share_groups: ShareGroups
     authorizer: Authorizer
     tokens: DelegationTokens
     security: ClusterSecurity
@@ -165,6 +170,9 @@ class BrokerNode:
         )
         slots = self.settings.number("max.incremental.fetch.session.cache.slots")
         self.fetch_sessions = FetchSessions(cluster.random, slots)
+        self.share_log = ShareStateLog(self.metadata, self.replica_manager, self.now_ms)
+        self.shares = SharePartitions(self.metadata, self.replica_manager, cluster.share_groups, self.now_ms)
+        self.share_sessions = ShareSessions(self.settings.number("group.share.max.share.sessions"))
         self.quotas = Quotas(cluster.quota_limits, self.time, self.settings)
         receive, telemetry = cluster.config.receive_client_metrics, None
         if receive is not None:
@@ -180,6 +188,9 @@ class BrokerNode:
             transactions=self.transactions,
             transaction_requests=cluster.transaction_requests,
             fetch_sessions=self.fetch_sessions,
+            share_groups=cluster.share_groups,
+            shares=self.shares,
+            share_sessions=self.share_sessions,
             quotas=self.quotas,
             quota_limits=cluster.quota_limits,
             controller=cluster.controller,
@@ -210,6 +221,10 @@ class BrokerNode:
     def port(self) -> int:
         """The port of the first listener."""
         return next(iter(self.listeners.values())).port
+
+    @property
+    def group_log(self) -> GroupLog:
+        return self.groups.log
 
     @property
     def is_running(self) -> bool:
@@ -314,6 +329,8 @@ class BrokerNode:
 
     def disconnected(self, connection: ServerConnection) -> None:
         self.connections.pop(connection, None)
+        for (group_id, member_id), session in self.share_sessions.of_connection(connection.connection_id):
+            self.shares.release(group_id, member_id, session.partitions)
 
     def stop(self, *, abruptly: bool) -> None:
         """Stop listening and close every connection. The logs stay."""
@@ -326,6 +343,8 @@ class BrokerNode:
             else:
                 connection.stream.close()
         self.fetch_sessions.clear()
+        self.share_sessions.clear()
+        self.shares.stop()
         self.groups.stop()
         self.transactions.stop()
         self.in_sync.stop()

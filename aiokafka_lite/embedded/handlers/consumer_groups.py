@@ -43,6 +43,8 @@ def consumer_group_heartbeat(
     try:
         _check_permissions(context, request)
         _check_request(request, groups.assignors(), context.version)
+        if context.broker.share_groups.find(request.group_id) is not None:
+            raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
         if request.member_epoch in (LEAVE, LEAVE_STATIC):
             left = groups.consumer_leave(
                 request.group_id, request.member_id, request.instance_id, request.member_epoch
@@ -161,7 +163,8 @@ def _describe(context: RequestContext, group_id: str) -> ConsumerGroupDescribeGr
     group = context.broker.groups.group(group_id)
     if not isinstance(group, ConsumerGroup):
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        problem = "not found" if group is None else "is not a consumer group"
+        is_missing = group is None and context.broker.share_groups.find(group_id) is None
+        problem = "not found" if is_missing else "is not a consumer group"
         described.error_message = f"Group {group_id} {problem}."
         return described
     if not all(context.allows_topic(AclOperation.DESCRIBE, name) for name in group.subscribed_topics()):

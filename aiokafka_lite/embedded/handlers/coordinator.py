@@ -4,8 +4,8 @@
 - The coordinator of a group is the leader of its partition of ``__consumer_offsets``, that of a transactional id the
   leader of its partition of ``__transaction_state``. As in Kafka, the first request creates the topic. While the
   partition has no leader the error is COORDINATOR_NOT_AVAILABLE, which clients retry.
-- There is no coordinator for share groups. The error is INVALID_REQUEST, as in a Kafka without share groups: it is not
-  retriable, so clients fail at once. Java's admin client retries any retriable error in a busy loop.
+- The coordinator of a share group is that of a group. In Kafka, keys of the type 2 name share partitions, for requests
+  between brokers; here they are INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from ...protocol.messages import (
     FindCoordinatorResponse,
     FindCoordinatorResponseCoordinator,
 )
-from ..controller import Refused
 from ..group_records import OFFSETS_TOPIC
 from ..handling import RequestContext, handles
+from ..internal_topics import create_internal_topic
 from ..transaction_records import TRANSACTION_TOPIC
 
 GROUP = 0
 TRANSACTION = 1
-UNSUPPORTED_TYPES = {2: "this broker does not support share groups"}
 
 
 @handles(FindCoordinatorRequest)
@@ -49,11 +48,11 @@ def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorRe
     if key_type == TRANSACTION and not context.allows_transaction(AclOperation.DESCRIBE, key):
         return _refused(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if key_type not in (GROUP, TRANSACTION):
-        return _refused(key, ErrorCode.INVALID_REQUEST, UNSUPPORTED_TYPES.get(key_type))
+        return _refused(key, ErrorCode.INVALID_REQUEST)
     broker = context.broker
     topic = OFFSETS_TOPIC if key_type == GROUP else TRANSACTION_TOPIC
     if topic not in broker.metadata.topics:
-        _create(context, topic)
+        create_internal_topic(topic, broker.controller, broker.settings)
     log = broker.groups.log if key_type == GROUP else broker.transactions.log
     index = log.partition_for(key)
     state = None if index is None else broker.metadata.partition_state((topic, index))
@@ -70,30 +69,7 @@ def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorRe
     )
 
 
-def _refused(key: str, error: ErrorCode, message: str | None = None) -> FindCoordinatorResponseCoordinator:
+def _refused(key: str, error: ErrorCode) -> FindCoordinatorResponseCoordinator:
     return FindCoordinatorResponseCoordinator(
-        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message or error.description
+        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.description
     )
-
-
-def _create(context: RequestContext, topic: str) -> None:
-    """Create one of the two internal topics, with the settings that Kafka gives it."""
-    controller = context.broker.controller
-    settings = context.broker.settings
-    if topic == OFFSETS_TOPIC:
-        prefix = "offsets.topic"
-        configs = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
-    else:
-        prefix = "transaction.state.log"
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "uncompressed",
-            "min.insync.replicas": settings.value("transaction.state.log.min.isr"),
-            "segment.bytes": settings.value("transaction.state.log.segment.bytes"),
-            "unclean.leader.election.enable": "false",
-        }
-    factor = min(settings.number(f"{prefix}.replication.factor"), len(controller.live_brokers()))
-    try:
-        controller.create_topic(topic, settings.number(f"{prefix}.num.partitions"), max(1, factor), configs=configs)
-    except Refused:
-        return  # another node created it first, or no broker is alive: the coordinator is not available yet

@@ -3,8 +3,8 @@
 - DescribeGroups describes a missing group as DEAD; from v6 on with GROUP_ID_NOT_FOUND. v3 adds the operations that the
   client is allowed, v4 static members.
 - With ACLs, ListGroups shows the groups that the client may describe; all of them if it may describe the cluster.
-- ListGroups v4 filters by state, v5 by type: "classic" or "consumer".
-- DescribeGroups takes a consumer group for a missing one, as ConsumerGroupDescribe takes a classic group.
+- ListGroups v4 filters by state, v5 by type: "classic", "consumer" or "share".
+- DescribeGroups takes a consumer or share group for a missing one, as ConsumerGroupDescribe takes a classic group.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from ...protocol.messages import (
 from ..authorizer import Resource
 from ..group import Group, GroupState
 from ..handling import RequestContext, handles
+
+SHARE = "share"
 
 
 @handles(DescribeGroupsRequest)
@@ -58,7 +60,8 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
     if not isinstance(group, Group):
         described.group_state = GroupState.DEAD.wire_name
         if context.version >= DescribeGroupsRequest.GROUP_ID_NOT_FOUND:
-            problem = "not found" if group is None else "is not a classic group"
+            is_missing = group is None and context.broker.share_groups.find(group_id) is None
+            problem = "not found" if is_missing else "is not a classic group"
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             described.error_message = f"Group {group_id} {problem}."
         return described
@@ -102,6 +105,14 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGrou
             if (not states or group.state.wire_name.lower() in states)
             and (not types or group.type in types)
             and (shows_all or context.allows_group(AclOperation.DESCRIBE, group.group_id))
+        ]
+        + [
+            ListedGroup(group_id=group.group_id, protocol_type=SHARE, group_state=group.state.value, group_type=SHARE)
+            for group in context.broker.share_groups
+            if context.broker.groups.check(group.group_id) is ErrorCode.NONE
+            and (not states or group.state.value.lower() in states)
+            and (not types or SHARE in types)
+            and (shows_all or context.allows_group(AclOperation.DESCRIBE, group.group_id))
         ],
     )
 
@@ -112,6 +123,13 @@ async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -
     for group_id in request.groups_names:
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         if context.allows_group(AclOperation.DELETE, group_id):
-            error = await context.broker.groups.delete_group(group_id)
+            error = await _delete(context, group_id)
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))
     return DeleteGroupsResponse(throttle_time_ms=0, results=results)
+
+
+async def _delete(context: RequestContext, group_id: str) -> ErrorCode:
+    error = context.broker.groups.check(group_id)
+    if error is ErrorCode.NONE and context.broker.share_groups.find(group_id) is not None:
+        return context.broker.share_groups.delete(group_id)
+    return await context.broker.groups.delete_group(group_id)

@@ -34,6 +34,8 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
     version = context.version
     if not context.allows_group(AclOperation.READ, request.group_id):
         return _refused(request.member_id, ErrorCode.GROUP_AUTHORIZATION_FAILED, version)
+    if context.broker.share_groups.find(request.group_id) is not None:
+        return _refused(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, version)
     session = request.session_timeout_ms / 1000
     joining = JoiningMember(
         request.member_id,

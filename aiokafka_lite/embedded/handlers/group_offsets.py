@@ -94,6 +94,8 @@ async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -
 
 
 def _check_group(context: RequestContext, request: OffsetCommitRequest) -> ErrorCode:
+    if context.broker.share_groups.find(request.group_id) is not None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
     by_id = context.version >= OffsetCommitRequest.TOPIC_IDS
     return context.broker.groups.check_commit(
         request.group_id,

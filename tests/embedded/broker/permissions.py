@@ -10,6 +10,7 @@ from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.schema import Request
 from tests.embedded.broker.peer import fetch_request, produce_request
+from tests.embedded.share_groups.requests import share_fetch
 from tests.pure.embedded.batches import produced
 
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
@@ -21,6 +22,9 @@ NO_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 NO_TRANSACTION = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 NAMES = {TOPIC: "t", GROUP: "g", CLUSTER: CLUSTER_NAME, TRANSACTION: "x"}
 
+SHARE_GROUP = "s"
+"""A group id belongs to groups of one type."""
+
 Grant = tuple[AclOperation, AclResourceType]
 
 
@@ -31,6 +35,7 @@ class Row(NamedTuple):
     refusal: ErrorCode | None
     needs: tuple[Grant, ...]
     version: int | None = None
+    group: str = "g"
 
 
 def everything(**changes: Any) -> dict[str, Any]:
@@ -99,6 +104,7 @@ _ADD = m.AddPartitionsToTxnTransaction(
     verify_only=True,
     topics=[m.AddPartitionsToTxnTopic(name="t", partitions=[0])],
 )
+_SHARE_TOPIC = m.DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0])
 
 ROWS = [
     Row(
@@ -289,6 +295,55 @@ ROWS = [
         ((Op.DESCRIBE, GROUP),),
     ),
     Row(m.ListGroupsRequest(), None, ()),
+    Row(
+        m.ShareGroupHeartbeatRequest(group_id=SHARE_GROUP, member_id="m", member_epoch=0, subscribed_topic_names=["t"]),
+        NO_GROUP,
+        ((Op.READ, GROUP), (Op.DESCRIBE, TOPIC)),
+        group=SHARE_GROUP,
+    ),
+    Row(
+        m.ShareGroupDescribeRequest(group_ids=[SHARE_GROUP], include_authorized_operations=False),
+        NO_GROUP,
+        ((Op.DESCRIBE, GROUP),),
+        group=SHARE_GROUP,
+    ),
+    Row(share_fetch(SHARE_GROUP, "m", 0), NO_GROUP, ((Op.READ, GROUP),), group=SHARE_GROUP),
+    Row(
+        m.ShareAcknowledgeRequest(group_id=SHARE_GROUP, member_id="m", share_session_epoch=1, topics=[]),
+        NO_GROUP,
+        ((Op.READ, GROUP),),
+        group=SHARE_GROUP,
+    ),
+    Row(
+        m.DescribeShareGroupOffsetsRequest(
+            groups=[m.DescribeShareGroupOffsetsRequestGroup(group_id=SHARE_GROUP, topics=[_SHARE_TOPIC])]
+        ),
+        NO_GROUP,
+        ((Op.DESCRIBE, GROUP), (Op.DESCRIBE, TOPIC)),
+        group=SHARE_GROUP,
+    ),
+    Row(
+        m.AlterShareGroupOffsetsRequest(
+            group_id=SHARE_GROUP,
+            topics=[
+                m.AlterShareGroupOffsetsRequestTopic(
+                    topic_name="t",
+                    partitions=[m.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)],
+                )
+            ],
+        ),
+        NO_GROUP,
+        ((Op.READ, GROUP), (Op.READ, TOPIC)),
+        group=SHARE_GROUP,
+    ),
+    Row(
+        m.DeleteShareGroupOffsetsRequest(
+            group_id=SHARE_GROUP, topics=[m.DeleteShareGroupOffsetsRequestTopic(topic_name="t")]
+        ),
+        NO_GROUP,
+        ((Op.DELETE, GROUP), (Op.READ, TOPIC)),
+        group=SHARE_GROUP,
+    ),
     Row(m.DeleteGroupsRequest(groups_names=["g"]), NO_GROUP, ((Op.DELETE, GROUP),)),
     Row(COMMIT, NO_GROUP, ((Op.READ, GROUP), (Op.READ, TOPIC)), version=9),
     Row(_FETCH_OFFSETS, NO_GROUP, ((Op.DESCRIBE, GROUP), (Op.DESCRIBE, TOPIC)), version=9),

@@ -22,10 +22,12 @@ from tests.embedded.broker.permissions import (
     NO_TOPIC,
     NO_TRANSACTION,
     ROWS,
+    SHARE_GROUP,
     TOPIC,
     Row,
     name_of,
 )
+from tests.embedded.share_groups.requests import heartbeat
 
 ANONYMOUS = "User:ANONYMOUS"
 REFUSALS = {NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTION}
@@ -53,17 +55,19 @@ async def secured() -> AsyncIterator[EmbeddedCluster]:
     configs = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
     async with EmbeddedCluster(brokers=1, tcp=False, super_users=["User:admin"], configs=configs) as cluster:
         await cluster.create_topic("t")
-        await _commit_offsets(cluster)
+        await _make_groups(cluster)
         yield cluster
 
 
-async def _commit_offsets(cluster: EmbeddedCluster) -> None:
-    """Make the group, with ACLs that are deleted again."""
+async def _make_groups(cluster: EmbeddedCluster) -> None:
+    """Make a group with offsets and a share group, with ACLs that are deleted again."""
     grant(cluster, AclOperation.ALL, TOPIC, "*")
     grant(cluster, AclOperation.ALL, GROUP, "*")
     async with Peer(cluster) as peer:
         await peer.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
         committed = await peer.ask(COMMIT, 9)
+        assert (await peer.ask(heartbeat(SHARE_GROUP, "m", 0, ["t"]))).error_code == 0
+        assert (await peer.ask(heartbeat(SHARE_GROUP, "m", -1))).error_code == 0
     assert [each.error_code for each in committed.topics[0].partitions] == [0]
     assert cluster.authorizer.acls is not None
     cluster.authorizer.acls.delete(cluster.authorizer.acls.find(AclFilter()))
@@ -81,7 +85,7 @@ async def test_a_client_needs_exactly_the_acls_that_kafka_asks_for(secured: Embe
         for operation, kind in row.needs:
             found = refusals(await peer.ask(row.request, row.version))
             assert len(found) == 1, f"without {operation.name} on {kind.name}"
-            grant(secured, operation, kind)
+            grant(secured, operation, kind, row.group if kind is GROUP else None)
         assert refusals(await peer.ask(row.request, row.version)) == set()
 
 

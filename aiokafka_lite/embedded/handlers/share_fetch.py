@@ -1,0 +1,282 @@
+"""ShareFetch and ShareAcknowledge: records of a share group (KIP-932), at the leaders of the partitions.
+
+A fetch applies its acknowledgements first. Then it acquires records, or waits until there are ``min_bytes``, an error,
+or until ``max_wait_ms`` is over. A first request of a session cannot acknowledge. The last one does not read; it
+releases the records that the member still has. An incremental response leaves out partitions without news.
+
+v2 limits the number of acquired records strictly (KIP-1206), and renews acquisition locks (KIP-1222): a fetch with
+renewals must not read, so all its limits are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...acls import AclOperation
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    ShareAcknowledgementBatch,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeResponsePartition,
+    ShareAcknowledgeResponseTopic,
+    ShareAcquiredRecords,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareFetchResponsePartition,
+    ShareFetchResponseTopic,
+    ShareLeader,
+    ShareNodeEndpoint,
+)
+from ..features import SHARE_VERSION
+from ..handling import RequestContext, handles
+from ..partition import NotLeader
+from ..server_assignors import TopicIdPartition
+from ..share_partition import Acknowledgement, AcknowledgeType, BadAcknowledgement
+from ..share_partitions import ShareFetched, ShareFetchParameters, ShareKey
+from ..share_session import FINAL_EPOCH, INITIAL_EPOCH, SessionRefused, ShareSession
+
+BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
+"""The acquire modes: the second one limits the number of records strictly."""
+
+Outcome = tuple[ErrorCode, str | None]
+NONE: Outcome = (ErrorCode.NONE, None)
+
+
+@handles(ShareFetchRequest, feature=SHARE_VERSION)
+async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
+    group_id, member_id = request.group_id, request.member_id
+    error = _refusal(context, group_id, member_id)
+    batches = _batches(request)
+    is_first, is_last = (request.share_session_epoch == each for each in (INITIAL_EPOCH, FINAL_EPOCH))
+    limits = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
+    if error is ErrorCode.NONE and ((is_first and any(batches.values())) or (request.is_renew_ack and any(limits))):
+        error = ErrorCode.INVALID_REQUEST
+    if error is ErrorCode.NONE and request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
+        error = ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka
+    if error is not ErrorCode.NONE or group_id is None or member_id is None:
+        return _failed_fetch(error)
+    try:
+        session = _session(context, (group_id, member_id), request.share_session_epoch)
+    except SessionRefused as refused:
+        return _failed_fetch(refused.code)
+    session.update(batches, _forgotten(request))
+    outcomes = _acknowledge(context, group_id, member_id, batches, with_renewals=request.is_renew_ack)
+    fetched: dict[TopicIdPartition, ShareFetched] = {}
+    if is_last:
+        context.broker.shares.release(group_id, member_id, session.partitions)
+    else:
+        fetched = await _fetch(context, request, group_id, member_id, session)
+    response = ShareFetchResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        acquisition_lock_timeout_ms=context.broker.shares.lock_duration_ms(group_id),
+        responses=[],
+        node_endpoints=[],
+    )
+    for key in {**fetched, **outcomes}:
+        partition = fetched.get(key, ShareFetched())
+        has_news = partition.acquired or partition.error is not ErrorCode.NONE or key in outcomes
+        if has_news or is_first:
+            _add_fetched(context, response, key, partition, outcomes.get(key, NONE))
+    size = sum(len(each.records) for each in fetched.values())
+    response.throttle_time_ms = context.broker.quotas.record_fetch(context.principal, context.client_id, size)
+    return response
+
+
+async def _fetch(
+    context: RequestContext,
+    request: ShareFetchRequest,
+    group_id: str,
+    member_id: str,
+    session: ShareSession,
+) -> dict[TopicIdPartition, ShareFetched]:
+    broker = context.broker
+    refused: dict[TopicIdPartition, ShareFetched] = {}
+    wanted: list[ShareKey] = []
+    for partition in session.partitions:
+        name = broker.metadata.topic_name(partition[0])
+        if name is not None and not context.allows_topic(AclOperation.READ, name):
+            refused[partition] = ShareFetched(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        else:
+            wanted.append(ShareKey(group_id, partition))
+    parameters = ShareFetchParameters(
+        member_id,
+        max_wait=0.0 if refused else request.max_wait_ms / 1000,
+        min_bytes=request.min_bytes,
+        max_bytes=min(request.max_bytes, broker.fetch_max_bytes),
+        max_records=request.max_records,
+        strict=request.share_acquire_mode == RECORD_LIMIT,
+    )
+    result = await broker.shares.fetch(parameters, wanted)
+    fetched = refused | {key.partition: each for key, each in result.items()}
+    for partition, each in fetched.items():
+        if each.acquired:
+            session.move_to_end(partition)
+    return fetched
+
+
+@handles(ShareAcknowledgeRequest, feature=SHARE_VERSION)
+def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+    group_id, member_id = request.group_id, request.member_id
+    error = _refusal(context, group_id, member_id)
+    if error is not ErrorCode.NONE or group_id is None or member_id is None:
+        return _failed_acknowledge(error)
+    if request.share_session_epoch == INITIAL_EPOCH:
+        return _failed_acknowledge(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    try:
+        session = _session(context, (group_id, member_id), request.share_session_epoch)
+    except SessionRefused as refused:
+        return _failed_acknowledge(refused.code)
+    outcomes = _acknowledge(context, group_id, member_id, _batches(request), with_renewals=request.is_renew_ack)
+    if request.share_session_epoch == FINAL_EPOCH:
+        context.broker.shares.release(group_id, member_id, session.partitions)
+    response = ShareAcknowledgeResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        acquisition_lock_timeout_ms=context.broker.shares.lock_duration_ms(group_id),
+        responses=[],
+        node_endpoints=[],
+    )
+    for (topic_id, index), (code, message) in outcomes.items():
+        if not response.responses or response.responses[-1].topic_id != topic_id:
+            response.responses.append(ShareAcknowledgeResponseTopic(topic_id=topic_id, partitions=[]))
+        partition = ShareAcknowledgeResponsePartition(partition_index=index, error_code=code, error_message=message)
+        _hint(context, response.node_endpoints, partition, (topic_id, index), code)
+        response.responses[-1].partitions.append(partition)
+    return response
+
+
+# What both have in common.
+
+
+def _refusal(context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode:
+    if group_id is None or member_id is None:
+        return ErrorCode.INVALID_REQUEST
+    if not context.allows_group(AclOperation.READ, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
+
+
+def _failed_fetch(error: ErrorCode) -> ShareFetchResponse:
+    return ShareFetchResponse(
+        throttle_time_ms=0, error_code=error, acquisition_lock_timeout_ms=0, responses=[], node_endpoints=[]
+    )
+
+
+def _failed_acknowledge(error: ErrorCode) -> ShareAcknowledgeResponse:
+    return ShareAcknowledgeResponse(throttle_time_ms=0, error_code=error, responses=[], node_endpoints=[])
+
+
+def _session(context: RequestContext, key: tuple[str, str], epoch: int) -> ShareSession:
+    """The share session of a request. Raises SessionRefused."""
+    sessions = context.broker.share_sessions
+    if epoch == INITIAL_EPOCH:
+        return sessions.open(key, context.client.connection_id)
+    return sessions.resume(key, epoch)
+
+
+def _batches(
+    request: ShareFetchRequest | ShareAcknowledgeRequest,
+) -> dict[TopicIdPartition, Sequence[ShareAcknowledgementBatch]]:
+    return {
+        (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+
+
+def _forgotten(request: ShareFetchRequest) -> Iterable[TopicIdPartition]:
+    return [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
+
+
+def _acknowledge(
+    context: RequestContext,
+    group_id: str,
+    member_id: str,
+    batches: dict[TopicIdPartition, Sequence[ShareAcknowledgementBatch]],
+    *,
+    with_renewals: bool,
+) -> dict[TopicIdPartition, Outcome]:
+    """Apply the acknowledgements of a request. Returns the outcome of each partition that has any."""
+    outcomes: dict[TopicIdPartition, Outcome] = {}
+    for partition, each in batches.items():
+        if not each:
+            continue
+        name = context.broker.metadata.topic_name(partition[0])
+        if name is not None and not context.allows_topic(AclOperation.READ, name):
+            outcomes[partition] = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+        elif not _are_valid(each, with_renewals=with_renewals):
+            outcomes[partition] = (ErrorCode.INVALID_REQUEST, None)
+        else:
+            acknowledgements = [
+                Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in each
+            ]
+            try:
+                context.broker.shares.acknowledge(ShareKey(group_id, partition), member_id, acknowledgements)
+                outcomes[partition] = NONE
+            except BadAcknowledgement as refused:
+                outcomes[partition] = (refused.code, str(refused))
+            except NotLeader as refused:
+                outcomes[partition] = (refused.code, None)
+    return outcomes
+
+
+def _are_valid(batches: Sequence[ShareAcknowledgementBatch], *, with_renewals: bool) -> bool:
+    """Whether the batches are in order, and each has known types: one, or one for each offset."""
+    last = -1
+    known = {each for each in AcknowledgeType if with_renewals or each is not AcknowledgeType.RENEW}
+    for batch in batches:
+        count = batch.last_offset - batch.first_offset + 1
+        if batch.first_offset < last or count < 1 or len(batch.acknowledge_types) not in (1, count):
+            return False
+        if not known.issuperset(batch.acknowledge_types):
+            return False
+        last = batch.last_offset
+    return True
+
+
+def _add_fetched(
+    context: RequestContext,
+    response: ShareFetchResponse,
+    key: TopicIdPartition,
+    fetched: ShareFetched,
+    outcome: Outcome,
+) -> None:
+    if not response.responses or response.responses[-1].topic_id != key[0]:
+        response.responses.append(ShareFetchResponseTopic(topic_id=key[0], partitions=[]))
+    partition = ShareFetchResponsePartition(
+        partition_index=key[1],
+        error_code=fetched.error,
+        acknowledge_error_code=outcome[0],
+        acknowledge_error_message=outcome[1],
+        records=fetched.records,
+        acquired_records=[
+            ShareAcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+            for first, last, count in fetched.acquired
+        ],
+    )
+    _hint(context, response.node_endpoints, partition, key, fetched.error or outcome[0])
+    response.responses[-1].partitions.append(partition)
+
+
+def _hint(
+    context: RequestContext,
+    endpoints: list[ShareNodeEndpoint],
+    partition: ShareFetchResponsePartition | ShareAcknowledgeResponsePartition,
+    key: TopicIdPartition,
+    error: int,
+) -> None:
+    """Name the leader and its address to a member that asked the wrong broker."""
+    if error != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return
+    metadata = context.broker.metadata
+    state = metadata.partition_state((metadata.topic_name(key[0]) or "", key[1]))
+    if state is None:
+        return
+    partition.current_leader = ShareLeader(leader_id=state.leader, leader_epoch=state.leader_epoch)
+    leader = metadata.brokers.get(state.leader)
+    if leader is not None and all(each.node_id != leader.node_id for each in endpoints):
+        endpoints.append(
+            ShareNodeEndpoint(node_id=leader.node_id, host=leader.host, port=context.port_of(leader), rack=leader.rack)
+        )

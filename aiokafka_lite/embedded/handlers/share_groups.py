@@ -1,0 +1,180 @@
+"""ShareGroupHeartbeat and ShareGroupDescribe: membership of share groups (KIP-932). ``share_group`` has the rules.
+
+The coordinator of a share group is that of any other group, and a group id belongs to groups of one type: the others
+are GROUP_ID_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from ...acls import AclOperation, AclResourceType
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    ShareGroupDescribeAssignment,
+    ShareGroupDescribeGroup,
+    ShareGroupDescribeMember,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    ShareGroupDescribeTopicPartitions,
+    ShareGroupHeartbeatAssignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    ShareGroupHeartbeatTopicPartitions,
+)
+from ..authorizer import Resource
+from ..consumer_group import GroupRefusal
+from ..consumer_group_records import by_topic_id
+from ..features import SHARE_VERSION
+from ..handling import RequestContext, handles
+from ..share_group import ASSIGNOR, JOIN_EPOCH, LEAVE_EPOCH, ShareGroup, ShareHeartbeat, ShareMember
+
+
+@handles(ShareGroupHeartbeatRequest, feature=SHARE_VERSION)
+def share_group_heartbeat(context: RequestContext, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
+    try:
+        _check(context, request)
+        groups = context.broker.share_groups
+        if request.member_epoch == LEAVE_EPOCH:
+            groups.leave(request.group_id, request.member_id)
+            return ShareGroupHeartbeatResponse(
+                throttle_time_ms=0,
+                error_code=ErrorCode.NONE,
+                member_id=request.member_id,
+                member_epoch=LEAVE_EPOCH,
+                heartbeat_interval_ms=0,
+            )
+        heartbeat = ShareHeartbeat(
+            request.member_id,
+            request.member_epoch,
+            request.rack_id,
+            request.subscribed_topic_names,
+            context.client_id,
+            context.client.client_host,
+        )
+        member = groups.heartbeat(request.group_id, heartbeat)
+    except GroupRefusal as refusal:
+        return ShareGroupHeartbeatResponse(
+            throttle_time_ms=0,
+            error_code=refusal.error,
+            error_message=refusal.text or None,
+            member_epoch=0,
+            heartbeat_interval_ms=0,
+        )
+    assignment = None
+    if member.is_news:
+        member.is_news = False
+        assignment = ShareGroupHeartbeatAssignment(
+            topic_partitions=[
+                ShareGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in by_topic_id(member.assigned).items()
+            ]
+        )
+    return ShareGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=groups.number(request.group_id, "share.heartbeat.interval.ms"),
+        assignment=assignment,
+    )
+
+
+def _check(context: RequestContext, request: ShareGroupHeartbeatRequest) -> None:
+    """Raise GroupRefusal unless the client may send this heartbeat to this broker."""
+    group_id, topics = request.group_id, request.subscribed_topic_names
+    if not context.allows_group(AclOperation.READ, group_id):
+        raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
+    if not all(context.allows_topic(AclOperation.DESCRIBE, name) for name in topics or ()):
+        raise GroupRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "")
+    refusals = {
+        "GroupId can't be empty.": not group_id.strip(),
+        "MemberId can't be empty.": not request.member_id.strip(),
+        "MemberEpoch is invalid.": request.member_epoch < LEAVE_EPOCH,
+        "RackId can't be empty.": request.rack_id is not None and not request.rack_id.strip(),
+        "SubscribedTopicNames must be set in first request.": request.member_epoch == JOIN_EPOCH and not topics,
+    }
+    for refusal, applies in refusals.items():
+        if applies:
+            raise GroupRefusal(ErrorCode.INVALID_REQUEST, refusal)
+    require_share_group(context, group_id)
+
+
+def require_share_group(context: RequestContext, group_id: str) -> None:
+    """Raise GroupRefusal if this broker does not coordinate the group, or if the group has another type."""
+    error = context.broker.groups.check(group_id)
+    if error is not ErrorCode.NONE:
+        raise GroupRefusal(error, "")
+    if context.broker.groups.group(group_id) is not None:
+        raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+
+
+@handles(ShareGroupDescribeRequest, feature=SHARE_VERSION)
+def share_group_describe(context: RequestContext, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+    described = [_describe(context, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in described:
+            if group.error_code == ErrorCode.NONE:
+                resource = Resource(AclResourceType.GROUP, group.group_id)
+                group.authorized_operations = context.allowed_operations(resource)
+    return ShareGroupDescribeResponse(throttle_time_ms=0, groups=described)
+
+
+def _describe(context: RequestContext, group_id: str) -> ShareGroupDescribeGroup:
+    described = ShareGroupDescribeGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+    try:
+        group = _find(context, group_id)
+    except GroupRefusal as refusal:
+        described.error_code, described.error_message = refusal.error, refusal.text or None
+        return described
+    described.group_state = group.state.value
+    described.group_epoch = group.epoch
+    described.assignment_epoch = group.assignment_epoch
+    described.assignor_name = ASSIGNOR
+    described.members = [_member(context, member) for member in group.members.values()]
+    return described
+
+
+def _find(context: RequestContext, group_id: str) -> ShareGroup:
+    if not context.allows_group(AclOperation.DESCRIBE, group_id):
+        raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
+    if not group_id:
+        raise GroupRefusal(ErrorCode.INVALID_GROUP_ID, "")
+    require_share_group(context, group_id)
+    group = context.broker.share_groups.find(group_id)
+    if group is None:
+        raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    topics = {name for member in group.members.values() for name in member.topics}
+    if not all(context.allows_topic(AclOperation.DESCRIBE, name) for name in topics):
+        raise GroupRefusal(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "The group has described topic(s) that the client is not authorized to describe.",
+        )
+    return group
+
+
+def _member(context: RequestContext, member: ShareMember) -> ShareGroupDescribeMember:
+    return ShareGroupDescribeMember(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        assignment=ShareGroupDescribeAssignment(
+            topic_partitions=[
+                ShareGroupDescribeTopicPartitions(
+                    topic_id=topic_id,
+                    topic_name=context.broker.metadata.topic_name(topic_id) or "",
+                    partitions=partitions,
+                )
+                for topic_id, partitions in by_topic_id(member.assigned).items()
+            ]
+        ),
+    )

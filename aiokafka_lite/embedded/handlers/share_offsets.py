@@ -1,0 +1,183 @@
+"""The offsets of share groups (KIP-932): describe, alter and delete them. The coordinator of the group answers.
+
+- DescribeShareGroupOffsets v1 adds the lag (KIP-1226). The start offset of a share partition is -1 until a record of it
+  is acknowledged or released. A missing group has no offsets, and is no error.
+- AlterShareGroupOffsets makes a group that does not exist. A group with members is NON_EMPTY_GROUP.
+"""
+
+from __future__ import annotations
+
+from ...acls import AclOperation
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from ...protocol.schema import ZERO_UUID
+from ..consumer_group import GroupRefusal
+from ..features import SHARE_VERSION
+from ..handling import RequestContext, handles
+from ..share_group import ShareGroup, ShareGroupState
+from .share_groups import require_share_group
+
+UNKNOWN = "This server does not host this topic-partition."
+
+
+@handles(DescribeShareGroupOffsetsRequest, feature=SHARE_VERSION)
+def describe_share_group_offsets(
+    context: RequestContext, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(
+        throttle_time_ms=0, groups=[_described(context, group) for group in request.groups]
+    )
+
+
+def _described(
+    context: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
+    found = DescribeShareGroupOffsetsResponseGroup(group_id=wanted.group_id, topics=[], error_code=ErrorCode.NONE)
+    try:
+        if not context.allows_group(AclOperation.DESCRIBE, wanted.group_id):
+            raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
+        require_share_group(context, wanted.group_id)
+    except GroupRefusal as refusal:
+        found.error_code, found.error_message = refusal.error, refusal.text or None
+        return found
+    group = context.broker.share_groups.find(wanted.group_id)
+    topics = _topics_of(context, group) if wanted.topics is None else wanted.topics
+    for topic in topics:
+        is_allowed = context.allows_topic(AclOperation.DESCRIBE, topic.topic_name)
+        if is_allowed or wanted.topics is not None:
+            found.topics.append(_described_topic(context, group, topic, is_allowed=is_allowed))
+    return found
+
+
+def _topics_of(context: RequestContext, group: ShareGroup | None) -> list[DescribeShareGroupOffsetsRequestTopic]:
+    """All topics of a group, with their partitions."""
+    topics: dict[str, list[int]] = {}
+    for topic_id, index in () if group is None else sorted(group.states):
+        name = context.broker.metadata.topic_name(topic_id)
+        if name is not None:
+            topics.setdefault(name, []).append(index)
+    return [
+        DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=indexes) for name, indexes in topics.items()
+    ]
+
+
+def _described_topic(
+    context: RequestContext,
+    group: ShareGroup | None,
+    wanted: DescribeShareGroupOffsetsRequestTopic,
+    *,
+    is_allowed: bool,
+) -> DescribeShareGroupOffsetsResponseTopic:
+    topic = context.broker.metadata.topics.get(wanted.topic_name) if is_allowed else None
+    topic_id = ZERO_UUID if topic is None else topic.topic_id
+    partitions = []
+    for index in wanted.partitions:
+        partition = DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index, start_offset=-1, leader_epoch=0, error_code=ErrorCode.NONE
+        )
+        state = None if group is None else group.states.get((topic_id, index))
+        if not is_allowed:
+            partition.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic is not None and state is not None and state.start_offset >= 0:
+            end = context.broker.share_groups.end_offset((topic.name, index))
+            partition.start_offset = state.start_offset
+            partition.leader_epoch = topic.partitions[index].leader_epoch
+            partition.lag = -1 if end is None else max(0, end - state.start_offset - state.delivery_complete_count)
+        partitions.append(partition)
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=wanted.topic_name, topic_id=topic_id, partitions=partitions
+    )
+
+
+@handles(AlterShareGroupOffsetsRequest, feature=SHARE_VERSION)
+def alter_share_group_offsets(
+    context: RequestContext, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse:
+    response = AlterShareGroupOffsetsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, responses=[])
+    try:
+        _require_idle(context, request.group_id, AclOperation.READ)
+    except GroupRefusal as refusal:
+        response.error_code, response.error_message = refusal.error, refusal.text or None
+        return response
+    groups = context.broker.share_groups
+    for wanted in request.topics:
+        is_allowed = context.allows_topic(AclOperation.READ, wanted.topic_name)
+        topic = context.broker.metadata.topics.get(wanted.topic_name) if is_allowed else None
+        topic_id = ZERO_UUID if topic is None else topic.topic_id
+        results = []
+        for each in wanted.partitions:
+            error, message = ErrorCode.NONE, None
+            if not is_allowed:
+                error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.description
+            elif context.broker.metadata.partition_state((wanted.topic_name, each.partition_index)) is None:
+                error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN
+            else:
+                groups.set_start_offset(request.group_id, (topic_id, each.partition_index), each.start_offset)
+            results.append(
+                AlterShareGroupOffsetsResponsePartition(
+                    partition_index=each.partition_index, error_code=error, error_message=message
+                )
+            )
+        response.responses.append(
+            AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name, topic_id=topic_id, partitions=results)
+        )
+    return response
+
+
+def _require_idle(context: RequestContext, group_id: str, operation: AclOperation) -> ShareGroup | None:
+    """The group, None if there is none. Raises GroupRefusal unless its offsets may be changed here."""
+    if not context.allows_group(operation, group_id):
+        raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
+    require_share_group(context, group_id)
+    group = context.broker.share_groups.find(group_id)
+    if group is not None and group.state is not ShareGroupState.EMPTY:
+        raise GroupRefusal(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+    return group
+
+
+@handles(DeleteShareGroupOffsetsRequest, feature=SHARE_VERSION)
+def delete_share_group_offsets(
+    context: RequestContext, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse:
+    response = DeleteShareGroupOffsetsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, responses=[])
+    try:
+        group = _require_idle(context, request.group_id, AclOperation.DELETE)
+        if group is None:
+            raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    except GroupRefusal as refusal:
+        response.error_code, response.error_message = refusal.error, refusal.text or None
+        return response
+    for wanted in request.topics:
+        error, message = ErrorCode.NONE, None
+        topic = context.broker.metadata.topics.get(wanted.topic_name)
+        if not context.allows_topic(AclOperation.READ, wanted.topic_name):
+            error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.description
+            topic = None
+        elif topic is None:
+            error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN
+        else:
+            context.broker.share_groups.delete_topic(group, topic.topic_id)
+        response.responses.append(
+            DeleteShareGroupOffsetsResponseTopic(
+                topic_name=wanted.topic_name,
+                topic_id=ZERO_UUID if topic is None else topic.topic_id,
+                error_code=error,
+                error_message=message,
+            )
+        )
+    return response

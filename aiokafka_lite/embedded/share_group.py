@@ -1,0 +1,174 @@
+"""A share group (KIP-932): its members, their epochs and assignments, and the state of its share partitions.
+
+It decides and never waits. Its owner, ``ShareGroups``, has the timers and the log.
+
+Rules:
+
+ 1. Each change of the members, of their subscriptions, or of the partitions of their topics raises the group epoch, and
+    the partitions are assigned again. Partitions need not be revoked first: they are shared.
+ 2. A heartbeat moves the member to the group epoch. It may have the member's epoch, or the previous one: the last
+    answer may have been lost. Any other epoch is FENCED_MEMBER_EPOCH, and the member joins again.
+ 3. The response has the assignment if the member joins, or if its assignment has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ..errors import ErrorCode
+from .consumer_group import GroupRefusal
+from .server_assignors import TopicIdPartition
+from .share_assignor import assign
+from .share_partition import UNINITIALIZED, StateBatch
+from .topics import Topic
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+ASSIGNOR = "simple"
+
+
+class ShareGroupState(Enum):
+    """The state of a share group. Its value is the name in responses."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+
+
+@dataclass(slots=True)
+class ShareState:
+    """The state of a share partition that outlives its leader.
+
+    ``epoch`` grows when an administrator sets the start offset; then the leader drops the records in flight.
+    """
+
+    start_offset: int = UNINITIALIZED
+    batches: Sequence[StateBatch] = ()
+    delivery_complete_count: int = 0
+    epoch: int = 0
+
+
+@dataclass(slots=True)
+class ShareMember:
+    """A member. ``assigned`` are its partitions, ``is_news`` whether the member has not received them yet."""
+
+    member_id: str
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topics: Sequence[str]
+    epoch: int = 0
+    previous_epoch: int = 0
+    assigned: list[TopicIdPartition] = field(default_factory=list)
+    is_news: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeat:
+    """A heartbeat. ``topics`` and ``rack_id`` are None if they did not change."""
+
+    member_id: str
+    epoch: int
+    rack_id: str | None
+    topics: Sequence[str] | None
+    client_id: str
+    client_host: str
+
+
+class ShareGroup:
+    """A share group. Owner: the cluster's ``ShareGroups``."""
+
+    def __init__(self, group_id: str, epoch: int = 0) -> None:
+        self.group_id = group_id
+        self.epoch = epoch
+        self.assignment_epoch = epoch
+        self.members: dict[str, ShareMember] = {}
+        self.states: dict[TopicIdPartition, ShareState] = {}
+        self._targets: dict[bytes, int] = {}  # the partition counts of the topics that members read
+
+    def __repr__(self) -> str:
+        return f"<ShareGroup {self.group_id!r} {self.state.name} epoch={self.epoch} members={len(self.members)}>"
+
+    @property
+    def state(self) -> ShareGroupState:
+        return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
+
+    def heartbeat(self, request: ShareHeartbeat, topics: Mapping[str, Topic], max_size: int) -> ShareMember:
+        """Add or refresh a member. Raises GroupRefusal."""
+        member = self.members.get(request.member_id)
+        if request.epoch == JOIN_EPOCH:
+            member = member or self._add(request, max_size)
+        else:
+            member = self.require(request.member_id)
+            _check_epoch(member, request.epoch)
+        has_changed = member.epoch == 0
+        if request.rack_id is not None:
+            member.rack_id = request.rack_id
+        if request.topics is not None and sorted(request.topics) != sorted(member.topics):
+            member.topics = list(request.topics)
+            has_changed = True
+        self._assign(topics, has_changed=has_changed)
+        member.is_news = member.is_news or request.epoch == JOIN_EPOCH
+        if member.epoch != self.assignment_epoch:
+            member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
+        return member
+
+    def _add(self, request: ShareHeartbeat, max_size: int) -> ShareMember:
+        if len(self.members) >= max_size:
+            raise GroupRefusal(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The share group has reached its maximum capacity of {max_size} members.",
+            )
+        member = ShareMember(
+            request.member_id, request.rack_id, request.client_id, request.client_host, list(request.topics or ())
+        )
+        self.members[member.member_id] = member
+        return member
+
+    def require(self, member_id: str) -> ShareMember:
+        """The member of this id. Raises GroupRefusal."""
+        if member_id not in self.members:
+            raise GroupRefusal(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return self.members[member_id]
+
+    def remove(self, member_id: str, topics: Mapping[str, Topic]) -> None:
+        """A member left, or its session ended. The other members get its partitions with their next heartbeats."""
+        del self.members[member_id]
+        self._assign(topics, has_changed=True)
+
+    def _assign(self, topics: Mapping[str, Topic], *, has_changed: bool) -> None:
+        read = {name for member in self.members.values() for name in member.topics if name in topics}
+        targets = {topics[name].topic_id: len(topics[name].partitions) for name in read}
+        if not has_changed and targets == self._targets:
+            return
+        self._targets = targets
+        for topic_id, count in targets.items():
+            for index in range(count):
+                self.states.setdefault((topic_id, index), ShareState())
+        self.epoch += 1
+        if not self.members:
+            return  # as in Kafka, the assignment epoch stays behind
+        self.assignment_epoch = self.epoch
+        subscriptions = {
+            each.member_id: [topics[name].topic_id for name in each.topics if name in topics]
+            for each in self.members.values()
+        }
+        current = {each.member_id: each.assigned for each in self.members.values()}
+        for member_id, assigned in assign(subscriptions, targets, current).items():
+            member = self.members[member_id]
+            member.is_news = member.is_news or assigned != member.assigned
+            member.assigned = assigned
+
+
+def _check_epoch(member: ShareMember, epoch: int) -> None:
+    if epoch in (member.epoch, member.previous_epoch):
+        return
+    order = "greater" if epoch > member.epoch else "smaller"
+    raise GroupRefusal(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The share group member has a {order} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
