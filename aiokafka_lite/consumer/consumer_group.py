@@ -35,6 +35,7 @@ from .position import OnOffsetReset
 from .settings import ConsumerSettings, checked_topics, reading_options, strategies_of
 
 if TYPE_CHECKING:
+    from ..cluster.health import Health
     from ..net.metrics import BrokerTraffic
     from .diagnosis import ConsumerDiagnosis
     from .metrics import ConsumerMetrics
@@ -161,6 +162,14 @@ class ConsumerGroup(Generic[K, V]):
         if self._run is None:
             raise IllegalStateError(f"{self!r} is not consuming; there is nothing to diagnose")
         return self._run.diagnose()
+
+    def health(self, *, max_silence: float = 60.0) -> Health:
+        """As ``Consumer.health``, for the running ``consume``. While none runs, the group is live and not ready."""
+        if self._run is None:
+            from ..cluster.health import Health
+
+            return Health(is_live=not self._closed, is_ready=False, problems=("consume() does not run",))
+        return self._run.health(max_silence)
 
     def metrics(self) -> ConsumerMetrics:
         """As ``Consumer.metrics``, for the running ``consume``. Raises IllegalStateError while none runs."""

@@ -7,6 +7,7 @@ records out of the buffers, and what a rebalance does. Both are in the subclasse
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from .settings import ReadingOptions
 from .subscription import Subscription, SubscriptionObserver
 
 if TYPE_CHECKING:
+    from ..cluster.health import Health
     from ..group.coordinator import Coordinator
     from .diagnosis import ConsumerDiagnosis
     from .metrics import ConsumerMetrics, GroupMetrics
@@ -90,6 +92,20 @@ class ReadingCore(SubscriptionObserver):
         from .diagnosis import diagnose
 
         return diagnose(self.service, self.client, self.subscription, self.options, coordinator)
+
+    def health(self, max_silence: float, max_poll_ago: float | None) -> Health:
+        """The health. ``max_poll_ago`` is ``max_poll_interval`` if it is None."""
+        from .health import consumer_health
+
+        group = self._group_metrics()
+        interval = math.inf if self.options.group is None else self.options.group.max_poll_interval
+        return consumer_health(
+            self.service,
+            self.client,
+            None if group is None else group.member,
+            max_silence=max_silence,
+            max_poll_ago=interval if max_poll_ago is None else max_poll_ago,
+        )
 
     def metrics(self) -> ConsumerMetrics:
         from .metrics import consumer_metrics

@@ -41,6 +41,7 @@ from .session import ConsumerGroupSession
 from .settings import ReadingOptions
 
 if TYPE_CHECKING:
+    from ..cluster.health import Health
     from ..net.metrics import BrokerTraffic
     from .metrics import ConsumerMetrics, GroupMetrics
 
@@ -351,6 +352,9 @@ class GroupRun(Component):
 
     def metrics(self) -> ConsumerMetrics:
         return self._core.metrics()
+
+    def health(self, max_silence: float) -> Health:
+        return self._core.health(max_silence, None)
 
     def _fail_by_handler(self, error: Exception) -> None:
         if self.handler_error is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .consumer_core import ConsumerCore
 
 if TYPE_CHECKING:
+    from ..cluster.health import Health
     from ..net.metrics import BrokerTraffic
     from .diagnosis import ConsumerDiagnosis
     from .metrics import ConsumerMetrics
@@ -21,6 +22,16 @@ class ObservationCalls:
     def metrics(self) -> ConsumerMetrics:
         """A snapshot of counters and gauges. Costs some microseconds, and some for each partition."""
         return self._core.metrics()
+
+    def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
+        """Whether the consumer works, for liveness and readiness probes.
+
+        It is not live after a failure or its end, and when the program has not asked for records for more than
+        ``max_poll_ago`` seconds (``max_poll_interval`` by default) although it is a member of a group. It is not ready
+        before the start and the first assignment, while it is not a member, and when no broker has answered for more
+        than ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError for a wrong limit.
+        """
+        return self._core.health(max_silence, max_poll_ago)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.

@@ -44,6 +44,8 @@ from .timers import Timers
 from .transactional_ids import TransactionalIds
 
 if TYPE_CHECKING:
+    from ..cluster.metrics import ClientMetrics
+    from .metrics import ProducerMetrics
     from .transactions import Transactions
 
 logger = logging.getLogger(__name__)
@@ -259,6 +261,21 @@ class Pipeline:
                 " >= 0"
             )
         return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+
+    def metrics(self, client: ClientMetrics, buffer_memory: int) -> ProducerMetrics:
+        """A snapshot of all stages."""
+        from .metrics import snapshot
+
+        return snapshot(
+            self.counters,
+            self.senders.metrics(),
+            client,
+            buffered_bytes=self.room.budget.used,
+            buffer_memory=buffer_memory,
+            senders_waiting=self.room.waiting,
+            batches_unsettled=len(self.settlement.unsettled),
+            transactions=None if self.transactions is None else self.transactions.metrics(),
+        )
 
     # Waiting.
 

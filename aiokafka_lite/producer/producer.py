@@ -37,6 +37,7 @@ from .settings import ProducerSettings, configs
 from .transaction import TransactionCalls
 
 if TYPE_CHECKING:
+    from ..cluster.health import Health
     from ..net.metrics import BrokerTraffic
     from .diagnosis import ProducerDiagnosis
     from .metrics import ProducerMetrics
@@ -360,23 +361,23 @@ class Producer(TransactionCalls, Component):
 
     def metrics(self) -> ProducerMetrics:
         """A snapshot of counters and gauges. May be called at any time; costs some microseconds."""
-        # The dataclasses of the snapshot take 2 ms to import.
         from ..cluster.metrics import client_metrics
-        from .metrics import snapshot
+        from .metrics import snapshot  # the dataclasses of the snapshot take 2 ms to import
 
-        pipeline, client = self._pipeline, client_metrics(self._client)
-        if pipeline is None:
-            return snapshot(Counters(), {}, client, buffer_memory=self.config.buffer_memory)
-        return snapshot(
-            pipeline.counters,
-            pipeline.senders.metrics(),
-            client,
-            buffered_bytes=pipeline.room.budget.used,
-            buffer_memory=self.config.buffer_memory,
-            senders_waiting=pipeline.room.waiting,
-            batches_unsettled=len(pipeline.settlement.unsettled),
-            transactions=None if pipeline.transactions is None else pipeline.transactions.metrics(),
-        )
+        client, memory = client_metrics(self._client), self.config.buffer_memory
+        if self._pipeline is None:
+            return snapshot(Counters(), {}, client, buffer_memory=memory)
+        return self._pipeline.metrics(client, memory)
+
+    def health(self, *, max_silence: float = 60.0) -> Health:
+        """Whether the producer works, for liveness and readiness probes. Call it in the event loop.
+
+        It is not live after a failure or its end; not ready before the start, while it closes, and when no broker has
+        answered for ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError.
+        """
+        from ..cluster.health import health_of
+
+        return health_of(self._service, self._client, max_silence)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.

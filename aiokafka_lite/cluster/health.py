@@ -1,0 +1,59 @@
+"""The health of a client for liveness and readiness probes: read from its state, without I/O and without waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..aio.service import Service, ServiceState
+from ..arguments import check_wait
+from ..snapshot import Snapshot
+from .client import Client
+from .metrics import client_metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health(Snapshot):
+    """The health of a client at one moment.
+
+    ``is_live`` is False if the client cannot recover by itself, so that the process should be restarted. ``is_ready``
+    is False while it cannot do its work: before it has started, while no broker answers, while it is not a member of
+    its group, and when it closes. ``problems`` says why, one text for each reason.
+    """
+
+    is_live: bool
+    is_ready: bool
+    problems: tuple[str, ...] = ()
+
+
+def health_of(
+    service: Service,
+    client: Client,
+    max_silence: float,
+    *,
+    fatal: Sequence[str] = (),
+    transient: Sequence[str] = (),
+) -> Health:
+    """The health of a component with this client. ``fatal`` and ``transient`` are its own problems.
+
+    ``max_silence`` is the number of seconds without a response of any broker, while requests fail or wait, after which
+    the client is not ready.
+    """
+    check_wait(max_silence, "max_silence")
+    failure = service.failure or client.service.failure
+    fatal, transient = list(fatal), list(transient)
+    if failure is not None:
+        fatal.insert(0, f"it has failed: {type(failure).__name__}: {failure}")
+    elif service.state is ServiceState.CLOSED:
+        fatal.insert(0, "it is closed")
+    elif service.state is not ServiceState.RUNNING:
+        transient.append({ServiceState.CLOSING: "it closes"}.get(service.state, "it has not started yet"))
+    metrics = client_metrics(client)
+    silence, is_asking = metrics.last_response_ago, metrics.outages or metrics.requests_in_flight
+    if silence is not None and silence > max_silence and is_asking:
+        transient.append(f"no broker has answered for {silence:.0f} s")
+    return Health(
+        is_live=not fatal,
+        is_ready=not (fatal or transient),
+        problems=(*fatal, *transient),
+    )
