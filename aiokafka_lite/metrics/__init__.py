@@ -1,8 +1,9 @@
-"""Snapshots that ``metrics()`` and ``traffic()`` of a client return, and their exporters.
+"""Snapshots that ``metrics()``, ``traffic()`` and ``health()`` of a client return, and their exporters.
 
 ``prometheus`` and ``opentelemetry`` need the extras of these names.
 """
 
+from ..cluster.health import Health
 from ..cluster.metrics import ClientMetrics
 from ..consumer.metrics import ConsumerMetrics, GroupMetrics, MemberMetrics, PartitionMetrics, RequestMetrics
 from ..net.metrics import BrokerTraffic, LatencyMetrics
@@ -16,6 +17,7 @@ __all__ = [
     "ClientMetrics",
     "ConsumerMetrics",
     "GroupMetrics",
+    "Health",
     "LatencyMetrics",
     "MemberMetrics",
     "PartitionMetrics",

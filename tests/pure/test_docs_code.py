@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from aiokafka_lite.metrics.instruments import INSTRUMENTS
 from tests.pure.documents import PAGES, PARTS, ROOT, Block, Names, blocks, code_spans
 
 EXAMPLES = ROOT / "docs" / "examples"
@@ -45,7 +46,8 @@ def test_names_in_the_text_are_names_in_the_package() -> None:
     files = [*(ROOT / "aiokafka_lite").rglob("*.py"), *(ROOT / "docs").glob("*.py")]
     words_of = (set(re.findall(r"\w+", path.read_text(encoding="utf-8"))) | {path.stem} for path in files)
     tests = {path.stem for path in (ROOT / "tests").rglob("*.py")}
-    known = OTHERS_NAMES.union(tests, *words_of)
+    exported = {each.prometheus_name for each in INSTRUMENTS}
+    known = OTHERS_NAMES.union(tests, exported, *words_of)
     for page in PAGES:
         if page.name.startswith("migrating-from-"):
             continue

@@ -1,0 +1,47 @@
+"""docs/metrics.md has every instrument, and the dashboard for Grafana only names that are exported."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.util import module_from_spec, spec_from_file_location
+
+from aiokafka_lite.metrics.instruments import INSTRUMENTS
+from tests.pure.documents import ROOT
+
+DASHBOARD = ROOT / "docs" / "grafana" / "kafka.json"
+
+
+def test_the_page_has_the_present_instruments() -> None:
+    spec = spec_from_file_location("list_metrics", ROOT / "docs" / "list_metrics.py")
+    assert spec is not None
+    assert spec.loader is not None
+    list_metrics = module_from_spec(spec)
+    spec.loader.exec_module(list_metrics)
+    assert list_metrics.PAGE.read_text(encoding="utf-8") == list_metrics.page(), "run: python docs/list_metrics.py"
+
+
+def test_each_instrument_has_a_name_of_its_own() -> None:
+    assert len({each.prometheus_name for each in INSTRUMENTS}) == len(INSTRUMENTS)
+    assert all(re.fullmatch(r"kafka_[a-z0-9_]+", each.prometheus_name) for each in INSTRUMENTS)
+
+
+def test_each_metric_of_the_dashboard_is_exported() -> None:
+    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    expressions += [each["query"] for each in dashboard["templating"]["list"]]
+    named = {name for each in expressions for name in re.findall(r"\bkafka_\w+", each)}
+    assert len(named) > 20
+    assert named <= {each.prometheus_name for each in INSTRUMENTS}
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
+    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        place = panel["gridPos"]
+        rows, columns = range(place["y"], place["y"] + place["h"]), range(place["x"], place["x"] + place["w"])
+        cells = {(row, column) for row in rows for column in columns}
+        assert max(columns) < 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
