@@ -6,7 +6,7 @@ from ..aio.service import Service
 from ..arguments import check_wait
 from ..cluster.client import Client
 from ..cluster.health import Health, health_of
-from ..group.member import MemberState
+from ..group.states import MemberState
 from .metrics import MemberMetrics
 
 _OUTSIDE = (MemberState.UNJOINED.name, MemberState.LEAVING.name, MemberState.FENCED.name, MemberState.FATAL.name)
