@@ -35,6 +35,7 @@ from .quotas import Match, QuotaEntity, Quotas
 from .records import Records
 from .resets import Reset, ResetOffset, read_offsets, write_offsets
 from .results import ItemsFailed, Results
+from .share_groups import ShareGroupDescription, ShareGroups, ShareMemberDescription, ShareOffset
 from .tokens import DelegationToken, Tokens
 from .topics import (
     CreatedSetting,
@@ -120,6 +121,10 @@ __all__ = [
     "ResourceType",
     "Results",
     "Setting",
+    "ShareGroupDescription",
+    "ShareGroups",
+    "ShareMemberDescription",
+    "ShareOffset",
     "Tokens",
     "TopicDescription",
     "TopicListing",

@@ -19,6 +19,7 @@ from .log_dirs import LogDirs
 from .offsets import OffsetsOfPartitions
 from .quotas import Quotas
 from .records import Records
+from .share_groups import ShareGroups
 from .tokens import Tokens
 from .topics import Topics
 from .transactions import Transactions
@@ -64,6 +65,7 @@ class Admin(Component):
         self.topics = Topics(calls)
         self.configs = Configs(calls)
         self.groups = Groups(calls)
+        self.share_groups = ShareGroups(calls)
         self.cluster = Cluster(calls)
         self.records = Records(calls)
         self.offsets = OffsetsOfPartitions(calls)

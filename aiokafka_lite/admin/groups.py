@@ -41,7 +41,8 @@ from .group_descriptions import (
 )
 from .named import members_of
 from .offsets import FoundOffset, OffsetsOfPartitions, OffsetSpec, isolation_of
-from .resets import Reset, ResetOffset, bounded, needs_lookup
+from .reset_plan import plan_reset
+from .resets import Reset, ResetOffset
 from .results import Results
 from .topics import Topics
 
@@ -301,7 +302,8 @@ class Groups:
         if names is not None and chosen is not None:
             chosen += await self._partitions_of(names, deadline)
         wanted = to.chosen(committed) if chosen is None else list(dict.fromkeys(chosen))
-        planned = await self._plan(to, wanted, committed, deadline)
+        before = {item: each.offset for item, each in committed.items()}
+        planned = await plan_reset(self._offsets, to, wanted, before, deadline)
         if dry_run or not planned.done:
             return planned
         moves = {item: OffsetAndMetadata(move.after) for item, move in planned.done.items()}
@@ -323,37 +325,6 @@ class Groups:
     async def _partitions_of(self, names: Sequence[str], deadline: Deadline) -> Sequence[TopicPartition]:
         described = (await Topics(self._calls).describe(names, timeout=max(deadline.left, 0.001))).raise_for_errors()
         return [TopicPartition(topic.name, each.partition) for topic in described.values() for each in topic.partitions]
-
-    async def _plan(
-        self,
-        to: Reset,
-        wanted: Iterable[TopicPartition],
-        committed: Mapping[TopicPartition, OffsetAndMetadata],
-        deadline: Deadline,
-    ) -> Results[TopicPartition, ResetOffset]:
-        isolation = IsolationLevel.READ_UNCOMMITTED
-        items = list(wanted)
-        part = deadline.first_part
-        starts = await self._offsets.look_up(dict.fromkeys(items, OffsetSpec.EARLIEST), isolation, part())
-        ends = await self._offsets.look_up(dict.fromkeys(starts.done, OffsetSpec.LATEST), isolation, part())
-        time = needs_lookup(to)
-        found = None
-        if time is not None:
-            found = await self._offsets.look_up(dict.fromkeys(ends.done, time), isolation, part())
-        done: dict[TopicPartition, ResetOffset] = {}
-        failed: dict[TopicPartition, KafkaError] = {}
-        for item in items:
-            try:
-                start, end = starts[item], ends[item]
-                first = 0 if start is None else start.offset
-                last = first if end is None else end.offset
-                by_time = None if found is None else found[item]
-                before = committed[item].offset if item in committed else None
-                after = to.target(item, before, first, last, None if by_time is None else by_time.offset)
-                done[item] = ResetOffset(before, bounded(after, first, last))
-            except KafkaError as error:
-                failed[item] = error
-        return Results(done, failed)
 
     # Lag.
 

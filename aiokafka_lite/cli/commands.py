@@ -13,7 +13,21 @@ from typing import Annotated
 
 import typer
 
-from . import acls, configs, groups, leaders, log_dirs, offsets, pipeline, quotas, records, topics, transactions, users
+from . import (
+    acls,
+    configs,
+    groups,
+    leaders,
+    log_dirs,
+    offsets,
+    pipeline,
+    quotas,
+    records,
+    share_groups,
+    topics,
+    transactions,
+    users,
+)
 from .arguments import Isolation, unescape
 from .formats import Format, Line, parse_format
 from .options import Shared, command, plain_command
@@ -22,6 +36,7 @@ from .running import INTERRUPTED, NAME, WRONG, run, say
 application = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 application.add_typer(topics.application, name="topics")
 application.add_typer(groups.application, name="groups")
+application.add_typer(share_groups.application, name="share-groups")
 application.add_typer(configs.application, name="configs")
 application.add_typer(transactions.application, name="transactions")
 application.add_typer(acls.application, name="acls")

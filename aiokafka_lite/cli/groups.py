@@ -258,13 +258,13 @@ def _member_rows(group: GroupDescription) -> list[tuple[Cell, ...]]:
             member.host,
             member.client_id,
             None if member.assignment is None else len(member.assignment),
-            None if member.assignment is None else _assignment(member.assignment),
+            None if member.assignment is None else format_assignment(member.assignment),
         )
         for member in group.members
     ]
 
 
-def _assignment(partitions: Iterable[TopicPartition]) -> str:
+def format_assignment(partitions: Iterable[TopicPartition]) -> str:
     """Partitions as ``orders(0,1) audit(0)``."""
     from ..arguments import by_topic
 

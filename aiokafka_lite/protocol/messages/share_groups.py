@@ -5,7 +5,7 @@ Version 0 of both was for early access in Kafka 4.0. Version 1 is the first stab
 
 from __future__ import annotations
 
-from ..schema import Request, Response, array, boolean, int16, int32, message, nested, string, struct, uuid
+from ..schema import Request, Response, array, boolean, int16, int32, message, nested, since, string, struct, uuid
 from .group_admin import UNKNOWN_OPERATIONS
 
 
@@ -108,6 +108,8 @@ class ShareGroupDescribeResponse(Response):
 @message(key=77, versions=(1, 1), flexible=0)
 class ShareGroupDescribeRequest(Request[ShareGroupDescribeResponse]):
     """Describe share groups; send it to their coordinator."""
+
+    INTRODUCED = since(1, kafka="4.1")
 
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()

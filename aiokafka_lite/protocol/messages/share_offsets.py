@@ -6,7 +6,7 @@ own (InitializeShareGroupState and its siblings), which no client sends.
 
 from __future__ import annotations
 
-from ..schema import Request, Response, array, int16, int32, int64, message, string, struct, uuid
+from ..schema import Request, Response, array, int16, int32, int64, message, since, string, struct, uuid
 
 
 @struct
@@ -70,6 +70,8 @@ class DescribeShareGroupOffsetsRequestGroup:
 class DescribeShareGroupOffsetsRequest(Request[DescribeShareGroupOffsetsResponse]):
     """Look up the offsets of share groups; send it to their coordinator."""
 
+    INTRODUCED = since(0, kafka="4.1")
+
     groups: list[DescribeShareGroupOffsetsRequestGroup] = array(DescribeShareGroupOffsetsRequestGroup)
 
 
@@ -121,6 +123,8 @@ class AlterShareGroupOffsetsRequestTopic:
 class AlterShareGroupOffsetsRequest(Request[AlterShareGroupOffsetsResponse]):
     """Set the start offsets of a group that has no members; send it to its coordinator."""
 
+    INTRODUCED = since(0, kafka="4.1")
+
     group_id: str = string()
     topics: list[AlterShareGroupOffsetsRequestTopic] = array(AlterShareGroupOffsetsRequestTopic)
 
@@ -155,6 +159,8 @@ class DeleteShareGroupOffsetsRequestTopic:
 @message(key=92, versions=(0, 0), flexible=0)
 class DeleteShareGroupOffsetsRequest(Request[DeleteShareGroupOffsetsResponse]):
     """Delete the offsets of topics in a group that has no members; send it to its coordinator."""
+
+    INTRODUCED = since(0, kafka="4.1")
 
     group_id: str = string()
     topics: list[DeleteShareGroupOffsetsRequestTopic] = array(DeleteShareGroupOffsetsRequestTopic)

@@ -1,0 +1,45 @@
+"""Looks up the offsets that a reset of a group needs, and makes the new ones of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..errors import KafkaError
+from ..types import IsolationLevel, TopicPartition
+from .calls import Deadline
+from .offsets import OffsetsOfPartitions, OffsetSpec
+from .resets import Reset, ResetOffset, bounded, needs_lookup
+from .results import Results
+
+
+async def plan_reset(
+    offsets: OffsetsOfPartitions,
+    to: Reset,
+    wanted: Iterable[TopicPartition],
+    before: Mapping[TopicPartition, int],
+    deadline: Deadline,
+) -> Results[TopicPartition, ResetOffset]:
+    """The new offsets of partitions, within their range. ``before`` has the present ones."""
+    isolation = IsolationLevel.READ_UNCOMMITTED
+    items = list(wanted)
+    part = deadline.first_part
+    starts = await offsets.look_up(dict.fromkeys(items, OffsetSpec.EARLIEST), isolation, part())
+    ends = await offsets.look_up(dict.fromkeys(starts.done, OffsetSpec.LATEST), isolation, part())
+    time = needs_lookup(to)
+    found = None
+    if time is not None:
+        found = await offsets.look_up(dict.fromkeys(ends.done, time), isolation, part())
+    done: dict[TopicPartition, ResetOffset] = {}
+    failed: dict[TopicPartition, KafkaError] = {}
+    for item in items:
+        try:
+            start, end = starts[item], ends[item]
+            first = 0 if start is None else start.offset
+            last = first if end is None else end.offset
+            by_time = None if found is None else found[item]
+            old = before.get(item)
+            after = to.target(item, old, first, last, None if by_time is None else by_time.offset)
+            done[item] = ResetOffset(old, bounded(after, first, last))
+        except KafkaError as error:
+            failed[item] = error
+    return Results(done, failed)

@@ -1,0 +1,302 @@
+"""Share groups (KIP-932): list, describe, delete; the start offsets of their partitions, and resets of them.
+
+The start offset of a partition is that of the first record that the group may still deliver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .. import arguments
+from ..errors import ErrorCode, KafkaError, error_for
+from ..protocol.messages import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponseGroup,
+    ShareGroupDescribeGroup,
+    ShareGroupDescribeRequest,
+)
+from ..types import Node, TopicPartition
+from .calls import Calls, Deadline, FindTargets, Peer, Targets, answer_of, group_key
+from .group_descriptions import GroupListing, GroupState, GroupType
+from .groups import Groups
+from .offsets import OffsetsOfPartitions
+from .reset_plan import plan_reset
+from .resets import Reset, ResetOffset
+from .results import Results
+from .topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMemberDescription:
+    """A member of a share group. Several members may have the same partition."""
+
+    member_id: str
+    client_id: str
+    host: str
+    rack: str | None
+    epoch: int
+    topics: tuple[str, ...]
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupDescription:
+    """A share group. ``assignment_epoch`` is below ``epoch`` while the coordinator computes the next assignment."""
+
+    group_id: str
+    state: GroupState
+    epoch: int
+    assignment_epoch: int
+    assignor: str
+    coordinator: Node
+    members: tuple[ShareMemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareOffset:
+    """The start offset of a share group in one partition, None before the group has read it.
+
+    ``lag`` is the number of records that are not delivered or not acknowledged; None before Kafka 4.2, and while the
+    broker does not know it.
+    """
+
+    offset: int | None
+    leader_epoch: int | None
+    lag: int | None
+
+
+class ShareGroups:
+    """The calls of ``admin.share_groups``. They require Kafka 4.1 or newer."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._groups = Groups(calls)
+        self._offsets = OffsetsOfPartitions(calls)
+
+    async def list(
+        self, *, states: Iterable[GroupState | str] = (), timeout: float | None = None
+    ) -> tuple[GroupListing, ...]:
+        """All share groups that this client may see, by name, or those in one of the states. Raises as
+        ``groups.list``."""
+        return await self._groups.list(states=states, types=(GroupType.SHARE,), timeout=timeout)
+
+    async def describe(
+        self, groups: str | Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, ShareGroupDescription]:
+        """Share groups with their members and assignments."""
+        return await self._describe(arguments.names(groups, "group"), self._calls.deadline(timeout))
+
+    async def _describe(self, wanted: Iterable[str], deadline: Deadline) -> Results[str, ShareGroupDescription]:
+        async def ask(peer: Peer, items: list[str]) -> Mapping[str, ShareGroupDescription | KafkaError]:
+            peer.require(ShareGroupDescribeRequest.INTRODUCED, "describing share groups")
+            answer = await peer.send(ShareGroupDescribeRequest(group_ids=items, include_authorized_operations=False))
+            return {each.group_id: _described(each, peer.node) for each in answer.groups}
+
+        return await self._calls.settle(
+            "describing share groups", wanted, self._calls.group_coordinators, ask, deadline, key_of=group_key
+        )
+
+    async def delete(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, None]:
+        """Delete share groups and their offsets. A group with members fails with NON_EMPTY_GROUP."""
+        return await self._groups.delete(groups, timeout=timeout)
+
+    # Offsets.
+
+    async def offsets(
+        self, groups: str | Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, Mapping[TopicPartition, ShareOffset]]:
+        """The start offsets of share groups in all partitions that they have read."""
+        return await self._read_offsets(arguments.names(groups, "group"), self._calls.deadline(timeout))
+
+    async def _read_offsets(
+        self, wanted: Iterable[str], deadline: Deadline
+    ) -> Results[str, Mapping[TopicPartition, ShareOffset]]:
+        async def ask(peer: Peer, items: list[str]) -> Mapping[str, Mapping[TopicPartition, ShareOffset] | KafkaError]:
+            peer.require(DescribeShareGroupOffsetsRequest.INTRODUCED, "offsets of share groups")
+            groups = [DescribeShareGroupOffsetsRequestGroup(group_id=item, topics=None) for item in items]
+            answer = await peer.send(DescribeShareGroupOffsetsRequest(groups=groups))
+            return {each.group_id: _offsets_of(each) for each in answer.groups}
+
+        return await self._calls.settle(
+            "asking for offsets of share groups",
+            wanted,
+            self._calls.group_coordinators,
+            ask,
+            deadline,
+            key_of=group_key,
+        )
+
+    async def alter_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> Results[TopicPartition, None]:
+        """Set the start offsets of a share group without members. One with members refuses with NON_EMPTY_GROUP."""
+        wanted = {each: arguments.offset(given) for each, given in arguments.by_partition("offsets", offsets).items()}
+        return await self._alter(arguments.text("group", group), wanted, self._calls.deadline(timeout))
+
+    async def _alter(
+        self, group_id: str, wanted: Mapping[TopicPartition, int], deadline: Deadline
+    ) -> Results[TopicPartition, None]:
+        what = f"setting offsets of share group {group_id!r}"
+
+        async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError | None]:
+            peer.require(AlterShareGroupOffsetsRequest.INTRODUCED, "setting offsets of share groups")
+            topics = [
+                AlterShareGroupOffsetsRequestTopic(
+                    topic_name=name,
+                    partitions=[
+                        AlterShareGroupOffsetsRequestPartition(
+                            partition_index=number, start_offset=wanted[TopicPartition(name, number)]
+                        )
+                        for number in numbers
+                    ],
+                )
+                for name, numbers in arguments.by_topic(items).items()
+            ]
+            answer = await peer.send(AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics))
+            if answer.error_code:
+                return dict.fromkeys(items, _refused(answer.error_code, what, answer.error_message))
+            return {
+                TopicPartition(topic.topic_name, each.partition_index): answer_of(
+                    each.error_code, f"{what}, {topic.topic_name}-{each.partition_index}", None, each.error_message
+                )
+                for topic in answer.responses
+                for each in topic.partitions
+            }
+
+        return await self._calls.settle(
+            what, wanted, self._coordinator_of(group_id), ask, deadline, key_of=lambda item: group_key(group_id)
+        )
+
+    async def delete_offsets(
+        self, group: str, topics: str | Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Delete the offsets of topics in a share group without members: the group begins them again."""
+        group_id = arguments.text("group", group)
+        what = f"deleting offsets of share group {group_id!r}"
+
+        async def ask(peer: Peer, items: list[str]) -> Mapping[str, KafkaError | None]:
+            peer.require(DeleteShareGroupOffsetsRequest.INTRODUCED, "deleting offsets of share groups")
+            wanted = [DeleteShareGroupOffsetsRequestTopic(topic_name=item) for item in items]
+            answer = await peer.send(DeleteShareGroupOffsetsRequest(group_id=group_id, topics=wanted))
+            if answer.error_code:
+                return dict.fromkeys(items, _refused(answer.error_code, what, answer.error_message))
+            return {
+                each.topic_name: answer_of(each.error_code, f"{what}, {each.topic_name}", None, each.error_message)
+                for each in answer.responses
+            }
+
+        return await self._calls.settle(
+            what,
+            arguments.names(topics, "topic"),
+            self._coordinator_of(group_id),
+            ask,
+            self._calls.deadline(timeout),
+            key_of=lambda item: group_key(group_id),
+        )
+
+    async def reset_offsets(
+        self,
+        group: str,
+        to: Reset,
+        *,
+        topics: Iterable[str] | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, ResetOffset]:
+        """Reset the start offsets of a share group without members, in ``topics`` or in all that it has read.
+
+        New offsets stay within the range of the partition. ``dry_run`` changes nothing. Raises BrokerError
+        (NON_EMPTY_GROUP) if the group has members.
+        """
+        if not isinstance(to, Reset):
+            raise TypeError(arguments.must_be("to", "a Reset such as Reset.to_earliest()", to))
+        group_id = arguments.text("group", group)
+        deadline = self._calls.deadline(timeout)
+        described = (await self._describe([group_id], deadline))[group_id]
+        if described.members:
+            text = f"share group {group_id!r} has {len(described.members)} members; stop them first"
+            raise error_for(ErrorCode.NON_EMPTY_GROUP, text)
+        present = (await self._read_offsets([group_id], deadline))[group_id]
+        wanted = list(present) if topics is None else await self._partitions_of(topics, deadline)
+        before = {item: each.offset for item, each in present.items() if each.offset is not None}
+        planned = await plan_reset(self._offsets, to, wanted, before, deadline)
+        if dry_run or not planned.done:
+            return planned
+        made = await self._alter(group_id, {item: move.after for item, move in planned.done.items()}, deadline)
+        return Results({item: planned.done[item] for item in made.done}, {**planned.failed, **made.failed})
+
+    async def _partitions_of(self, topics: Iterable[str], deadline: Deadline) -> Sequence[TopicPartition]:
+        names = arguments.names(topics, "topic")
+        described = (await Topics(self._calls).describe(names, timeout=max(deadline.left, 0.001))).raise_for_errors()
+        return [TopicPartition(topic.name, each.partition) for topic in described.values() for each in topic.partitions]
+
+    def _coordinator_of(self, group_id: str) -> FindTargets:
+        async def find(items: Sequence[TopicPartition] | Sequence[str], deadline: Deadline) -> Targets:
+            found = await self._calls.group_coordinators([group_id], deadline)
+            if found.errors:
+                raise found.errors[group_id]
+            return Targets({node_id: list(items) for node_id in found.by_node})
+
+        return find
+
+
+def _refused(code: int, what: str, message: str | None) -> KafkaError:
+    return error_for(code, f"{what}: {message}" if message else what)
+
+
+def _described(given: ShareGroupDescribeGroup, coordinator: Node) -> ShareGroupDescription | KafkaError:
+    if given.error_code:
+        return _refused(given.error_code, f"describing share group {given.group_id!r}", given.error_message)
+    members = tuple(
+        ShareMemberDescription(
+            each.member_id,
+            each.client_id,
+            each.client_host,
+            each.rack_id,
+            each.member_epoch,
+            tuple(each.subscribed_topic_names),
+            tuple(
+                sorted(
+                    TopicPartition(topic.topic_name, number)
+                    for topic in each.assignment.topic_partitions
+                    for number in topic.partitions
+                )
+            ),
+        )
+        for each in given.members
+    )
+    return ShareGroupDescription(
+        given.group_id,
+        GroupState(given.group_state),
+        given.group_epoch,
+        given.assignment_epoch,
+        given.assignor_name,
+        coordinator,
+        members,
+    )
+
+
+def _offsets_of(given: DescribeShareGroupOffsetsResponseGroup) -> Mapping[TopicPartition, ShareOffset] | KafkaError:
+    what = f"offsets of share group {given.group_id!r}"
+    if given.error_code:
+        return _refused(given.error_code, what, given.error_message)
+    found: dict[TopicPartition, ShareOffset] = {}
+    for topic in given.topics:
+        for each in topic.partitions:
+            if each.error_code:
+                return _refused(
+                    each.error_code, f"{what}, {topic.topic_name}-{each.partition_index}", each.error_message
+                )
+            found[TopicPartition(topic.topic_name, each.partition_index)] = ShareOffset(
+                each.start_offset if each.start_offset >= 0 else None,
+                each.leader_epoch if each.leader_epoch >= 0 else None,
+                each.lag if each.lag >= 0 else None,
+            )
+    return dict(sorted(found.items()))

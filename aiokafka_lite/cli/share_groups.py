@@ -1,0 +1,150 @@
+"""``aiokafka-lite share-groups``: list, describe, move and delete share groups."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .groups import format_assignment, parse_reset
+from .options import Shared, command
+from .output import Cell, Table, show_errors
+from .running import FAILED, say
+
+if TYPE_CHECKING:
+    from ..admin import ShareGroupDescription
+
+application = typer.Typer(no_args_is_help=True, help="List, describe, move and delete share groups.")
+
+
+@command(application, "list", examples="aiokafka-lite share-groups list --state stable")
+async def list_(
+    shared: Shared,
+    state: Annotated[list[str] | None, typer.Option(metavar="STATE", help="Only groups in this state.")] = None,
+) -> int:
+    """List share groups with their states."""
+    async with shared.connection.admin() as admin:
+        groups = await admin.share_groups.list(states=state or ())
+    shared.output.show(Table(("GROUP", "STATE"), [(each.group_id, each.state.value) for each in groups]))
+    return 0
+
+
+@command(
+    application,
+    examples="""
+    aiokafka-lite share-groups describe billing
+    aiokafka-lite share-groups describe billing shipping --members
+    aiokafka-lite share-groups describe --all --state
+    """,
+)
+async def describe(
+    shared: Shared,
+    groups: Annotated[list[str] | None, typer.Argument(help="Names of groups.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Describe all share groups.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show the members and their partitions.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show state, epochs, coordinator and assignor.")] = False,
+) -> int:
+    """Show the start offsets and the lag of share groups, their members, or their states."""
+    if bool(groups) == every:
+        raise ValueError(
+            "share-groups describe requires groups or --all; see aiokafka-lite share-groups describe --help"
+        )
+    if members and state:
+        raise ValueError("share-groups describe shows --members or --state, not both")
+    async with shared.connection.admin() as admin:
+        names = groups or [each.group_id for each in await admin.share_groups.list()]
+        described = await admin.share_groups.describe(names)
+        failed = list(described.failed.values())
+        if members:
+            headings: tuple[str, ...] = (
+                *("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "MEMBER-EPOCH"),
+                *("PARTITIONS", "ASSIGNMENT"),
+            )
+            rows = [row for group in described.done.values() for row in _member_rows(group)]
+        elif state:
+            headings = ("GROUP", "COORDINATOR", "ASSIGNOR", "STATE", "GROUP-EPOCH", "ASSIGNMENT-EPOCH", "MEMBERS")
+            rows = [_state_row(group) for group in described.done.values()]
+        else:
+            offsets = await admin.share_groups.offsets(described.done)
+            failed += offsets.failed.values()
+            headings = ("GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG")
+            rows = [
+                (name, *partition, each.offset, each.lag)
+                for name, found in offsets.done.items()
+                for partition, each in found.items()
+            ]
+    for group in described.done.values():
+        if not group.members and not state:
+            say(f"share group {group.group_id!r} has no members")
+    if rows or shared.output.as_json:
+        shared.output.show(Table(headings, rows))
+    return show_errors(failed)
+
+
+@command(
+    application,
+    "reset-offsets",
+    examples="""
+    aiokafka-lite share-groups reset-offsets billing --topic orders --to earliest
+    aiokafka-lite share-groups reset-offsets billing --to 2h --execute
+    """,
+)
+async def reset_offsets(
+    shared: Shared,
+    group: Annotated[str, typer.Argument(help="Name of the group.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE",
+            help="earliest, latest, an offset, a time (ISO 8601, or @ and milliseconds), or a time ago (2h).",
+        ),
+    ],
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC", help="Topic; by default all that the group has read.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Move the group; else only show the offsets.")] = False,
+) -> int:
+    """Move a share group that has no members to other offsets. Without --execute, only show them."""
+    reset = parse_reset(to, None, None, time.time())
+    async with shared.connection.admin() as admin:
+        moved = await admin.share_groups.reset_offsets(group, reset, topics=topic or None, dry_run=not execute)
+    rows = [(group, *partition, move.before, move.after) for partition, move in sorted(moved.done.items())]
+    if rows or shared.output.as_json:
+        shared.output.show(Table(("GROUP", "TOPIC", "PARTITION", "START-OFFSET", "NEW-OFFSET"), rows))
+    if not execute and rows:
+        say("nothing was moved; add --execute to move the group")
+    if not rows and not moved.failed:
+        say(f"share group {group!r} has read no topic; name topics with --topic")
+        return FAILED
+    return show_errors(moved.failed.values())
+
+
+@command(application, examples="aiokafka-lite share-groups delete billing")
+async def delete(shared: Shared, groups: Annotated[list[str], typer.Argument(help="Names of groups.")]) -> int:
+    """Delete share groups that have no members, with their offsets."""
+    async with shared.connection.admin() as admin:
+        deleted = await admin.share_groups.delete(groups)
+    return show_errors(deleted.failed.values())
+
+
+def _member_rows(group: ShareGroupDescription) -> list[tuple[Cell, ...]]:
+    return [
+        (
+            group.group_id,
+            member.member_id,
+            member.host,
+            member.client_id,
+            member.epoch,
+            len(member.assignment),
+            format_assignment(member.assignment),
+        )
+        for member in group.members
+    ]
+
+
+def _state_row(group: ShareGroupDescription) -> tuple[Cell, ...]:
+    return (
+        *(group.group_id, str(group.coordinator), group.assignor, group.state.value),
+        *(group.epoch, group.assignment_epoch, len(group.members)),
+    )
