@@ -13,6 +13,8 @@ from aiokafka_lite import lazy
 if TYPE_CHECKING:
     from .avro import AvroDeserializer, AvroSerializer
     from .client import SchemaRegistryClient
+    from .json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
+    from .protobuf import ProtobufDeserializer, ProtobufSerializer
     from .schema import (
         Compatibility,
         CompatibilityLevel,
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "avro": ("AvroDeserializer", "AvroSerializer"),
     "client": ("SchemaRegistryClient",),
+    "json_schema": ("JsonSchemaDeserializer", "JsonSchemaSerializer"),
+    "protobuf": ("ProtobufDeserializer", "ProtobufSerializer"),
     "schema": (
         "Compatibility",
         "CompatibilityLevel",
@@ -46,6 +50,10 @@ __all__ = [
     "AvroSerializer",
     "Compatibility",
     "CompatibilityLevel",
+    "JsonSchemaDeserializer",
+    "JsonSchemaSerializer",
+    "ProtobufDeserializer",
+    "ProtobufSerializer",
     "RegisteredSchema",
     "Schema",
     "SchemaReference",

@@ -14,6 +14,9 @@ from .client import SchemaRegistryClient
 from .schema import Schema, SubjectStrategy, topic_name
 from .serializing import IdIn, Read, Resolve, SchemaDeserializer, SchemaSerializer, T, Write, check_type, referenced
 
+_ROOT = "#"
+"""The name of a schema itself among those that it refers to. No type can have it."""
+
 GivenAvro = str | Mapping[str, Any] | list[Any] | Schema
 """A schema of Avro: its JSON text, the same as Python objects, or a ``Schema``, which may have references."""
 
@@ -137,16 +140,25 @@ def _checked(given: GivenAvro) -> Schema:
 
 async def _parsed(registry: SchemaRegistryClient, schema: Schema) -> Any:
     """The schema as fastavro needs it, with the types that it refers to."""
-    names: dict[str, Any] = {}
-    for used in (await referenced(registry, schema)).values():
-        _parse(json.loads(used.text), names)
-    return _parse(json.loads(schema.text), names)
+    used = await referenced(registry, schema)
+    return _parse(json.loads(schema.text), {name: json.loads(each.text) for name, each in used.items()})
 
 
-def _parse(schema: Any, names: dict[str, Any]) -> Any:
+def _parse(schema: Any, used: dict[str, Any]) -> Any:
+    """The schema with the definitions of ``used``, by their names, in the places where it first refers to them."""
     fastavro = extra("fastavro", "avro")
+    repository = extra("fastavro.repository.base", "avro")
+
+    class Used(repository.AbstractSchemaRepository):  # type: ignore[misc, name-defined, unused-ignore]
+        def load(self, name: str) -> Any:
+            if name == _ROOT:
+                return schema
+            if name not in used:
+                raise repository.SchemaRepositoryError(f"no reference has the name {name}")
+            return used[name]
+
     try:
-        return fastavro.parse_schema(schema, names)
+        return fastavro.schema.load_schema(_ROOT, repo=Used())
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, KeyError, TypeError) as error:
         raise ConfigurationError(f"schema must be a schema of Avro: {type(error).__name__}: {error}") from None
 

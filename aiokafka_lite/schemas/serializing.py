@@ -107,11 +107,14 @@ class SchemaSerializer(ABC, Generic[T]):
         if self._resolve == "latest":
             registered = await self._registry.latest(subject)
         else:
-            schema = await self._schema_to_register()
-            ask = self._registry.register if self._resolve == "register" else self._registry.lookup
-            registered = await ask(subject, schema, normalize=self._normalize)
+            registered = await self.find(subject, await self._schema_to_register())
         resolved = self.of_topic[topic] = self._resolved(registered, await self._writer(registered.schema))
         return self._serialize(resolved, data, headers)
+
+    async def find(self, subject: str, schema: Schema) -> RegisteredSchema:
+        """Register or look up a schema, as ``resolve`` says. Raises KafkaError."""
+        ask = self._registry.lookup if self._resolve == "lookup" else self._registry.register
+        return await ask(subject, schema, normalize=self._normalize)
 
     def _resolved(self, registered: RegisteredSchema, write: Write) -> _Resolved:
         indexes = self._indexes()
