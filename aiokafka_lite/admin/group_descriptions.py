@@ -67,7 +67,8 @@ class MemberDescription:
     """A member. Topics and assignment are None if they cannot be read, as in groups that are not of consumers.
 
     ``target`` is the assignment at the end of the rebalance, None unless the coordinator assigns. While a classic group
-    rebalances, its members have no assignment.
+    rebalances, its members have no assignment. ``epoch`` is the member epoch, None unless the coordinator assigns: the
+    member is behind while it is less than the group's ``assignment_epoch``.
     """
 
     member_id: str
@@ -78,11 +79,16 @@ class MemberDescription:
     assignment: tuple[TopicPartition, ...] | None
     target: tuple[TopicPartition, ...] | None = None
     topic_pattern: str | None = None
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group. ``strategy`` is the name of the present assignment strategy, empty if there is none."""
+    """A group. ``strategy`` is the name of the present assignment strategy, empty if there is none.
+
+    ``epoch`` and ``assignment_epoch`` are None unless the coordinator assigns. The group waits for a new assignment
+    while ``assignment_epoch`` is less than ``epoch``.
+    """
 
     group_id: str
     type: GroupType
@@ -91,6 +97,8 @@ class GroupDescription:
     strategy: str
     coordinator: Node
     members: tuple[MemberDescription, ...]
+    epoch: int | None = None
+    assignment_epoch: int | None = None
 
 
 async def list_groups(peer: Peer, states: set[GroupState], types: set[GroupType]) -> list[GroupListing]:
@@ -197,6 +205,7 @@ def _consumer(given: ConsumerGroupDescribeGroup, coordinator: Node) -> GroupDesc
             _assigned(each.assignment),
             _assigned(each.target_assignment),
             each.subscribed_topic_regex or None,
+            each.member_epoch,
         )
         for each in given.members
     )
@@ -208,6 +217,8 @@ def _consumer(given: ConsumerGroupDescribeGroup, coordinator: Node) -> GroupDesc
         given.assignor_name,
         coordinator,
         members,
+        given.group_epoch,
+        given.assignment_epoch,
     )
 
 

@@ -76,11 +76,14 @@ async def describe(
         if members:
             headings: tuple[str, ...] = (
                 *("GROUP", "CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID"),
-                *("PARTITIONS", "ASSIGNMENT"),
+                *("PARTITIONS", "ASSIGNMENT", "EPOCH", "TARGET-ASSIGNMENT"),
             )
             rows = [row for group in described.done.values() for row in _member_rows(group)]
         elif state:
-            headings = ("GROUP", "COORDINATOR", "STRATEGY", "STATE", "TYPE", "MEMBERS")
+            headings = (
+                *("GROUP", "COORDINATOR", "STRATEGY", "STATE", "TYPE", "MEMBERS"),
+                *("EPOCH", "ASSIGNMENT-EPOCH"),
+            )
             rows = [_state_row(group) for group in described.done.values()]
         else:
             lags = await admin.groups.lag(described.done)
@@ -259,6 +262,8 @@ def _member_rows(group: GroupDescription) -> list[tuple[Cell, ...]]:
             member.client_id,
             None if member.assignment is None else len(member.assignment),
             None if member.assignment is None else format_assignment(member.assignment),
+            member.epoch,
+            None if member.target is None else format_assignment(member.target),
         )
         for member in group.members
     ]
@@ -273,7 +278,8 @@ def format_assignment(partitions: Iterable[TopicPartition]) -> str:
 
 def _state_row(group: GroupDescription) -> tuple[Cell, ...]:
     coordinator = str(group.coordinator)
-    return (group.group_id, coordinator, group.strategy, group.state.value, group.type.value, len(group.members))
+    about = (group.group_id, coordinator, group.strategy, group.state.value, group.type.value, len(group.members))
+    return (*about, group.epoch, group.assignment_epoch)
 
 
 def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float) -> Reset:

@@ -129,7 +129,7 @@ class ConsumerGroup:
         persist: Callable[[Rows], None],
     ) -> None:
         self.group_id = group_id
-        self.epoch = 0
+        self.epoch = 1
         self.assignment_epoch = 0
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, frozenset[TopicIdPartition]] = {}
@@ -187,7 +187,7 @@ class ConsumerGroup:
             self._replace(member, request.member_id)
         self.members.setdefault(member.member_id, member)
         changed = _update(member, request)
-        self._refresh(may_describe, changed=changed or self.epoch == 0)
+        self._refresh(may_describe, changed=changed)
         assigns = self.epoch > self.assignment_epoch and self._may_assign()
         if assigns:
             self._assign()

@@ -16,7 +16,7 @@ _LITERALS = re.compile(r"\\\W|\[\^?\]?(?:\\.|[^\]\\])*\]")
 _DESCRIPTIONS = {
     "unterminated character set": "missing closing ]",
     "missing ), unterminated subpattern": "missing closing )",
-    "unbalanced parenthesis": "unexpected )",
+    "unbalanced parenthesis": "regexp/syntax: internal error",
     "nothing to repeat": "missing argument to repetition operator",
     "multiple repeat": "invalid nested repetition operator",
     "bad escape (end of pattern)": "trailing backslash at end of expression",

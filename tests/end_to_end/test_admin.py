@@ -228,8 +228,6 @@ async def test_members_of_a_group(kafka: Kafka, admin: Admin) -> None:
 
 @since("4.0", "the consumer group protocol (KIP-848) needs Kafka 4.0")
 async def test_a_group_of_the_new_protocol(kafka: Kafka, admin: Admin) -> None:
-    if kafka.kind == "embedded":
-        pytest.skip("the embedded cluster does not support the consumer group protocol (KIP-848)")
     partitions = await filled_topic(kafka)
     topic, group = partitions[0].topic, new_name("group")
     settings = {"group.id": group, "group.protocol": "consumer", "auto.offset.reset": "earliest", "log_level": 0}
@@ -239,6 +237,7 @@ async def test_a_group_of_the_new_protocol(kafka: Kafka, admin: Admin) -> None:
         assert await asyncio.to_thread(consumer.consume, 1, DEADLINE)
         described = (await admin.groups.describe(group))[group]
         assert (described.type, described.state) == (GroupType.CONSUMER, GroupState.STABLE)
+        assert described.epoch == described.assignment_epoch == described.members[0].epoch
         (member,) = described.members
         assert (member.topics, member.assignment, member.target) == ((topic,), tuple(partitions), tuple(partitions))
         listed = await admin.groups.list(types=[GroupType.CONSUMER])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka_lite import EmbeddedCluster
+from aiokafka_lite import EmbeddedCluster, Producer
 from aiokafka_lite.protocol.messages import EndTxnRequest, ProduceRequest
 from aiokafka_lite.protocol.records import split_batches
 from aiokafka_lite.types import Compression
@@ -83,6 +83,22 @@ async def test_the_perf_test_writes_in_each_compression_and_acks_and_a_group_rea
     assert sorted(row[2] for row in rows) == ["0", "1", "2"]
     assert sum(int(row[3]) for row in rows) == sum(int(row[4]) for row in rows) == 1500
     assert {row[5] for row in rows} == {"0"}
+
+
+async def test_the_console_consumer_reads_by_the_consumer_protocol(cluster: EmbeddedCluster, tool: Tool) -> None:
+    await cluster.create_topic("t", 3, 3)
+    async with Producer(cluster.bootstrap_servers) as producer:
+        for number in range(90):
+            await producer.send("t", b"%d" % number, key=b"%d" % number)
+    read = await tool(
+        "console-consumer",
+        *("--topic", "t", "--group", "readers", "--from-beginning", "--max-messages", "90", "--timeout-ms", "30000"),
+        *("--command-property", "group.protocol=consumer"),
+    )
+    assert sorted(map(int, read.splitlines())) == list(range(90))
+    described = await tool("consumer-groups", "--describe", "--group", "readers", "--state", "--verbose")
+    (row,) = [line.split() for line in described.splitlines() if line.startswith("readers")]
+    assert row[-4:-1] == ["Empty", "3", "2"], described
 
 
 async def test_the_console_tools_pass_keys_and_headers(cluster: EmbeddedCluster, tool: Tool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka_lite.admin import Admin, ConfigResource
 from aiokafka_lite.embedded import EmbeddedCluster
 
 COUNT = 60
@@ -18,7 +19,8 @@ DEADLINE = 30
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(brokers=3) as made:
+    configs = {"group.consumer.min.heartbeat.interval.ms": "100"}
+    async with EmbeddedCluster(brokers=3, configs=configs) as made:
         await made.create_topic("t", PARTITIONS, 3)
         yield made
 
@@ -212,6 +214,53 @@ async def test_librdkafka_reads_in_a_group_of_two(cluster: EmbeddedCluster, stra
 
     await asyncio.to_thread(confluent_writes, servers)
     assert set(await asyncio.to_thread(read)) == set(VALUES)
+
+
+NEW_PROTOCOL = {"group.id": "g", "group.protocol": "consumer", "auto.offset.reset": "earliest", "log_level": 0}
+
+
+async def test_librdkafka_members_of_the_consumer_protocol_come_and_go(cluster: EmbeddedCluster) -> None:
+    """Three members share the topic, one by a pattern; the others take over from two that leave."""
+    confluent = pytest.importorskip("confluent_kafka")
+    servers = cluster.bootstrap_servers
+    found: list[bytes] = []
+
+    def until_owned(members: list[Any], sizes: list[int]) -> None:
+        end = time.monotonic() + DEADLINE
+        while sorted(len(member.assignment()) for member in members) != sizes:
+            assert time.monotonic() < end, [member.assignment() for member in members]
+            for member in members:
+                found.extend(each.value() for each in member.consume(COUNT, timeout=0.1) if not each.error())
+
+    def read() -> None:
+        members = [confluent.Consumer({"bootstrap.servers": servers, **NEW_PROTOCOL}) for _ in range(3)]
+        try:
+            for member, topic in zip(members, ("t", "^t$", "t"), strict=True):
+                member.subscribe([topic])
+            until_owned(members, [1, 1, 1])
+            members.pop().close()
+            until_owned(members, [1, 2])
+            members.pop(0).close()
+            until_owned(members, [3])
+            while len(set(found)) < COUNT:
+                found.extend(each.value() for each in members[0].consume(1, timeout=DEADLINE))
+            members[0].commit(asynchronous=False)
+        finally:
+            for member in members:
+                member.close()
+
+    await asyncio.to_thread(confluent_writes, servers)
+    await alter_group(cluster, {"consumer.heartbeat.interval.ms": 100, "consumer.assignment.interval.ms": 0})
+    await asyncio.to_thread(read)
+    assert sorted(set(found)) == VALUES
+    async with Admin(servers) as admin:
+        offsets = (await admin.groups.offsets("g"))["g"]
+    assert sum(each.offset for each in offsets.values()) == COUNT
+
+
+async def alter_group(cluster: EmbeddedCluster, settings: dict[str, int]) -> None:
+    async with Admin(cluster.bootstrap_servers) as admin:
+        (await admin.configs.alter({ConfigResource.group("g"): settings})).raise_for_errors()
 
 
 async def test_librdkafka_administers_groups_and_offsets(cluster: EmbeddedCluster) -> None:

@@ -1,0 +1,238 @@
+"""The consumer group protocol (KIP-848), request by request: the embedded broker answers as Apache Kafka does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from aiokafka_lite.admin import Admin, ConfigResource
+from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.config import ClientConfig
+from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
+from tests.end_to_end.conftest import Kafka
+from tests.real.releases import NEWEST, since
+from tests.waiting import DEADLINE
+
+INTERVAL_MS = 6000
+
+
+class Answer(NamedTuple):
+    """The answer to a heartbeat; ``assignment`` are the numbers of the partitions, None if it has none."""
+
+    error: ErrorCode
+    text: str | None
+    member_id: str | None
+    epoch: int
+    interval_ms: int
+    assignment: tuple[int, ...] | None
+
+
+def accepted(member_id: str, epoch: int, assignment: tuple[int, ...] | None = None) -> Answer:
+    return Answer(ErrorCode.NONE, None, member_id, epoch, INTERVAL_MS, assignment)
+
+
+def left(member_id: str, epoch: int) -> Answer:
+    return Answer(ErrorCode.NONE, None, member_id, epoch, 0, None)
+
+
+def refused(error: ErrorCode, text: str) -> Answer:
+    return Answer(error, text, None, 0, 0, None)
+
+
+class RawGroup:
+    """A group, and heartbeats to its coordinator."""
+
+    def __init__(self, client: Client, topic: str, topic_id: bytes, group_id: str) -> None:
+        self.client = client
+        self.topic = topic
+        self.topic_id = topic_id
+        self.group_id = group_id
+
+    async def heartbeat(
+        self, member_id: str, epoch: int, *, owns: tuple[int, ...] | None = None, **fields: Any
+    ) -> Answer:
+        """``owns`` are the numbers of the partitions in the request."""
+        owned = None if owns is None else []
+        if owns:
+            owned = [ConsumerGroupHeartbeatTopicPartitions(topic_id=self.topic_id, partitions=list(owns))]
+        request = ConsumerGroupHeartbeatRequest(
+            **{"group_id": self.group_id, "member_id": member_id, "member_epoch": epoch, "topic_partitions": owned}
+            | fields
+        )
+        broker = await self.client.coordinator(self.group_id)
+        answer = await self.client.send(request, node=broker.node, retry=False)
+        assigned = None
+        if answer.assignment is not None:
+            assert all(each.topic_id == self.topic_id for each in answer.assignment.topic_partitions)
+            assigned = tuple(sorted(each for topic in answer.assignment.topic_partitions for each in topic.partitions))
+        return Answer(
+            ErrorCode(answer.error_code),
+            answer.error_message,
+            answer.member_id,
+            answer.member_epoch,
+            answer.heartbeat_interval_ms,
+            assigned,
+        )
+
+    async def join(self, member_id: str, **fields: Any) -> Answer:
+        subscription = {"rebalance_timeout_ms": 60000, "subscribed_topic_names": [self.topic]}
+        return await self.heartbeat(member_id, 0, owns=(), **subscription | fields)
+
+
+only_on_the_newest = since(NEWEST, "Kafka's answers and their texts change between releases")
+
+
+@pytest.fixture
+async def group(kafka: Kafka) -> AsyncIterator[RawGroup]:
+    """A new group with settings of its own, and a topic with four partitions. Assignments are not delayed."""
+    topic = await kafka.create_topic(partitions=4)
+    group_id = f"group-of-{topic}"
+    config = ClientConfig(bootstrap_servers=kafka.bootstrap_servers)
+    async with Admin(kafka.bootstrap_servers) as admin, Client(config) as client:
+        group = RawGroup(client, topic, (await client.topic(topic)).topic_id, group_id)
+        settings = {"consumer.assignment.interval.ms": "0", "consumer.heartbeat.interval.ms": str(INTERVAL_MS)}
+        (await admin.configs.alter({ConfigResource.group(group_id): settings})).raise_for_errors()
+        async with asyncio.timeout(DEADLINE):
+            while (await group.join("probe")).interval_ms != INTERVAL_MS:
+                await group.heartbeat("probe", -1)
+        await group.heartbeat("probe", -1)
+        (await admin.groups.delete(group_id)).raise_for_errors()
+        yield group
+
+
+@only_on_the_newest
+async def test_members_join_share_and_leave(group: RawGroup) -> None:
+    assert await group.join("a") == accepted("a", 2, (0, 1, 2, 3))
+    assert await group.heartbeat("a", 2) == accepted("a", 2)
+    assert await group.join("b") == accepted("b", 3, ())
+    asked_to_revoke = await group.heartbeat("a", 2)
+    kept = asked_to_revoke.assignment
+    assert kept is not None
+    assert len(kept) == 2
+    assert asked_to_revoke == accepted("a", 2, kept)
+    assert await group.heartbeat("b", 3) == accepted("b", 3)
+    assert await group.heartbeat("a", 2, owns=kept) == accepted("a", 3)
+    assert await group.heartbeat("b", 3) == accepted("b", 3, tuple(sorted({0, 1, 2, 3} - set(kept))))
+    assert await group.heartbeat("a", -1) == left("a", -1)
+    assert await group.heartbeat("b", 3) == accepted("b", 4, (0, 1, 2, 3))
+
+
+@only_on_the_newest
+async def test_epochs_are_fenced(group: RawGroup) -> None:
+    assert await group.join("a") == accepted("a", 2, (0, 1, 2, 3))
+    await group.join("b")
+    kept = (await group.heartbeat("a", 2, owns=(0, 1, 2, 3))).assignment
+    assert await group.heartbeat("a", 2, owns=kept) == accepted("a", 3)
+    assert await group.heartbeat("a", 2, owns=kept) == accepted("a", 3)
+    known = "the one known by the group coordinator (3). The member must abandon all its partitions and rejoin."
+    assert await group.heartbeat("a", 2, owns=(0, 1, 2, 3)) == refused(
+        ErrorCode.FENCED_MEMBER_EPOCH, f"The consumer group member has a smaller member epoch (2) than {known}"
+    )
+    assert await group.heartbeat("a", 4) == refused(
+        ErrorCode.FENCED_MEMBER_EPOCH, f"The consumer group member has a greater member epoch (4) than {known}"
+    )
+    assert await group.join("a") == accepted("a", 3, kept)
+
+
+@only_on_the_newest
+async def test_requests_that_are_refused(group: RawGroup) -> None:
+    invalid = ErrorCode.INVALID_REQUEST
+    missing = f"Consumer group {group.group_id} not found."
+    assert await group.heartbeat("a", 1) == refused(ErrorCode.GROUP_ID_NOT_FOUND, missing)
+    assert await group.join("") == refused(invalid, "MemberId can't be empty.")
+    assert await group.join("a", group_id="") == refused(invalid, "GroupId can't be empty.")
+    assert await group.join("a", instance_id="") == refused(invalid, "InstanceId can't be empty.")
+    assert await group.join("a", rack_id="") == refused(invalid, "RackId can't be empty.")
+    assert await group.join("a", rebalance_timeout_ms=-1) == refused(
+        invalid, "RebalanceTimeoutMs must be provided in first request."
+    )
+    assert await group.join("a", topic_partitions=None) == refused(
+        invalid, "TopicPartitions must be empty when (re-)joining."
+    )
+    assert await group.join("a", subscribed_topic_names=None) == refused(
+        invalid, "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    )
+    assert await group.heartbeat("a", -2) == refused(invalid, "InstanceId can't be null.")
+    assert await group.heartbeat("a", -3) == refused(invalid, "MemberEpoch is invalid.")
+    assert await group.join("a", server_assignor="best") == refused(
+        ErrorCode.UNSUPPORTED_ASSIGNOR,
+        "ServerAssignor best is not supported. Supported assignors: uniform, range.",
+    )
+    await group.join("a")
+    assert await group.heartbeat("b", 1) == refused(
+        ErrorCode.UNKNOWN_MEMBER_ID, f"Member b is not a member of group {group.group_id}."
+    )
+    assert await group.heartbeat("b", -1) == refused(
+        ErrorCode.UNKNOWN_MEMBER_ID, f"Member b is not a member of group {group.group_id}."
+    )
+
+
+@only_on_the_newest
+@pytest.mark.parametrize(
+    ("pattern", "description"),
+    [
+        ("(", "missing closing )"),
+        ("a)", "regexp/syntax: internal error"),
+        ("[a", "missing closing ]"),
+        ("*", "missing argument to repetition operator"),
+        ("a**", "invalid nested repetition operator"),
+        ("(?=a)b", "invalid or unsupported Perl syntax"),
+        (r"(a)\1", "invalid escape sequence"),
+        ("a\\", "trailing backslash at end of expression"),
+    ],
+)
+async def test_patterns_that_re2_refuses(group: RawGroup, pattern: str, description: str) -> None:
+    assert await group.join("a", subscribed_topic_names=None, subscribed_topic_regex=pattern) == refused(
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+        f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {description}.",
+    )
+
+
+@only_on_the_newest
+async def test_a_member_without_topics_owns_nothing(group: RawGroup) -> None:
+    assert await group.join("a", subscribed_topic_names=[]) == accepted("a", 1, ())
+    assert await group.heartbeat("a", 1, subscribed_topic_names=["no-such-topic"]) == accepted("a", 2)
+    assert await group.heartbeat("a", 2, subscribed_topic_names=[group.topic]) == accepted("a", 3, (0, 1, 2, 3))
+    assert await group.heartbeat("a", 3, subscribed_topic_names=[]) == accepted("a", 3, ())
+    assert await group.heartbeat("a", 3, owns=()) == accepted("a", 4)
+
+
+@only_on_the_newest
+async def test_a_static_member_returns_to_its_partitions(group: RawGroup) -> None:
+    assert await group.join("a", instance_id="i") == accepted("a", 2, (0, 1, 2, 3))
+    assert await group.join("b", instance_id="i") == refused(
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        "Static member b with instance id i cannot join the group because the instance id is owned by a member.",
+    )
+    assert await group.heartbeat("b", 2, instance_id="i") == refused(
+        ErrorCode.FENCED_INSTANCE_ID, "Static member b with instance id i was fenced by member a."
+    )
+    assert await group.heartbeat("a", 2, instance_id="j") == refused(
+        ErrorCode.UNKNOWN_MEMBER_ID, "Instance id j is unknown."
+    )
+    assert await group.heartbeat("a", -2, instance_id="i") == left("a", -2)
+    assert await group.join("b", instance_id="i") == accepted("b", 2, (0, 1, 2, 3))
+    assert await group.heartbeat("a", 2) == refused(
+        ErrorCode.UNKNOWN_MEMBER_ID, f"Member a is not a member of group {group.group_id}."
+    )
+    assert await group.heartbeat("b", -1, instance_id="i") == left("b", -1)
+
+
+@only_on_the_newest
+async def test_a_member_revokes_before_it_moves_on(group: RawGroup) -> None:
+    await group.join("a")
+    await group.join("b", server_assignor="range")
+    kept = (await group.heartbeat("a", 2)).assignment
+    assert kept is not None
+    full = {"rebalance_timeout_ms": 60000, "subscribed_topic_names": [group.topic]}
+    assert await group.heartbeat("a", 2, owns=(0, 1, 2, 3), **full) == accepted("a", 2, kept)
+    assert await group.heartbeat("b", -1) == left("b", -1)
+    assert await group.heartbeat("a", 2) == accepted("a", 2)
+    assert await group.heartbeat("a", 2, owns=kept) == accepted("a", 4, (0, 1, 2, 3))
