@@ -114,6 +114,8 @@ class ClientConfig:
     """The IP address of this machine from which the client connects. With None, the operating system chooses."""
     allow_auto_create_topics: bool = True
     """Whether using a topic may create it, if the broker allows that."""
+    enable_metrics_push: bool = True
+    """Whether producers and consumers push metrics to brokers whose operator subscribes to them (KIP-714)."""
     security_protocol: str = "PLAINTEXT"
     """The protocol of the brokers' listener: ``"PLAINTEXT"``, ``"SSL"``, ``"SASL_PLAINTEXT"`` or ``"SASL_SSL"``."""
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
@@ -154,6 +156,7 @@ class ClientConfig:
         if self.local_address is not None:
             _check_ip_address("local_address", self.local_address)
         _switch(self, "allow_auto_create_topics")
+        _switch(self, "enable_metrics_push")
         _hide(self, "ssl_key_password", "sasl_password")
         _check_tls(self)
         _check_sasl(self)
@@ -329,6 +332,7 @@ class ClientSettings(TypedDict, total=False):
     max_response_size: int
     max_open_requests: int
     local_address: str | None
+    enable_metrics_push: bool
     security_protocol: str
     ssl_context: ssl.SSLContext | None
     ssl_cafile: str | None

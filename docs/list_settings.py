@@ -62,6 +62,7 @@ JAVA: dict[str, Java] = {
     "max_open_requests": Java(None),
     "local_address": Java(None),
     "allow_auto_create_topics": Java("allow.auto.create.topics", SAME),
+    "enable_metrics_push": Java("enable.metrics.push", SAME),
     "security_protocol": Java("security.protocol", SAME),
     "ssl_context": Java("ssl.engine.factory.class", SAME),
     "ssl_cafile": Java("ssl.truststore.location, ssl.truststore.certificates", "the JVM's certificates"),

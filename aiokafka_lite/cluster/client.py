@@ -38,8 +38,13 @@ from .updater import Updater
 if TYPE_CHECKING:
     from ..net.login import Login
     from ..net.metrics import BrokerTraffic
+    from .otlp import Report
+    from .telemetry import Telemetry
 
 R = TypeVar("R")
+
+GET_TELEMETRY = 71
+"""The key of GetTelemetrySubscriptions. Brokers offer it if they have a receiver for metrics (KIP-714)."""
 
 
 class Client(Component):
@@ -66,6 +71,9 @@ class Client(Component):
         self.runtime = runtime or Runtime()
         self.outages = Outages()
         self.loop_delay = LoopDelay()
+        self.report_metrics: Callable[[], Report] | None = None
+        """Makes the metrics to push to brokers. The owner of the client sets it before the start."""
+        self._telemetry: Telemetry | None = None
         connects = connector or TcpConnector(config.connect_timeout, RenewedContext.of(config), config.local_address)
         self._brokers = Brokers(
             parse_bootstrap_servers(config.servers),
@@ -134,6 +142,22 @@ class Client(Component):
         bound = self.config.api_timeout if self._service.start_timeout is None else None
         with deadline(bound, lambda: self._updater.describe_unreachable(self.config.api_timeout)):
             await self._updater.wait_served(self._updater.demand())
+        self._push_metrics()
+
+    async def _on_close(self) -> None:
+        if self._telemetry is not None:
+            await self._telemetry.end()
+
+    def _push_metrics(self) -> None:
+        """Push metrics from now on, if a broker takes them. Imported here: few clusters do."""
+        report = self.report_metrics
+        if report is None or not self.config.enable_metrics_push:
+            return
+        if any(broker.versions is not None and broker.versions.has_api(GET_TELEMETRY) for broker in self._brokers):
+            from .telemetry import Telemetry
+
+            self._telemetry = Telemetry(report, lambda: self._brokers.by_load(self.view)[0], self.runtime)
+            self._service.start_child(self._telemetry.run, name="Client: metrics to brokers")
 
     async def _close_connections_at_end(self) -> None:
         self.loop_delay.start()

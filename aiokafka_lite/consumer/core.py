@@ -23,6 +23,7 @@ from .subscription import Subscription, SubscriptionObserver
 
 if TYPE_CHECKING:
     from ..cluster.health import Health
+    from ..cluster.otlp import Report
     from ..group.coordinator import Coordinator
     from .diagnosis import ConsumerDiagnosis
     from .metrics import ConsumerMetrics, GroupMetrics
@@ -38,6 +39,7 @@ class ReadingCore(SubscriptionObserver):
         self.service = service
         self.options = options
         self.client = Client(options.client, connector=options.connector, runtime=options.runtime)
+        self.client.report_metrics = self._report_metrics
         self.subscription = Subscription(
             Reset.of(options.consumer), options.consumer.max_partition_fetch_bytes, self, whole_topics
         )
@@ -106,6 +108,11 @@ class ReadingCore(SubscriptionObserver):
             max_silence=max_silence,
             max_poll_ago=interval if max_poll_ago is None else max_poll_ago,
         )
+
+    def _report_metrics(self) -> Report:
+        from .telemetry import consumer_report
+
+        return consumer_report(self.metrics())
 
     def metrics(self) -> ConsumerMetrics:
         from .metrics import consumer_metrics

@@ -54,6 +54,7 @@ class _Instance:
     """A client that has asked for its subscription. Times are the loop's, in seconds."""
 
     subscription: Subscription
+    client: Mapping[str, str]
     asked_at: float
     pushed_at: float = -inf
     is_over: bool = False
@@ -83,13 +84,13 @@ class ClientTelemetry:
         known, now = self._instances.get(instance_id), self._clock()
         if known is not None and known.subscription == subscription and known.is_too_early(known.asked_at, now):
             return subscription, ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        self._instances[instance_id] = _Instance(subscription, now)
+        self._instances[instance_id] = _Instance(subscription, client, now)
         return subscription, ErrorCode.NONE
 
     def push(self, pushed: ClientMetrics, subscription_id: int, compression: int, max_bytes: int) -> ErrorCode:
         """Take the metrics of a client, which are still compressed. Returns the error, if any."""
         instance = self._instances.get(pushed.client_instance_id.bytes)
-        if instance is None or instance.subscription.subscription_id != subscription_id:
+        if instance is None or self._subscription(instance.client).subscription_id != subscription_id:
             return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         if instance.is_over:
             return ErrorCode.INVALID_REQUEST

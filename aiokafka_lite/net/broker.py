@@ -36,6 +36,7 @@ from .reconnect import ReconnectBackoff
 from .traffic import TrafficCounters
 
 if TYPE_CHECKING:
+    from ..protocol.versions import VersionTable
     from .login import Login
     from .metrics import BrokerTraffic
 
@@ -86,6 +87,8 @@ class Broker:
         self._spawn = spawn
         self._login = login
         self._random = random
+        self.versions: VersionTable | None = None
+        """What the broker offered on the last connection that was opened, also when that is closed by now."""
         self._counters = TrafficCounters()
         self._connections: dict[Purpose, Connection] = {}
         self._ending: dict[Connection, None] = {}  # in order, so that closing repeats in virtual time
@@ -299,7 +302,8 @@ class Broker:
             self._adopt(purpose, connection)
 
     def _adopt(self, purpose: Purpose, connection: Connection) -> None:
-        offered = connection.versions.offered(ApiVersionsRequest)
+        self.versions = connection.versions
+        offered = self.versions.offered(ApiVersionsRequest)
         if self._oldest_first and offered is not None and offered.last >= _NAMES_SOFTWARE:
             self._oldest_first = False  # it closed for another reason; the next connection names the client again
         self._ending.pop(connection, None)

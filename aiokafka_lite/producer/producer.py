@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random as _random
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -38,6 +39,7 @@ from .transaction import TransactionCalls
 
 if TYPE_CHECKING:
     from ..cluster.health import Health
+    from ..cluster.otlp import Report
     from ..net.metrics import BrokerTraffic
     from .diagnosis import ProducerDiagnosis
     from .metrics import ProducerMetrics
@@ -98,6 +100,7 @@ class Producer(TransactionCalls, Component):
             check_methods("partitioner", partitioner, "partition", "on_new_batch")
         self._runtime = Runtime(clock, random)
         self._client = Client(client_config, connector=connector, runtime=self._runtime)
+        self._client.report_metrics = _reporter(self)
         self._partitioner = DefaultPartitioner(random=random) if partitioner is None else partitioner
         self._interceptors = Interceptors(interceptors)
         self._serialization = Serialization(key_serializer, value_serializer)
@@ -411,6 +414,20 @@ class Producer(TransactionCalls, Component):
 
 
 explain(Producer, PRODUCER)
+
+
+def _reporter(producer: Producer) -> Callable[[], Report]:
+    """Makes the metrics to push to brokers. Holds no reference to the producer, because a task calls it."""
+    reference = weakref.ref(producer)
+
+    def report() -> Report:
+        from .telemetry import producer_report
+
+        found = reference()
+        assert found is not None, "the owner of the client"
+        return producer_report(found.metrics())
+
+    return report
 
 
 def _state_of(name: str, view: ClusterView) -> str:

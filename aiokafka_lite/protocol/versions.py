@@ -50,6 +50,10 @@ class VersionTable:
         """The broker's versions of an API, even if this client has none of them. None if the broker lacks the API."""
         return self._ranges.get(cls.api_key)
 
+    def has_api(self, api_key: int) -> bool:
+        """Whether the broker offers an API, for a caller that does not import its message."""
+        return api_key in self._ranges
+
     def supports(self, feature: Since) -> bool:
         """Whether both sides support the version in which a feature begins: ``supports(FetchRequest.TOPIC_IDS)``."""
         return self._both_support(feature.message, feature)

@@ -1,0 +1,86 @@
+"""Metrics in the format of OpenTelemetry (OTLP): the protobuf message ``MetricsData``, encoded by hand.
+
+It needs a few fields of a few messages, which is less code than a dependency on protobuf is worth.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+SCOPE = "aiokafka_lite"
+DELTA, CUMULATIVE = 1, 2
+"""The temporalities of a sum: what was added since the last push, or since the start."""
+
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+
+
+class Metric(NamedTuple):
+    """A value of one metric. A counter only grows; ``attributes`` tell values with the same name apart."""
+
+    name: str
+    value: float
+    is_counter: bool = False
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+class Report(NamedTuple):
+    """The metrics of one client, and what they belong to, such as ``group_id``."""
+
+    metrics: Sequence[Metric]
+    resource: Mapping[str, str]
+
+
+def encode_metrics(
+    metrics: Iterable[Metric], resource: Mapping[str, str], *, begin_ns: int, now_ns: int, temporality: int
+) -> bytes:
+    """``MetricsData`` with one resource. Times are in nanoseconds since the epoch.
+
+    ``begin_ns`` is the time since which counters count.
+    """
+    points: dict[tuple[str, bool], list[bytes]] = {}
+    for each in metrics:
+        points.setdefault((each.name, each.is_counter), []).append(_point(each, begin_ns, now_ns))
+    encoded = (_metric(name, is_counter, found, temporality) for (name, is_counter), found in points.items())
+    scope = _bytes(1, _bytes(1, SCOPE.encode())) + b"".join(_bytes(2, each) for each in encoded)
+    return _bytes(1, _bytes(1, _attributes(1, resource.items())) + _bytes(2, scope))
+
+
+def _metric(name: str, is_counter: bool, points: Iterable[bytes], temporality: int) -> bytes:
+    data = b"".join(_bytes(1, point) for point in points)
+    if is_counter:
+        return _bytes(1, name.encode()) + _bytes(7, data + _varint(2, temporality) + _varint(3, 1))  # Sum, monotonic
+    return _bytes(1, name.encode()) + _bytes(5, data)  # Gauge
+
+
+def _point(metric: Metric, begin_ns: int, now_ns: int) -> bytes:
+    times = _fixed64(2, struct.pack("<Q", begin_ns)) + _fixed64(3, struct.pack("<Q", now_ns))
+    return times + _fixed64(4, struct.pack("<d", metric.value)) + _attributes(7, metric.attributes)
+
+
+def _attributes(field: int, attributes: Iterable[tuple[str, str]]) -> bytes:
+    return b"".join(
+        _bytes(field, _bytes(1, key.encode()) + _bytes(2, _bytes(1, value.encode()))) for key, value in attributes
+    )
+
+
+def _bytes(field: int, content: bytes) -> bytes:
+    return _number(field << 3 | _BYTES) + _number(len(content)) + content
+
+
+def _fixed64(field: int, content: bytes) -> bytes:
+    return _number(field << 3 | _FIXED64) + content
+
+
+def _varint(field: int, value: int) -> bytes:
+    return _number(field << 3 | _VARINT) + _number(value)
+
+
+def _number(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,0 +1,145 @@
+"""Pushes the metrics of a client to the brokers (KIP-714), while the operator of the cluster subscribes to them.
+
+Rules of this file:
+
+1. A broker offers the APIs only if it has a receiver for metrics. Without one, no task runs and no request is sent.
+2. A push is never worth an error: failures are logged at DEBUG, and the next push comes an interval later.
+3. Brokers refuse a push that comes before its interval. So the pause follows each answer, also after a failure.
+4. The last push, when the client closes, has the flag ``terminating`` and may come at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+
+import anyio
+
+from ..aio.runtime import Runtime
+from ..errors import ErrorCode, KafkaError, error_for
+from ..net.broker import Broker
+from ..protocol.messages.telemetry import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+)
+from ..protocol.records.compression import compress
+from ..protocol.schema import ZERO_UUID
+from ..types import Compression
+from .otlp import CUMULATIVE, DELTA, Metric, Report, encode_metrics
+
+logger = logging.getLogger(__name__)
+
+LAST_PUSH_TIMEOUT = 0.5
+"""Seconds for the push of a client that closes."""
+
+RETRY_AFTER = 30.0
+"""Seconds until the subscription is requested again after a failure."""
+
+FIRST_SHARE = 0.5, 1.5
+"""The share of the interval after which the first push comes, at random: clients that start together do not push
+together."""
+
+COMPRESSIONS = (Compression.ZSTD, Compression.LZ4, Compression.GZIP)
+
+
+class Telemetry:
+    """The pushes of one client. Owner: the ``Client``, whose task ``run`` is.
+
+    ``report`` makes the metrics of the moment, ``choose_broker`` returns the broker to push to from now on.
+    """
+
+    def __init__(self, report: Callable[[], Report], choose_broker: Callable[[], Broker], runtime: Runtime) -> None:
+        self._report = report
+        self._choose_broker = choose_broker
+        self._runtime = runtime
+        self._instance_id = ZERO_UUID
+        self._broker: Broker | None = None
+        self._subscription: GetTelemetrySubscriptionsResponse | None = None
+        self._counted: dict[tuple[object, ...], float] = {}
+        self._begin_ns = self._now_ns()
+
+    async def run(self) -> None:
+        """Push at the interval of the subscription, until cancelled."""
+        low, high = FIRST_SHARE
+        while True:
+            try:
+                await self._subscribe()
+                assert self._subscription is not None
+                interval = self._subscription.push_interval_ms / 1000
+                if self._subscription.requested_metrics:
+                    await asyncio.sleep(interval * (low + (high - low) * self._runtime.random()))
+                    while await self._push():  # noqa: ASYNC110 - a period, not polling
+                        await asyncio.sleep(interval)
+                else:
+                    await asyncio.sleep(interval)
+            except KafkaError as error:
+                logger.debug("pushing metrics failed; next attempt in %g s: %s", RETRY_AFTER, error)
+                self._subscription = None
+                await asyncio.sleep(RETRY_AFTER)
+
+    async def end(self) -> None:
+        """Push for the last time, within ``LAST_PUSH_TIMEOUT`` seconds. Never raises."""
+        if self._subscription is None or not self._subscription.requested_metrics:
+            return
+        with anyio.move_on_after(LAST_PUSH_TIMEOUT):
+            try:
+                await self._push(is_last=True)
+            except KafkaError as error:
+                logger.debug("the last push of metrics failed: %s", error)
+
+    async def _subscribe(self) -> None:
+        self._broker = self._choose_broker()
+        found = await self._broker.send(GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id))
+        code = ErrorCode.of(found.error_code)
+        if code is not ErrorCode.NONE:
+            raise error_for(code, "requesting the subscription of metrics")
+        self._instance_id, self._subscription = found.client_instance_id, found
+
+    async def _push(self, *, is_last: bool = False) -> bool:
+        """Push once. False if the subscription is no longer valid. Raises KafkaError if no broker answers."""
+        subscription, broker = self._subscription, self._broker
+        assert subscription is not None
+        assert broker is not None
+        report = self._report()
+        wanted, now = tuple(subscription.requested_metrics), self._now_ns()
+        metrics = [each for each in report.metrics if each.name.startswith(wanted)]
+        is_delta = subscription.delta_temporality
+        data = encode_metrics(
+            self._deltas(metrics) if is_delta else metrics,
+            report.resource,
+            begin_ns=self._begin_ns,
+            now_ns=now,
+            temporality=DELTA if is_delta else CUMULATIVE,
+        )
+        accepted = subscription.accepted_compression_types
+        compression = next((each for each in COMPRESSIONS if each in accepted), Compression.NONE)
+        if compression is not Compression.NONE:
+            data = compress(compression, data)
+        request = PushTelemetryRequest(
+            client_instance_id=self._instance_id,
+            subscription_id=subscription.subscription_id,
+            terminating=is_last,
+            compression_type=compression,
+            metrics=data,
+        )
+        code = ErrorCode.of((await broker.send(request)).error_code)
+        if code is ErrorCode.NONE and is_delta:
+            # Not before the answer: what a lost push has counted is in the next one.
+            self._counted = {(each.name, each.attributes): each.value for each in metrics if each.is_counter}
+            self._begin_ns = now
+        elif code is not ErrorCode.NONE:
+            logger.debug("broker %d refused %d bytes of metrics: %s", broker.node.node_id, len(data), code.name)
+        return code not in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+    def _deltas(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
+        """The metrics, with counters replaced by what they have counted since the last push that was accepted."""
+        for each in metrics:
+            if not each.is_counter:
+                yield each
+                continue
+            yield each._replace(value=each.value - self._counted.get((each.name, each.attributes), 0.0))
+
+    def _now_ns(self) -> int:
+        return int(self._runtime.clock() * 1e9)

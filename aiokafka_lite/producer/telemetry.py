@@ -1,0 +1,24 @@
+"""The metrics that a producer pushes to brokers (KIP-714), under the names of Java's client."""
+
+from __future__ import annotations
+
+from ..cluster.otlp import Metric, Report
+from ..cluster.reports import PREFIX, client_report
+from .metrics import ProducerMetrics
+
+
+def producer_report(metrics: ProducerMetrics) -> Report:
+    """The metrics of this moment."""
+    counters = {
+        "record.send.total": metrics.records_sent,
+        "record.error.total": metrics.records_failed,
+        "record.retry.total": metrics.retries,
+    }
+    transactions = metrics.transactions
+    return Report(
+        [
+            *client_report("producer", metrics.client),
+            *(Metric(f"{PREFIX}producer.{name}", value, is_counter=True) for name, value in counters.items()),
+        ],
+        {} if transactions is None else {"transactional_id": transactions.transactional_id},
+    )

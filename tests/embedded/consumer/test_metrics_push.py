@@ -1,0 +1,128 @@
+"""Clients push their metrics to brokers while the operator of the cluster subscribes to them (KIP-714).
+
+What is pushed is read with OpenTelemetry's own protobuf messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
+
+from aiokafka_lite import Admin, Consumer, Producer
+from aiokafka_lite.admin import ConfigResource, ResourceType
+from aiokafka_lite.embedded import ClientMetrics, ClusterConfig, EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
+from tests.waiting import until
+
+ASSIGNED = "org.apache.kafka.consumer.coordinator.assigned.partitions"
+SENT = "org.apache.kafka.producer.record.send.total"
+
+
+class Pushed:
+    """A cluster with a receiver, and what it has received."""
+
+    def __init__(self) -> None:
+        self.received: list[ClientMetrics] = []
+        self.cluster = EmbeddedCluster(
+            brokers=2, tcp=False, seed=1, config=ClusterConfig(receive_client_metrics=self.received.append)
+        )
+
+    async def subscribe(self, **settings: str) -> None:
+        resource = ConfigResource(ResourceType.CLIENT_METRICS, "all")
+        async with Admin(self.cluster.bootstrap_servers, connector=self.cluster.connector) as admin:
+            named = {name.replace("_", "."): value for name, value in settings.items()}
+            (await admin.configs.alter({resource: named})).raise_for_errors()
+
+    def producer(self, **settings: Any) -> Producer:
+        return Producer(self.cluster.bootstrap_servers, connector=self.cluster.connector, **settings)
+
+
+@pytest.fixture
+async def pushed() -> AsyncIterator[Pushed]:
+    pushed = Pushed()
+    async with pushed.cluster as cluster:
+        await cluster.create_topic("orders", partitions=1)
+        yield pushed
+
+
+def read(push: ClientMetrics) -> dict[str, float]:
+    """The values of a push by name; that of the last data point of each."""
+    data = MetricsData.FromString(push.metrics)
+    (resource,) = data.resource_metrics
+    (scope,) = resource.scope_metrics
+    assert scope.scope.name == "aiokafka_lite"
+    found = {}
+    for metric in scope.metrics:
+        if metric.HasField("sum"):
+            assert metric.sum.is_monotonic
+            assert metric.sum.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+        for point in metric.sum.data_points or metric.gauge.data_points:
+            assert 0 < point.start_time_unix_nano <= point.time_unix_nano
+            found[metric.name] = point.as_double
+    return found
+
+
+async def test_a_producer_pushes_what_it_has_counted_since_the_last_push(pushed: Pushed) -> None:
+    await pushed.subscribe(interval_ms="1000", metrics="*")
+    async with pushed.producer(client_id="shop") as producer:
+        await producer.send_many("orders", [b"1", b"2", b"3"])
+        await until(lambda: len(pushed.received) == 2)
+        await producer.send("orders", b"4")
+    first, second, last = pushed.received
+    assert [read(each)[SENT] for each in pushed.received] == [3, 0, 1]
+    assert read(first)["org.apache.kafka.producer.node.request.latency.avg"] >= 0
+    assert (first.client_id, first.is_last, second.is_last, last.is_last) == ("shop", False, False, True)
+    assert len({each.client_instance_id for each in pushed.received}) == 1
+
+
+async def test_a_consumer_pushes_fetches_and_its_group(pushed: Pushed) -> None:
+    await pushed.subscribe(interval_ms="1000", metrics="org.apache.kafka.consumer.coordinator.,org.apache.kafka.none.")
+    settings = {"connector": pushed.cluster.connector, "topics": ["orders"], "group_id": "billing"}
+    async with Consumer(pushed.cluster.bootstrap_servers, **settings):
+        await until(lambda: any(read(each)[ASSIGNED] == 1 for each in pushed.received))
+    names = {name for each in pushed.received for name in read(each)}
+    assert "org.apache.kafka.consumer.coordinator.rebalance.latency.avg" in names
+    assert all(name.startswith("org.apache.kafka.consumer.coordinator.") for name in names)
+    (resource,) = MetricsData.FromString(pushed.received[0].metrics).resource_metrics
+    assert {each.key: each.value.string_value for each in resource.resource.attributes} == {"group_id": "billing"}
+
+
+async def test_a_client_follows_a_new_subscription(pushed: Pushed) -> None:
+    await pushed.subscribe(interval_ms="1000", metrics="org.apache.kafka.producer.connection.")
+    async with pushed.producer():
+        await until(lambda: pushed.received)
+        assert SENT not in read(pushed.received[-1])
+        await pushed.subscribe(metrics="*")
+        await until(lambda: SENT in read(pushed.received[-1]))
+
+
+async def test_without_a_subscription_nothing_is_pushed(pushed: Pushed) -> None:
+    async with pushed.producer():
+        await asyncio.sleep(3600)  # virtual time
+    assert pushed.cluster.history.of(GetTelemetrySubscriptionsRequest)
+    assert not pushed.received
+
+
+async def test_a_client_with_enable_metrics_push_off_asks_for_no_subscription(pushed: Pushed) -> None:
+    await pushed.subscribe(interval_ms="1000", metrics="*")
+    async with pushed.producer(enable_metrics_push=False):
+        await asyncio.sleep(3600)  # virtual time
+    assert not pushed.cluster.history.of(GetTelemetrySubscriptionsRequest)
+
+
+async def test_a_push_that_fails_does_not_disturb_the_client(pushed: Pushed) -> None:
+    await pushed.subscribe(interval_ms="1000", metrics="*")
+    with (
+        pushed.cluster.on(PushTelemetryRequest, times=1).disconnect(),
+        pushed.cluster.on(GetTelemetrySubscriptionsRequest, times=1).fail(ErrorCode.INVALID_REQUEST),
+    ):
+        async with pushed.producer() as producer:
+            await producer.send("orders", b"1")
+            await until(lambda: pushed.received)
+            assert producer.health().is_ready
+    assert read(pushed.received[0])[SENT] == 1
