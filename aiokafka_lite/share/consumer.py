@@ -134,7 +134,9 @@ class ShareConsumer(Component, Generic[K, V]):
             ):
                 return []
             self._core.raise_failure()
-            return await self._core.take(max_records)
+            if self._options.deserializing is None:
+                return self._core.take(max_records)
+            return await self._service.while_running(self._core.take_deserialized(max_records))
 
     def _settle_last_read(self) -> None:
         """Accept the records of the last read, or refuse to read on in explicit mode."""

@@ -12,7 +12,7 @@ import anyio
 from ..aio.service import Service
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
-from ..errors import ErrorCode, KafkaError
+from ..errors import ErrorCode, IllegalStateError, KafkaError
 from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
 from .counters import Counters
@@ -25,6 +25,9 @@ from .session import TopicIdPartition
 from .settings import ShareOptions
 
 logger = logging.getLogger(__name__)
+
+CLOSE_MARGIN = 0.5
+"""Seconds beyond ``fetch_max_wait`` for the answers to the requests under way when the consumer closes."""
 
 _COUNTED = {
     AcknowledgeType.ACCEPT: "accepted",
@@ -77,9 +80,11 @@ class ShareCore:
         """Acknowledge what the user has acknowledged, release everything else, close the sessions, leave the group."""
         fetchers = list(self._fetchers.values())
         self._is_running = False
-        async with anyio.create_task_group() as closing:
-            for fetcher in fetchers:
-                closing.start_soon(fetcher.close)
+        # A broker that does not answer must not take the time of the others.
+        with anyio.move_on_after(self.options.share.fetch_max_wait + CLOSE_MARGIN):
+            async with anyio.create_task_group() as closing:
+                for fetcher in fetchers:
+                    closing.start_soon(fetcher.close)
         self.in_flight.release_all()
         async with anyio.create_task_group() as finishing:
             for fetcher in fetchers:
@@ -148,8 +153,14 @@ class ShareCore:
                 on_settled=self._on_settled,
                 on_failure=self.raise_once,
             )
-            self._service.start_child(fetcher.run, name=f"share fetcher of broker {node_id}")
+            self._service.start_child(self._run_fetcher, fetcher, name=f"share fetcher of broker {node_id}")
         return fetcher
+
+    async def _run_fetcher(self, fetcher: BrokerShareFetcher) -> None:
+        await fetcher.run()
+        # Nothing was awaited since the fetcher decided to end. When its broker is wanted again, it gets another one.
+        if self._is_running:
+            del self._fetchers[fetcher.node_id]
 
     # Reading.
 
@@ -165,44 +176,52 @@ class ShareCore:
 
     async def wait_ready(self, timeout: float | None) -> bool:
         """Wait until a record is buffered or an error must be raised, for ``timeout`` seconds. False if neither is."""
-        now = asyncio.get_running_loop().time()
-        if self._failures or self.in_flight.next(now) is not None:
+        if self._is_ready:
             return True
-        self._wants_records = True
-        for fetcher in self._fetchers.values():
-            fetcher.wake()
+        self._request_records()
         if timeout == 0:
             return False  # the records that come are for a later read
         try:
             with anyio.move_on_after(timeout):
-                while not (self._failures or self.in_flight.next(asyncio.get_running_loop().time()) is not None):
+                while not self._is_ready:
+                    self._request_records()  # again: records may have come, and been lost with their session
                     self._ready.clear()
                     await self._ready.wait()
-                return True
         finally:
             self._wants_records = False
-        return False
+        return self._is_ready
 
-    async def take(self, max_records: int) -> list[AnyShareRecord]:
-        """Return buffered records to the user, up to ``max_records``. Cancelled, it returns none of them.
+    @property
+    def _is_ready(self) -> bool:
+        return bool(self._failures) or self.in_flight.next(asyncio.get_running_loop().time()) is not None
 
-        Raises DeserializationError, when the records before the failed one are returned.
-        """
-        loop = asyncio.get_running_loop()
+    def _request_records(self) -> None:
+        self._wants_records = True
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
+
+    def take(self, max_records: int) -> list[AnyShareRecord]:
+        """Return up to ``max_records`` buffered records to the user."""
         records: list[AnyShareRecord] = []
+        for acquisition, some in self.in_flight.peek(max_records, asyncio.get_running_loop().time()):
+            self.in_flight.take(acquisition, len(some))
+            records += some
+        return records
+
+    async def take_deserialized(self, max_records: int) -> list[AnyShareRecord]:
+        """The same with deserialized keys and values. Cancelled, it returns none of the records.
+
+        Raises DeserializationError; if other records come before the failed one, the next read raises it.
+        """
         deserializing = self.options.deserializing
-        found = self.in_flight.peek(max_records, loop.time())
-        if deserializing is None:
-            for acquisition, some in found:
-                self.in_flight.take(acquisition, len(some))
-                records += some
-            return records
+        assert deserializing is not None
+        found = self.in_flight.peek(max_records, asyncio.get_running_loop().time())
         made = [(acquisition, some, await deserializing.run(some)) for acquisition, some in found]
         # Nothing is awaited from here on: either all of these records are returned, or none.
-        failed = False
+        records: list[AnyShareRecord] = []
         for acquisition, some, result in made:
-            if acquisition.lost is not None or failed:
-                continue
+            if not acquisition.buffered or acquisition.buffered[0] is not some[0]:
+                continue  # they were lost or released meanwhile
             for raw, record in zip(some, result.records):
                 if record is None:
                     acquisition.settle_unread(raw, AcknowledgeType.REJECT)
@@ -214,7 +233,7 @@ class ShareCore:
                 acquisition.settle_unread(some[len(result.records)], AcknowledgeType.RELEASE)
                 self.notify_acknowledged(acquisition)
                 self.raise_once(result.failure)
-                failed = True
+                break
         if not records:
             self.raise_failure()
         return records
@@ -277,6 +296,8 @@ class ShareCore:
                 self.options.on_acknowledged(partition, offsets, settled.error)
             except Exception as error:  # noqa: BLE001 - a callback may raise anything, and the user gets it
                 self.raise_once(error)
+            except asyncio.CancelledError:  # not an Exception: it would end the fetcher
+                self.raise_once(IllegalStateError("on_acknowledged raised CancelledError"))
 
 
 def _member_id(random: Callable[[], float]) -> str:

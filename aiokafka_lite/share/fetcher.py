@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 ACKNOWLEDGE_AFTER = 0.5
 """Seconds that an acknowledgement waits for the next fetch before a request of its own carries it."""
 
-FINAL_TIMEOUT = 1.0
+FINAL_TIMEOUT = 0.7
 """Seconds for the request that sends the last acknowledgements and closes the session."""
 
 
@@ -168,8 +168,7 @@ class BrokerShareFetcher:
             self._stopped.set()
 
     async def close(self) -> None:
-        """Send no more fetches, and wait for the request under way: it may acquire records, at the latest after
-        ``fetch_max_wait``."""
+        """Send no more fetches, and wait for the request under way, which may acquire records."""
         self._closing = True
         self.wake()
         await self._stopped.wait()
@@ -200,7 +199,8 @@ class BrokerShareFetcher:
         for each in failed:
             self._on_settled(each)
         self._due = None
-        self._sent_flushes, self._flushes = self._flushes, []
+        self._sent_flushes += self._flushes
+        self._flushes = []
         self._carries_acknowledgements = bool(to_send)
         return to_send
 
@@ -346,8 +346,7 @@ class BrokerShareFetcher:
         self._in_flight.lose(self.node_id, error)
         for each in sent:
             self._on_settled(replace(each, error=error))
-        for each in self._take():
-            self._on_settled(replace(each, error=error))
+        self._take()  # settles what is acknowledged: all of it is lost
         for renewal in self._renewals:
             renewal.fail(error)
         self._renewals.clear()

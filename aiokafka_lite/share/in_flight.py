@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ..errors import ErrorCode, IllegalStateError, KafkaError, error_for
@@ -138,7 +139,7 @@ class InFlight:
             if max_records <= 0:
                 break
             if acquisition.buffered and now < acquisition.expires_at:
-                records = list(acquisition.buffered)[:max_records]
+                records = list(islice(acquisition.buffered, max_records))
                 found.append((acquisition, records))
                 max_records -= len(records)
         return found

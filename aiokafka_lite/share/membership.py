@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 EARLY = 0.1
 """Seconds until the next heartbeat of a member without partitions; doubled up to the interval (rule 3)."""
 
-LEAVE_TIMEOUT = 1.0
+LEAVE_TIMEOUT = 0.7
 """Seconds for the request to leave when the consumer closes. Without it the session of the member times out."""
 
 

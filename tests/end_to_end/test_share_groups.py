@@ -25,8 +25,6 @@ _groups = count(1)
 
 @pytest.fixture
 async def admin(kafka: Kafka) -> AsyncIterator[Admin]:
-    if kafka.kind == "embedded":
-        pytest.skip("the embedded cluster has no share groups yet")
     async with Admin(kafka.bootstrap_servers) as admin:
         yield admin
 
