@@ -14,7 +14,7 @@ from ..types import TopicPartition
 from .acquired import AcquiredRecords
 from .config import ShareConfig
 from .counters import Counters
-from .in_flight import Acknowledgements, Acquisition, InFlight
+from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight
 from .requests import may_acknowledge_again, may_fetch_again
 from .session import TopicIdPartition
 
@@ -25,8 +25,7 @@ Results: TypeAlias = Mapping[TopicIdPartition, KafkaError | None]
 class Renewal:
     """A record whose acquisition lock shall begin again, and the promise of the new lock's length in seconds."""
 
-    acquisition: Acquisition
-    offset: int
+    record: AnyShareRecord
     promise: asyncio.Future[float]
 
     def fail(self, error: KafkaError) -> None:
@@ -129,19 +128,19 @@ class ShareAnswers:
 
     def renewed(
         self,
-        renewals: Sequence[Renewal],
+        renewals: Sequence[tuple[Renewal, Acquisition]],
         results: Results,
         began: float,
         lock_timeout: float,
     ) -> None:
         """Apply the results of renewals; the request went out at the loop's time ``began``."""
-        for each in renewals:
-            error = results.get(each.acquisition.key)
+        for each, acquisition in renewals:
+            error = results.get(acquisition.key)
             if error is not None:
                 each.fail(error)
                 continue
             self._counters.renewed += 1
-            self._in_flight.renewed(each.acquisition, each.offset, began + lock_timeout)
+            self._in_flight.renewed(acquisition, each.record.offset, began + lock_timeout)
             if not each.promise.done():
                 each.promise.set_result(lock_timeout)
 

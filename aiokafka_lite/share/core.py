@@ -261,8 +261,7 @@ class ShareCore:
 
     async def renew(self, record: AnyShareRecord) -> float:
         """Begin the lock of a returned record again. Returns the seconds of the new lock."""
-        acquisition = self.in_flight.find(record)
-        return await self._fetchers[acquisition.node_id].renew(acquisition, record.offset)
+        return await self._fetchers[self.in_flight.find(record).node_id].renew(record)
 
     def flush(self) -> list[asyncio.Future[None]]:
         """Send all acknowledgements at once. The promises are kept when they have results."""

@@ -27,9 +27,7 @@ from ..cluster.client import Client
 from ..errors import (
     ConnectionLost,
     ErrorCode,
-    IllegalStateError,
     KafkaError,
-    UnsupportedVersion,
     error_for,
 )
 from ..net.connection import Connection, Purpose
@@ -41,8 +39,8 @@ from .acknowledgements import AcknowledgeType
 from .answers import Renewal, Results, ShareAnswers
 from .config import ShareConfig
 from .counters import Counters
-from .in_flight import Acknowledgements, Acquisition, InFlight
-from .requests import acknowledge_request, fetch_request, may_fetch_again
+from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight
+from .requests import acknowledge_request, fetch_request, may_acknowledge_again, may_fetch_again
 from .session import FINAL, ShareSession, TopicIdPartition
 
 logger = logging.getLogger(__name__)
@@ -134,10 +132,10 @@ class BrokerShareFetcher:
             promise.set_result(None)
         return promise
 
-    def renew(self, acquisition: Acquisition, offset: int) -> asyncio.Future[float]:
+    def renew(self, record: AnyShareRecord) -> asyncio.Future[float]:
         """Begin the lock of a record again. The promise is the new lock's length in seconds."""
         promise: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        self._renewals.append(Renewal(acquisition, offset, promise))
+        self._renewals.append(Renewal(record, promise))
         self.wake()
         return promise
 
@@ -264,7 +262,7 @@ class BrokerShareFetcher:
 
     async def _acknowledge(self) -> None:
         to_send: list[Acknowledgements] = []
-        renewals: list[Renewal] = []
+        renewals: list[tuple[Renewal, Acquisition]] = []
         try:
             connection = await self._connect()
             to_send = self._take()
@@ -274,17 +272,17 @@ class BrokerShareFetcher:
             else:
                 self._settled()
         except KafkaError as error:
-            for renewal in renewals:
+            for renewal, _ in renewals:
                 renewal.fail(error)
             await self._failed(error, to_send)
 
     async def _send_acknowledgements(
-        self, connection: Connection, to_send: list[Acknowledgements], renewals: Sequence[Renewal]
+        self, connection: Connection, to_send: list[Acknowledgements], renewals: Sequence[tuple[Renewal, Acquisition]]
     ) -> None:
         began = asyncio.get_running_loop().time()
         with_renewals = [
             *to_send,
-            *(Acknowledgements(each.acquisition, {each.offset: AcknowledgeType.RENEW}) for each in renewals),
+            *(Acknowledgements(held, {each.record.offset: AcknowledgeType.RENEW}) for each, held in renewals),
         ]
         request = acknowledge_request(
             self._config.group_id, self._member_id, self._session.acknowledge(), with_renewals
@@ -293,8 +291,8 @@ class BrokerShareFetcher:
         response = await connection.send(request, timeout=self._client.config.request_timeout)
         code = ErrorCode.of(response.error_code)
         if not self._session_continues(code, response.error_message, to_send):
-            for renewal in renewals:
-                renewal.fail(renewal.acquisition.lost or error_for(code, "renewing an acquisition lock"))
+            for renewal, acquisition in renewals:
+                renewal.fail(acquisition.lost or error_for(code, "renewing an acquisition lock"))
             await asyncio.sleep(self._backoff.next())
             return
         results = self._answers.results(response)
@@ -363,31 +361,31 @@ class BrokerShareFetcher:
             if not may_fetch_again(error):
                 raise error
             for each in sent:
-                self._on_settled(replace(each, error=error))
+                if may_acknowledge_again(error):
+                    self._in_flight.put_back(each)
+                else:
+                    self._on_settled(replace(each, error=error))
             self._settled()
         else:
             logger.info("broker %s ended the share session: %s", self.node_id, code.name)
             self._lose(error, sent)
         return False
 
-    def _take_renewals(self, connection: Connection) -> list[Renewal]:
-        """The renewals of the next request. Those that would be refused fail here."""
+    def _take_renewals(self, connection: Connection) -> list[tuple[Renewal, Acquisition]]:
+        """The renewals of the next request, with their present acquisitions. Those that would be refused fail here."""
         now = asyncio.get_running_loop().time()
         renewals, self._renewals = self._renewals, []
-        to_send: list[Renewal] = []
+        to_send: list[tuple[Renewal, Acquisition]] = []
         for each in renewals:
-            failure = each.acquisition.failure(now)
+            try:
+                acquisition = self._in_flight.find(each.record)
+                connection.versions.require(ShareAcknowledgeRequest.RENEW, "renew()")
+            except KafkaError as error:
+                each.fail(error)
+                continue
+            failure = acquisition.failure(now)
             if failure is None:
-                try:
-                    connection.versions.require(ShareAcknowledgeRequest.RENEW, "renew()")
-                except UnsupportedVersion as error:
-                    failure = error
-            if failure is None and each.offset not in each.acquisition.returned:
-                failure = IllegalStateError(
-                    f"offset {each.offset} of {each.acquisition.partition} was acknowledged before its lock was renewed"
-                )
-            if failure is None:
-                to_send.append(each)
+                to_send.append((each, acquisition))
             else:
                 each.fail(failure)
         return to_send

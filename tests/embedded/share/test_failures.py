@@ -1,0 +1,179 @@
+"""Share consumers under failures: lost connections and sessions, expired locks, dead and frozen brokers, fencing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka_lite import AcknowledgementFailed, KafkaError, TopicPartition
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import AuthorizationError, ConnectionLost, ErrorCode, UnsupportedVersion
+from aiokafka_lite.protocol.messages import (
+    ShareAcknowledgeRequest,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareGroupHeartbeatRequest,
+)
+from tests.embedded.share.sharing import read, share_consumer, write
+
+ORDERS = TopicPartition("orders", 0)
+
+
+async def test_a_record_whose_lock_expired_is_delivered_again_and_its_acknowledgement_fails(
+    cluster: EmbeddedCluster,
+) -> None:
+    await write(cluster, b"a", topic="jobs")
+    async with share_consumer(cluster, "jobs") as slow, share_consumer(cluster, "jobs") as other:
+        (first,) = await read(slow, 1)
+        assert slow.acquisition_lock_timeout == 30.0
+        (again,) = await read(other, 1)
+        assert (again.offset, again.delivery_count) == (first.offset, 2)
+        slow.accept(first)
+        result = await slow.commit()
+        assert not result
+        with pytest.raises(AcknowledgementFailed, match="acquisition lock had expired"):
+            result.raise_for_refused()
+        other.accept(again)
+        assert await other.commit()
+
+
+async def test_a_renewed_record_stays_with_its_consumer(cluster: EmbeddedCluster) -> None:
+    await write(cluster, b"a", topic="jobs")
+    async with share_consumer(cluster, "jobs") as slow, share_consumer(cluster, "jobs") as other:
+        (record,) = await read(slow, 1)
+        for _ in range(3):
+            assert await other.poll(timeout=20.0) == []
+            assert await slow.renew(record) == 30.0
+        slow.accept(record)
+        assert await slow.commit()
+        assert await other.poll(timeout=60.0) == []
+
+
+async def test_acknowledgements_of_a_lost_connection_fail_and_the_records_come_again(cluster: EmbeddedCluster) -> None:
+    await write(cluster, b"a", b"b")
+    seen: list[tuple[TopicPartition, tuple[int, ...], KafkaError | None]] = []
+    async with share_consumer(cluster, on_acknowledged=lambda *result: seen.append(result)) as consumer:
+        first, second = await read(consumer, 2)
+        cluster.on(ShareAcknowledgeRequest).disconnect(times=1)
+        consumer.accept(first)
+        result = await consumer.commit()
+        assert isinstance(result.refused[ORDERS], ConnectionLost)
+        found = await read(consumer, 2)
+        assert [(record.offset, record.delivery_count) for record in found] == [(0, 2), (1, 2)]
+        await consumer.commit()
+        assert consumer.metrics().sessions_lost == 1
+    assert [(offsets, error is None) for _, offsets, error in seen] == [((0, 1), False), ((0, 1), True)]
+    assert second.delivery_count == 1
+
+
+@pytest.mark.parametrize("code", [ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH])
+async def test_a_session_that_the_broker_dropped_is_opened_again(cluster: EmbeddedCluster, code: ErrorCode) -> None:
+    await write(cluster, b"a")
+    async with share_consumer(cluster) as consumer:
+        await read(consumer, 1)
+        await consumer.commit()
+        cluster.on(ShareFetchRequest).fail(code, times=1)
+        await write(cluster, b"b")
+        (record,) = await read(consumer, 1)
+        assert record.value == b"b"
+        assert await consumer.commit()
+
+
+async def test_records_are_read_from_the_next_leader(cluster: EmbeddedCluster) -> None:
+    await write(cluster, b"a")
+    async with share_consumer(cluster) as consumer:
+        await read(consumer, 1)
+        await consumer.commit()
+        await cluster.move_leader("orders", 0)
+        await write(cluster, b"b")
+        (record,) = await read(consumer, 1)
+        assert record.value == b"b"
+        assert await consumer.commit()
+
+
+async def test_records_of_a_killed_broker_are_read_from_the_next_leader(cluster: EmbeddedCluster) -> None:
+    await write(cluster, b"a", b"b")
+    async with share_consumer(cluster) as consumer:
+        await read(consumer, 2)
+        assert await consumer.commit()
+        await cluster.kill(cluster.leader_of("orders", 0))
+        await write(cluster, b"c")
+        assert [record.value for record in await read(consumer, 1)] == [b"c"]
+        assert await consumer.commit()
+
+
+async def test_closing_takes_a_bounded_time_when_a_broker_is_frozen(cluster: EmbeddedCluster) -> None:
+    await write(cluster, b"a")
+    loop = asyncio.get_running_loop()
+    async with share_consumer(cluster) as consumer:
+        await read(consumer, 1)
+        await cluster.freeze(cluster.leader_of("orders", 0))
+        reading = asyncio.create_task(consumer.poll(timeout=5.0))
+        await asyncio.sleep(0.1)
+        reading.cancel()
+        began = loop.time()
+        await consumer.close()
+        assert loop.time() - began < 3.0
+
+
+async def test_a_fenced_member_joins_again_and_reads_on(cluster: EmbeddedCluster) -> None:
+    await write(cluster, b"a")
+    async with share_consumer(cluster) as consumer:
+        await read(consumer, 1)
+        cluster.on(ShareGroupHeartbeatRequest).fail(ErrorCode.UNKNOWN_MEMBER_ID, times=1)
+        await asyncio.sleep(15.0)
+        await write(cluster, b"b")
+        assert [record.value for record in await read(consumer, 1)] == [b"b"]
+        assert consumer.metrics().member_state == "STABLE"
+
+
+@pytest.mark.parametrize("request_type", [ShareGroupHeartbeatRequest, ShareFetchRequest])
+async def test_a_missing_permission_is_raised_to_the_reader(cluster: EmbeddedCluster, request_type: type) -> None:
+    cluster.on(request_type).fail(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    with pytest.raises(AuthorizationError):
+        async with share_consumer(cluster) as consumer:
+            await read(consumer, 1)
+
+
+async def test_a_broker_without_share_groups_is_named_with_the_version_that_is_needed(
+    cluster: EmbeddedCluster,
+) -> None:
+    for node in cluster.nodes:
+        cluster.cap_versions(node, ShareGroupHeartbeatRequest, 0, first=0)
+    with pytest.raises(UnsupportedVersion, match=r"share groups require Kafka 4\.2 or newer"):
+        async with share_consumer(cluster) as consumer:
+            await read(consumer, 1)
+
+
+async def test_an_error_of_one_partition_does_not_stop_the_others(cluster: EmbeddedCluster) -> None:
+    await cluster.move_leader("orders", 1, cluster.leader_of("orders", 0))
+    await write(cluster, b"a", partition=0)
+    await write(cluster, b"b", partition=1)
+
+    def refuse_the_first(response: ShareFetchResponse) -> ShareFetchResponse:
+        for topic in response.responses:
+            for partition in topic.partitions:
+                if partition.partition_index == 0:
+                    partition.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return response
+
+    fault = cluster.on(ShareFetchRequest).alter(refuse_the_first, times=None)
+    async with share_consumer(cluster) as consumer:
+        assert [record.value for record in await read(consumer, 1)] == [b"b"]
+        fault.remove()
+        assert [record.value for record in await read(consumer, 1)] == [b"a"]
+
+
+async def test_an_exception_of_the_callback_is_raised_by_the_next_read(cluster: EmbeddedCluster) -> None:
+    await write(cluster, b"a", b"b")
+
+    def refuse(*result: object) -> None:
+        raise LookupError("no such invoice")
+
+    async with share_consumer(cluster, on_acknowledged=refuse, max_fetch_records=1) as consumer:
+        await read(consumer, 1)
+        await consumer.commit()
+        with pytest.raises(LookupError, match="no such invoice"):
+            await consumer.poll(timeout=1.0)
+        consumer.commit_nowait()
