@@ -36,7 +36,7 @@ PLAIN_USER, PLAIN_PASSWORD = "bob", "bob-secret"
 KEY_PASSWORD = "key-secret"
 """The password of ``Certificates.client_key``."""
 
-SESSION_MILLISECONDS = 1500
+SESSION_MILLISECONDS = 4000
 
 LISTENERS = {
     "SASL": Listener("SASL_PLAINTEXT"),
