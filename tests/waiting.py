@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from aiokafka_lite.errors import KafkaError
 
 DEADLINE = 120.0
 """Seconds after which a test counts as hanging. Even on a busy machine no wait takes so long."""
@@ -24,3 +29,13 @@ async def until(condition: Callable[[], object], what: str = "", *, within: floa
                 await asyncio.sleep(LOOK_AGAIN)
     except TimeoutError:
         raise AssertionError(f"not within {within:g} s: {what or condition}") from None
+
+
+async def error_of(call: Callable[[float], Awaitable[object]], *causes: str) -> KafkaError:
+    """The error of a call that is given a timeout, and time to find these causes (patterns)."""
+    for timeout in LONGER_AND_LONGER:
+        with pytest.raises(KafkaError) as caught:
+            await call(timeout)
+        if all(re.search(cause, str(caught.value)) for cause in causes):
+            break
+    return caught.value

@@ -11,8 +11,9 @@ from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import run
 
 
-async def diagnosed(servers: str, *arguments: str) -> tuple[int, dict[str, Any]]:
-    outcome = await run("diagnose", "-b", servers, "--json", "--timeout", "3", *arguments)
+async def diagnosed(servers: str, *arguments: str, timeout: int = 30) -> tuple[int, dict[str, Any]]:
+    """What it says. It waits the whole timeout for a broker that does not answer."""
+    outcome = await run("diagnose", "-b", servers, "--json", "--timeout", str(timeout), *arguments)
     assert outcome.errors == ""
     return outcome.status, json.loads(outcome.text)
 
@@ -51,7 +52,7 @@ async def test_a_broker_whose_advertised_address_does_not_answer_is_named() -> N
     async with EmbeddedCluster(brokers=2) as cluster:
         first, second = cluster.bootstrap_servers.split(",")
         await cluster.kill(2, noticed_after=3600)
-        status, report = await diagnosed(first)
+        status, report = await diagnosed(first, timeout=8)
     assert status == 1
     (finding,) = findings(report)
     assert finding.startswith(f"broker 2 advertises {second}, which does not answer from here")
@@ -62,7 +63,7 @@ async def test_a_broker_whose_advertised_address_does_not_answer_is_named() -> N
 async def test_a_bootstrap_server_that_is_down_is_named_while_another_answers() -> None:
     closed = f"127.0.0.1:{free_port()}"
     async with EmbeddedCluster() as cluster:
-        status, report = await diagnosed(f"{closed},{cluster.bootstrap_servers}")
+        status, report = await diagnosed(f"{closed},{cluster.bootstrap_servers}", timeout=8)
     assert (status, findings(report)) == (1, [f"bootstrap server {closed} does not answer"])
     assert (
         "Connect call failed" in report["bootstrap_servers"][0]["error"]

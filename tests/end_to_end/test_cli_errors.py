@@ -10,6 +10,7 @@ import pytest
 from aiokafka_lite.testing.containers import free_port
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import embedded_kafka, run
+from tests.waiting import LONGER_AND_LONGER
 
 
 @pytest.fixture
@@ -32,7 +33,10 @@ async def test_a_wrong_option_is_one_line_and_status_2() -> None:
 )
 async def test_an_unreachable_broker_is_named_in_one_line(command: tuple[str, ...]) -> None:
     address = f"127.0.0.1:{free_port()}"
-    outcome = await run(*command, "-b", address, "--timeout", "0.5")
+    for timeout in LONGER_AND_LONGER:
+        outcome = await run(*command, "-b", address, "--timeout", str(timeout))
+        if "nothing listens there" in outcome.errors:
+            break
     assert (outcome.status, outcome.output) == (1, b"")
     assert outcome.errors.count("\n") == 1, outcome.errors
     assert f"{address}" in outcome.errors
@@ -47,7 +51,10 @@ async def test_verbose_shows_the_traceback() -> None:
 
 
 async def test_reading_does_not_create_a_topic(embedded: Kafka) -> None:
-    outcome = await run("consume", "nothing-here", "-b", embedded.bootstrap_servers, "--timeout", "1")
+    for timeout in LONGER_AND_LONGER:
+        outcome = await run("consume", "nothing-here", "-b", embedded.bootstrap_servers, "--timeout", str(timeout))
+        if "nothing-here" in outcome.errors:
+            break
     assert (outcome.status, outcome.errors.count("\n")) == (1, 1)
     assert "nothing-here" in outcome.errors
     assert (await run("topics", "list", "--no-headings", "-b", embedded.bootstrap_servers)).output == b""

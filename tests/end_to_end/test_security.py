@@ -43,7 +43,7 @@ from tests.real.secured import (
     SecuredKafka,
     token,
 )
-from tests.waiting import DEADLINE, LONGER_AND_LONGER
+from tests.waiting import DEADLINE, error_of
 
 _topics = count(1)
 
@@ -215,9 +215,9 @@ async def test_names_are_escaped_and_passwords_taken_as_they_are(secured: Secure
         assert await admin.topics.list() is not None
 
 
-async def ended(settings: dict[str, Any], *, api_timeout: float = 30.0) -> KafkaError:
+async def ended(settings: dict[str, Any]) -> KafkaError:
     """What the start of a client ends with."""
-    admin = Admin(**settings, api_timeout=api_timeout)
+    admin = Admin(**settings, api_timeout=30.0)
     with pytest.raises(KafkaError) as failed:
         await admin.start()
     with pytest.raises(KafkaError):
@@ -227,11 +227,7 @@ async def ended(settings: dict[str, Any], *, api_timeout: float = 30.0) -> Kafka
 
 async def timed_out(settings: dict[str, Any], cause: str) -> KafkaError:
     """The error of a start that has time to find this cause."""
-    for timeout in LONGER_AND_LONGER:
-        error = await ended(settings, api_timeout=timeout)
-        if cause in str(error):
-            break
-    return error
+    return await error_of(lambda timeout: Admin(**settings, api_timeout=timeout).start(), re.escape(cause))
 
 
 REFUSED = [

@@ -1,7 +1,7 @@
 """A query that is killed at random moments, whole or in part, writes every row exactly once to Parquet.
 
-``SPARK_KILLS`` is the number of kills (4 by default). Moments are counted in batches, so that kills happen while
-offsets are logged, while tasks run, and between two batches.
+``SPARK_KILLS`` is the number of kills of each query, else each has one or two. Moments are counted in batches, so that
+kills happen while offsets are logged, while tasks run, and between two batches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from tests.spark.conftest import ENVIRONMENT, on_spark
 
 pytestmark = pytest.mark.long
 
-KILLS = int(os.environ.get("SPARK_KILLS", "4"))
 PARTITIONS = 3
 PER_BATCH = 600
 TIMEOUT = 240.0
@@ -34,7 +33,14 @@ TIMEOUT = 240.0
 with a load of 6, and 174 s with a load of 16."""
 
 VICTIMS = ("all", "driver", "jvm", *["worker"] * 5)
-"""The kinds of processes to kill, in turn. Most are workers, whose death needs no new JVM: its start is slow."""
+"""The kinds of processes to kill, in turn, when SPARK_KILLS says how many. Most are workers, whose death needs no new
+JVM: its start is slow."""
+
+
+def victims(*usual: str) -> list[str]:
+    """The kinds of processes that a test kills: the usual ones, or as many as SPARK_KILLS says."""
+    count = os.environ.get("SPARK_KILLS")
+    return list(usual) if count is None else [VICTIMS[number % len(VICTIMS)] for number in range(int(count))]
 
 
 @dataclass
@@ -119,14 +125,14 @@ async def until_the_moment(driver: Driver, directory: Path, moment: random.Rando
     await asyncio.sleep(moment.choice([0.0, moment.uniform(0.0, 0.4)]))  # any point of a batch
 
 
-async def run_with_kills(kills: int, directory: Path, script: str, *arguments: str) -> list[str]:
+async def run_with_kills(victims: list[str], directory: Path, script: str, *arguments: str) -> list[str]:
     """Run a query to its end, and kill it at random moments. Returns the kinds of processes that were killed."""
     moment = random.Random(int(os.environ.get("SPARK_KILLS_SEED", "1")))
     killed: list[str] = []
     driver = await start(directory, script, *arguments)
     try:
-        while len(killed) < kills and driver.process.returncode != 0:
-            victim = VICTIMS[len(killed) % len(VICTIMS)]
+        while len(killed) < len(victims) and driver.process.returncode != 0:
+            victim = victims[len(killed)]
             await until_the_moment(driver, directory, moment)
             is_killed = driver.kill(victim)
             if is_killed:
@@ -149,14 +155,15 @@ async def test_a_query_killed_at_random_writes_every_row_exactly_once(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     use_java()
-    records = PER_BATCH * (4 + 4 * KILLS)  # at most three batches come between two kills
+    chosen = victims("all", "worker")
+    records = PER_BATCH * (4 + 4 * len(chosen))  # at most three batches come between two kills
     await cluster.create_topic("killed", partitions=PARTITIONS)
     async with Producer(cluster.bootstrap_servers) as producer:
         sent = await producer.send_many("killed", [b"%d" % number for number in range(records)])
     expected = sorted((each.partition, each.offset) for each in sent if isinstance(each, RecordMetadata))
     assert len(expected) == records
     arguments = ("killed_driver.py", cluster.bootstrap_servers, "killed", str(tmp_path), str(PER_BATCH))
-    killed = await run_with_kills(KILLS, tmp_path, *arguments)
+    killed = await run_with_kills(chosen, tmp_path, *arguments)
     rows = await on_spark(lambda: spark.read.parquet(str(tmp_path / "out")).select("partition", "offset").collect())
     assert sorted((row.partition, row.offset) for row in rows) == expected
-    assert killed == [VICTIMS[number % len(VICTIMS)] for number in range(KILLS)]
+    assert killed == chosen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -30,27 +29,22 @@ from tests.embedded.cluster.simulation import (
     now,
     simulated,
 )
-from tests.waiting import LONGER_AND_LONGER
+from tests.waiting import error_of
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def refused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+CLOSED = "127.0.0.1:1"
+"""A port on which nothing listens. It is none of those that systems hand out, which another test could have."""
 
 
 async def start_error(servers: str, *causes: str) -> KafkaError:
     """The error of a start that has time to find these causes."""
-    for timeout in LONGER_AND_LONGER:
-        client = Client(ClientConfig(bootstrap_servers=servers, api_timeout=timeout))
-        with pytest.raises(KafkaError) as caught:
-            await client.start()
-        if all(cause in str(caught.value) for cause in causes):
-            break
-    return caught.value
+
+    async def start(timeout: float) -> None:
+        await Client(ClientConfig(bootstrap_servers=servers, api_timeout=timeout)).start()
+
+    return await error_of(start, *causes)
 
 
 async def serve(handler: Handler) -> tuple[asyncio.Server, str]:
@@ -151,10 +145,9 @@ async def test_cluster_is_found_over_tcp_by_a_name_with_several_addresses() -> N
 
 
 async def test_closed_port() -> None:
-    port = refused_port()
-    error = await start_error(f"127.0.0.1:{port}", "refused")
+    error = await start_error(CLOSED, "refused")
     assert isinstance(error, KafkaTimeout)
-    assert f"127.0.0.1:{port}" in str(error)
+    assert CLOSED in str(error)
     assert "refused" in str(error)
 
 
@@ -262,7 +255,7 @@ async def test_one_wrong_port_among_silent_ones_does_not_end_the_start() -> None
 
     server, address = await serve(answer)
     async with server:
-        error = await start_error(f"{address},127.0.0.1:{refused_port()}", "HTTP", "refused")
+        error = await start_error(f"{address},{CLOSED}", "HTTP", "refused")
     assert isinstance(error, KafkaTimeout)
     assert "HTTP" in str(error)
     assert "refused" in str(error)
