@@ -36,6 +36,8 @@ _TOOLS = {
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         "kafka.admin.ConsumerGroupCommand",
     ),
+    "console-share-consumer": ("org.apache.kafka.tools.consumer.ConsoleShareConsumer",),
+    "share-groups": ("org.apache.kafka.tools.consumer.group.ShareGroupCommand",),
     "console-producer": ("org.apache.kafka.tools.ConsoleProducer", "kafka.tools.ConsoleProducer"),
     "configs": ("org.apache.kafka.tools.ConfigCommand", "kafka.admin.ConfigCommand"),
     "delete-records": ("org.apache.kafka.tools.DeleteRecordsCommand", "kafka.admin.DeleteRecordsCommand"),
