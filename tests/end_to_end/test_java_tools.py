@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka_lite import EmbeddedCluster, Producer
+from aiokafka_lite import Admin, EmbeddedCluster, Producer
+from aiokafka_lite.admin import ConfigResource
 from aiokafka_lite.protocol.messages import EndTxnRequest, ProduceRequest
 from aiokafka_lite.protocol.records import split_batches
 from aiokafka_lite.types import Compression
@@ -169,6 +170,27 @@ async def test_a_group_is_listed_described_reset_and_deleted(
 
     await tool("consumer-groups", "--delete", "--group", "g")
     assert "g" not in (await tool("consumer-groups", "--list")).split()
+
+
+async def test_a_share_consumer_reads_and_its_group_is_described_reset_and_deleted(
+    cluster: EmbeddedCluster, tool: Tool
+) -> None:
+    await cluster.create_topic("orders", 1)
+    for number in range(5):
+        await cluster.produce("orders", b"value-%d" % number)
+    async with Admin(cluster.bootstrap_servers) as admin:
+        changes = {ConfigResource.group("workers"): {"share.auto.offset.reset": "earliest"}}
+        (await admin.configs.alter(changes)).raise_for_errors()
+    about = ("--topic", "orders", "--group", "workers")
+    options = ("--formatter-property", "print.delivery=true", "--formatter-property", "print.offset=true")
+    read = await tool("console-share-consumer", *about, "--max-messages", "5", "--timeout-ms", "30000", *options)
+    assert read.splitlines() == [f"Offset:{number}\tDelivery:1\tvalue-{number}" for number in range(5)]
+    described = await tool("share-groups", "--describe", "--group", "workers", "--offsets")
+    assert re.search(r"workers +orders +0 +5 +0\b", described)
+    reset = await tool("share-groups", "--reset-offsets", *about, "--to-earliest", "--execute")
+    assert re.search(r"workers +orders +0 +0\b", reset)
+    assert re.search(r"workers +Empty", await tool("share-groups", "--list", "--state"))
+    assert "was successful" in await tool("share-groups", "--delete", "--group", "workers")
 
 
 async def test_the_java_producer_writes_transactions_that_its_consumer_and_its_tools_read(

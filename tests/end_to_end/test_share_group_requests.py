@@ -1,0 +1,225 @@
+"""Raw requests of share groups: the embedded cluster answers them as Apache Kafka does."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka_lite import Admin, Producer
+from aiokafka_lite.admin import ConfigResource
+from aiokafka_lite.aio.framed_stream import FramedStreamReader
+from aiokafka_lite.protocol import messages as m
+from aiokafka_lite.protocol.connection import ClientProtocol
+from tests.embedded.share_groups.requests import Batch, heartbeat, share_acknowledge, share_fetch
+from tests.end_to_end.conftest import Kafka
+from tests.real.releases import since
+from tests.waiting import DEADLINE
+
+shares = since("4.3.0", "renewals and strict limits are of Kafka 4.2, and the texts those of 4.3")
+ACCEPT, RELEASE, REJECT, RENEW, GAP = (1,), (2,), (3,), (4,), (0,)
+DONE = (0, None)
+NOT_ACQUIRED = (121, "The offset cannot be acknowledged. The offset is not acquired.")
+INVALID = (42, None)
+
+
+@asynccontextmanager
+async def connection(address: str) -> AsyncIterator[Connection]:
+    host, _, port = address.partition(":")
+    made = Connection()
+    await asyncio.get_running_loop().create_connection(lambda: made.stream, host, int(port))
+    try:
+        async with asyncio.timeout(DEADLINE):
+            yield made
+    finally:
+        made.stream.abort()
+        await made.stream.wait_closed()
+
+
+class Connection:
+    def __init__(self) -> None:
+        self.protocol: ClientProtocol[None] = ClientProtocol("broker")
+        self.stream = FramedStreamReader(1 << 20, "broker")
+
+    async def ask(self, request: Any) -> Any:
+        self.stream.write([self.protocol.encode_request(request, type(request).versions.last, "test", None)])
+        frame = await self.stream.read_frame()
+        assert frame is not None
+        return self.protocol.receive(frame)[1]
+
+
+class Group:
+    """A share group that reads partition 0 of a topic, and connections to its coordinator and to the leader."""
+
+    def __init__(self, name: str, topic: str, topic_id: bytes, coordinator: Connection, leader: Connection) -> None:
+        self.name = name
+        self.topic = topic
+        self.topic_id = topic_id
+        self.coordinator = coordinator
+        self.leader = leader
+        self.epochs: dict[str, int] = {}  # of share sessions, by member
+
+    async def join(self, member: str) -> None:
+        """Join until the member has a partition: Kafka makes the state of share partitions in the background."""
+        while True:
+            answer = await self.coordinator.ask(heartbeat(self.name, member, 0, [self.topic]))
+            if answer.error_code == 0 and answer.assignment.topic_partitions:
+                return
+            await asyncio.sleep(0.05)
+
+    async def fetch(self, member: str, *batches: Batch, epoch: int | None = None, **options: Any) -> Any:
+        """The error of the response; else the result of the acknowledgements, and what was acquired."""
+        epoch = self.epochs.get(member, 0) if epoch is None else epoch
+        topic_id = self.topic_id if batches or epoch == 0 else None
+        answer = await self.leader.ask(share_fetch(self.name, member, epoch, topic_id, *batches, **options))
+        if answer.error_code:
+            return answer.error_code
+        self.epochs[member] = epoch + 1
+        return [
+            (
+                (each.acknowledge_error_code, each.acknowledge_error_message),
+                [(got.first_offset, got.last_offset, got.delivery_count) for got in each.acquired_records],
+            )
+            for topic in answer.responses
+            for each in topic.partitions
+        ]
+
+    async def acknowledge(self, member: str, *batches: Batch, epoch: int | None = None, **options: Any) -> Any:
+        """The error of the response; else the error of the partition, with its text."""
+        epoch = self.epochs.get(member, 0) if epoch is None else epoch
+        request = share_acknowledge(
+            self.name, member, epoch, options.pop("topic_id", self.topic_id), *batches, **options
+        )
+        answer = await self.leader.ask(request)
+        if answer.error_code:
+            return answer.error_code
+        self.epochs[member] = epoch + 1
+        partition = answer.responses[0].partitions[0]
+        return partition.error_code, partition.error_message
+
+    async def beat(self, member: str, epoch: int, topics: list[str] | None = None, group: str | None = None) -> Any:
+        answer = await self.coordinator.ask(heartbeat(self.name if group is None else group, member, epoch, topics))
+        return answer.error_code, answer.error_message
+
+    async def offsets(self) -> Any:
+        """The start offset and the lag."""
+        wanted = m.DescribeShareGroupOffsetsRequestGroup(group_id=self.name, topics=None)
+        found = await self.coordinator.ask(m.DescribeShareGroupOffsetsRequest(groups=[wanted]))
+        partition = found.groups[0].topics[0].partitions[0]
+        return partition.start_offset, partition.lag
+
+
+@asynccontextmanager
+async def group_of(kafka: Kafka, records: int) -> AsyncIterator[Group]:
+    """A group that begins with the first of so many records, which are one batch."""
+    topic, name = await kafka.create_topic(partitions=1), f"share-{uuid.uuid4()}"
+    async with Admin(kafka.bootstrap_servers) as admin:
+        settings = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "15000"}
+        (await admin.configs.alter({ConfigResource.group(name): settings})).raise_for_errors()
+    async with Producer(kafka.bootstrap_servers) as producer:
+        await producer.send_many(topic, [b"%d" % number for number in range(records)])
+    async with connection(kafka.bootstrap_servers.partition(",")[0]) as first:
+        described = await first.ask(m.MetadataRequest(topics=[m.MetadataRequestTopic(name=topic)]))
+        addresses = {each.node_id: f"{each.host}:{each.port}" for each in described.brokers}
+        found = None
+        while found is None or found.error_code:  # the first request creates the topic of the coordinators
+            answer = await first.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=[name]))
+            found = answer.coordinators[0]
+            await asyncio.sleep(0.05)
+    leader = addresses[described.topics[0].partitions[0].leader_id]
+    async with connection(addresses[found.node_id]) as coordinator, connection(leader) as at_leader:
+        yield Group(name, topic, described.topics[0].topic_id, coordinator, at_leader)
+
+
+@shares
+async def test_heartbeats_are_answered_as_by_apache_kafka(kafka: Kafka) -> None:
+    async with group_of(kafka, 1) as group:
+        assert await group.beat("m", 5) == (69, f"Share group {group.name} not found.")
+        assert await group.beat("m", -1) == (69, f"Group {group.name} not found.")
+        assert await group.beat("m", -2) == (42, "MemberEpoch is invalid.")
+        assert await group.beat("m", 0) == (42, "SubscribedTopicNames must be set in first request.")
+        assert await group.beat("m", 0, []) == (42, "SubscribedTopicNames must be set in first request.")
+        await group.join("m")
+        epoch_known = (await group.coordinator.ask(heartbeat(group.name, "m", 0, [group.topic]))).member_epoch
+        assert await group.beat("m", epoch_known + 9) == (
+            110,
+            f"The share group member has a greater member epoch ({epoch_known + 9}) than the one known by the group "
+            f"coordinator ({epoch_known}). The member must abandon all its partitions and rejoin.",
+        )
+        assert await group.beat("m", epoch_known) == DONE
+        assert await group.beat("other", 3) == (25, f"Member other is not a member of group {group.name}.")
+        describe = m.DescribeGroupsRequest(groups=[group.name])
+        found = (await group.coordinator.ask(describe)).groups[0]
+        assert (found.error_code, found.error_message) == (69, f"Group {group.name} is not a classic group.")
+        assert await group.beat("m", -1) == DONE
+        assert await group.beat("m", -1) == (25, f"Member m is not a member of group {group.name}.")
+        described = await group.coordinator.ask(
+            m.ShareGroupDescribeRequest(group_ids=[group.name], include_authorized_operations=True)
+        )
+        assert (described.groups[0].group_state, described.groups[0].authorized_operations) == ("Empty", 3400)
+
+
+@shares
+async def test_share_sessions_are_as_those_of_apache_kafka(kafka: Kafka) -> None:
+    async with group_of(kafka, 2) as group:
+        await group.join("m")
+        assert await group.fetch("m", epoch=1) == 122
+        assert await group.fetch("m", epoch=-1) == 122
+        assert await group.acknowledge("m", (0, 0, ACCEPT), epoch=0) == 123
+        assert await group.acknowledge("m", (0, 0, ACCEPT), epoch=1) == 122
+        assert await group.fetch("m", (0, 0, ACCEPT)) == 42
+        assert await group.fetch("m", max_records=1, share_acquire_mode=1) == [(DONE, [(0, 0, 1)])]
+        assert await group.fetch("m", epoch=2) == 123
+        assert await group.fetch("m") == [(DONE, [(1, 1, 1)])]
+        assert await group.fetch("m") == []
+        assert await group.fetch("m", (0, 0, ACCEPT)) == [(DONE, [])]
+        assert await group.fetch("m", (1, 1, ACCEPT), epoch=-1) == [(DONE, [])]
+        assert await group.fetch("m", epoch=4) == 122
+        assert (await group.offsets())[1] == 0
+
+
+@shares
+async def test_acknowledgements_are_answered_as_by_apache_kafka(kafka: Kafka) -> None:
+    async with group_of(kafka, 12) as group:
+        await group.join("m")
+        assert await group.offsets() == (-1, -1)
+        assert await group.fetch("m") == [(DONE, [(0, 11, 1)])]
+        expected: list[tuple[tuple[Batch, ...], Any]] = [
+            (((8, 8, ACCEPT),), DONE),
+            (((8, 8, ACCEPT),), NOT_ACQUIRED),
+            (((7, 8, ACCEPT),), NOT_ACQUIRED),
+            (((7, 7, ACCEPT), (8, 8, ACCEPT)), NOT_ACQUIRED),
+            (((4, 6, ACCEPT), (6, 7, ACCEPT)), NOT_ACQUIRED),
+            (((6, 6, ACCEPT), (4, 4, ACCEPT)), INVALID),
+            (((4, 4, (9,)),), INVALID),
+            (((4, 7, (1, 1)),), INVALID),
+            (((4, 4, ()),), INVALID),
+            (((5, 4, ACCEPT),), INVALID),
+            (((4, 4, RENEW),), INVALID),
+            (
+                ((50, 51, ACCEPT),),
+                (42, "Batch record not found. The first offset in request is past acquired records."),
+            ),
+            (((11, 12, ACCEPT),), (42, "Batch record not found. The last offset in request is past acquired records.")),
+            (((0, 2, (1, 0, 3)),), DONE),
+            (((0, 2, ACCEPT),), DONE),
+            (((3, 4, RELEASE),), DONE),
+        ]
+        for batches, outcome in expected:
+            assert await group.acknowledge("m", *batches) == outcome, batches
+        assert await group.acknowledge("m", (5, 5, RENEW), renew=True) == DONE
+        assert await group.acknowledge("m", (5, 5, ACCEPT), partition=9) == (3, None)
+        assert await group.acknowledge("m", (5, 5, ACCEPT), topic_id=bytes(15) + b"x") == (100, None)
+        assert await group.offsets() == (3, 8)
+        assert await group.fetch("m", (8, 8, ACCEPT)) == [(NOT_ACQUIRED, [(3, 4, 2)])]
+        assert await group.fetch("m", (5, 5, (9,))) == [(INVALID, [])]
+        assert await group.fetch("m", (5, 5, RENEW), is_renew_ack=True) == 42
+        nothing = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0, "batch_size": 0}
+        assert await group.fetch("m", (5, 5, RENEW), is_renew_ack=True, **nothing) == [(DONE, [])]
+        await group.join("other")
+        assert await group.fetch("other") == [(DONE, [])]
+        assert await group.acknowledge("other", (6, 6, ACCEPT)) == (121, "Member is not the owner of offset")
+        assert await group.acknowledge("m", (6, 6, ACCEPT), epoch=-1) == DONE
+        assert await group.fetch("other") == [(DONE, [(3, 4, 3), (5, 5, 2), (7, 7, 2), (9, 11, 2)])]
