@@ -22,9 +22,14 @@ _OF_GROUPS = """
     streams.assignment.interval.ms streams.heartbeat.interval.ms streams.initial.rebalance.delay.ms
     streams.num.standby.replicas streams.session.timeout.ms
 """
+DURATION = r"P(?=\w)(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
+"""An ISO 8601 duration such as ``P1DT12H``; its groups are days, hours, minutes and seconds."""
+
 GROUP_KEYS: dict[str, ConfigKey] = {
     **{name: BROKER_KEYS[f"group.{name}"]._replace(broker_name=f"group.{name}") for name in _OF_GROUPS.split()},
-    "share.auto.offset.reset": ConfigKey(ConfigType.STRING, "latest", pattern="latest|earliest|by_duration:.+"),
+    "share.auto.offset.reset": ConfigKey(
+        ConfigType.STRING, "latest", pattern=rf"latest|earliest|by_duration:{DURATION}"
+    ),
     "share.isolation.level": ConfigKey(
         ConfigType.STRING, "read_uncommitted", allowed=("read_uncommitted", "read_committed")
     ),

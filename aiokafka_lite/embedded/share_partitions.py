@@ -24,6 +24,7 @@ from .metadata_view import MetadataView
 from .partition import NotLeader, Partition
 from .purgatory import DelayedOperation
 from .replica_manager import ReplicaManager
+from .resource_configs import DURATION
 from .server_assignors import TopicIdPartition
 from .share_groups import ShareGroups
 from .share_partition import (
@@ -323,13 +324,12 @@ def _aborted(replica: Partition, batches: Sequence[StoredBatch]) -> list[tuple[i
     return [(each.base_offset, each.last_offset) for each in batches if is_aborted(each.view())]
 
 
-_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _UNITS = (86_400, 3_600, 60, 1)
 
 
 def duration_ms(text: str) -> int:
     """An ISO 8601 duration such as ``P1DT2H30M`` in milliseconds. Raises ValueError."""
-    match = _DURATION.fullmatch(text)
-    if match is None or not any(match.groups()):
+    match = re.fullmatch(DURATION, text)
+    if match is None:
         raise ValueError(must_be("duration", "an ISO 8601 duration such as P1DT12H", text))
     return round(sum(float(part or 0) * unit for part, unit in zip(match.groups(), _UNITS)) * 1000)
