@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -13,12 +13,27 @@ from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
+    ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatTopicPartitions,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    LeaveGroupRequest,
+    LeaveGroupRequestMember,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
 )
+from aiokafka_lite.protocol.schema import Request, Response
 from tests.end_to_end.conftest import Kafka
 from tests.real.releases import NEWEST, since
 from tests.waiting import DEADLINE
+
+R = TypeVar("R", bound=Response)
 
 INTERVAL_MS = 6000
 
@@ -66,8 +81,7 @@ class RawGroup:
             **{"group_id": self.group_id, "member_id": member_id, "member_epoch": epoch, "topic_partitions": owned}
             | fields
         )
-        broker = await self.client.coordinator(self.group_id)
-        answer = await self.client.send(request, node=broker.node, retry=False)
+        answer = await self.send(request)
         assigned = None
         if answer.assignment is not None:
             assert all(each.topic_id == self.topic_id for each in answer.assignment.topic_partitions)
@@ -80,6 +94,10 @@ class RawGroup:
             answer.heartbeat_interval_ms,
             assigned,
         )
+
+    async def send(self, request: Request[R]) -> R:
+        broker = await self.client.coordinator(self.group_id)
+        return await self.client.send(request, node=broker.node, retry=False)
 
     async def join(self, member_id: str, **fields: Any) -> Answer:
         subscription = {"rebalance_timeout_ms": 60000, "subscribed_topic_names": [self.topic]}
@@ -236,3 +254,66 @@ async def test_a_member_revokes_before_it_moves_on(group: RawGroup) -> None:
     assert await group.heartbeat("b", -1) == left("b", -1)
     assert await group.heartbeat("a", 2) == accepted("a", 2)
     assert await group.heartbeat("a", 2, owns=kept) == accepted("a", 4, (0, 1, 2, 3))
+
+
+@only_on_the_newest
+async def test_offsets_are_checked_by_member_epoch(group: RawGroup) -> None:
+    async def commit(member_id: str, epoch: int, partition: int = 0) -> ErrorCode:
+        offset = OffsetCommitRequestPartition(partition_index=partition, committed_offset=7, committed_metadata="")
+        request = OffsetCommitRequest(
+            group_id=group.group_id,
+            member_id=member_id,
+            generation_id_or_member_epoch=epoch,
+            topics=[OffsetCommitRequestTopic(topic_id=group.topic_id, name=group.topic, partitions=[offset])],
+        )
+        answer = await group.send(request)
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+    async def fetch(member_id: str | None, epoch: int) -> tuple[ErrorCode, list[int]]:
+        topics = [OffsetFetchRequestTopics(topic_id=group.topic_id, name=group.topic, partition_indexes=[0])]
+        asked = OffsetFetchRequestGroup(
+            group_id=group.group_id, member_id=member_id, member_epoch=epoch, topics=topics
+        )
+        (answer,) = (await group.send(OffsetFetchRequest(groups=[asked]))).groups
+        found = [each.committed_offset for topic in answer.topics for each in topic.partitions]
+        return ErrorCode(answer.error_code), found
+
+    await group.join("a")
+    assert await commit("a", 2) is ErrorCode.NONE
+    assert await commit("a", 1) is ErrorCode.STALE_MEMBER_EPOCH
+    assert await commit("a", 3) is ErrorCode.STALE_MEMBER_EPOCH
+    assert await commit("x", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert await commit("", -1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert await fetch("a", 2) == (ErrorCode.NONE, [7])
+    assert await fetch(None, -1) == (ErrorCode.NONE, [7])
+    assert await fetch("a", 1) == (ErrorCode.STALE_MEMBER_EPOCH, [])
+    assert await fetch("x", 2) == (ErrorCode.UNKNOWN_MEMBER_ID, [])
+    await group.join("b")
+    kept = (await group.heartbeat("a", 2)).assignment
+    await group.heartbeat("a", 2, owns=kept)
+    assert kept is not None
+    assert await commit("a", 2, kept[0]) is ErrorCode.NONE, "it has had the partition since epoch 2"
+    revoked = next(number for number in range(4) if number not in kept)
+    assert await commit("a", 2, revoked) is ErrorCode.STALE_MEMBER_EPOCH
+
+
+@only_on_the_newest
+async def test_requests_of_the_classic_protocol(group: RawGroup) -> None:
+    await group.join("a", instance_id="i")
+    (described,) = (await group.send(DescribeGroupsRequest(groups=[group.group_id]))).groups
+    assert (ErrorCode(described.error_code), described.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Group {group.group_id} is not a classic group.",
+    )
+    beat = HeartbeatRequest(group_id=group.group_id, generation_id=2, member_id="a")
+    assert ErrorCode((await group.send(beat)).error_code) is ErrorCode.UNKNOWN_MEMBER_ID
+    (deleted,) = (await group.send(DeleteGroupsRequest(groups_names=[group.group_id]))).results
+    assert ErrorCode(deleted.error_code) is ErrorCode.NON_EMPTY_GROUP
+    leave = LeaveGroupRequest(
+        group_id=group.group_id, members=[LeaveGroupRequestMember(member_id="", group_instance_id="i")]
+    )
+    (removed,) = (await group.send(leave)).members
+    assert ErrorCode(removed.error_code) is ErrorCode.NONE
+    about = ConsumerGroupDescribeRequest(group_ids=[group.group_id], include_authorized_operations=False)
+    (described,) = (await group.send(about)).groups
+    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Empty", 3, 2)
