@@ -58,6 +58,7 @@ def test_every_error_class_has_an_entry(page: str) -> None:
         "BrokerError",  # its subclasses, and codes without a class of their own
         "ConnectionLost",  # is tried again until it is a KafkaTimeout
         "WrongProtocol",
+        "SchemaRegistryError",  # of a schema registry, not of a broker
     }
     classes = {
         name
