@@ -249,7 +249,10 @@ _CLIENT = {
     "sasl.password": _Meaning("sasl_password", _secret),
 }
 
+_CREATE_TOPICS = _Meaning("allow_auto_create_topics", _boolean)
+
 _PRODUCER = {
+    "allow.auto.create.topics": _CREATE_TOPICS,  # librdkafka's producer has it, and Java's has not
     "acks": _Meaning("acks", _acks),
     "transactional.id": _Meaning("transactional_id"),
     "transaction.timeout.ms": _Meaning("transaction_timeout", _milliseconds),
@@ -266,7 +269,7 @@ _PRODUCER = {
 }
 
 _CONSUMER = {
-    "allow.auto.create.topics": _Meaning("allow_auto_create_topics", _boolean),
+    "allow.auto.create.topics": _CREATE_TOPICS,
     "auto.offset.reset": _Meaning("auto_offset_reset"),
     "isolation.level": _Meaning("isolation_level", _lower),
     "fetch.min.bytes": _Meaning("fetch_min_bytes", _number),

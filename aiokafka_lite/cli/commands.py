@@ -15,6 +15,7 @@ import typer
 
 from . import (
     acls,
+    completion,
     configs,
     groups,
     leaders,
@@ -150,7 +151,7 @@ def options(
 )
 async def produce(
     shared: Shared,
-    topic: Annotated[str, typer.Argument(help="Topic to write to.")],
+    topic: Annotated[str, typer.Argument(autocompletion=completion.topics, help="Topic to write to.")],
     file: Annotated[
         Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this file instead of stdin.")
     ] = None,
@@ -215,7 +216,9 @@ async def produce(
 )
 async def consume(
     shared: Shared,
-    topics: Annotated[list[str] | None, typer.Argument(help="Topics to read.")] = None,
+    topics: Annotated[
+        list[str] | None, typer.Argument(autocompletion=completion.topics, help="Topics to read.")
+    ] = None,
     regex: Annotated[
         str | None, typer.Option(metavar="PATTERN", help="Read the topics whose whole name matches.")
     ] = None,
@@ -224,7 +227,12 @@ async def consume(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", help="Join this group: begin at its offsets, and commit the printed records."),
+        typer.Option(
+            "--group",
+            "-g",
+            autocompletion=completion.groups,
+            help="Join this group: begin at its offsets, and commit the printed records.",
+        ),
     ] = None,
     start: Annotated[
         str | None,
@@ -316,22 +324,34 @@ async def consume(
     examples="""
     aiokafka-lite lag
     aiokafka-lite lag billing shipping --watch --every 5
+    aiokafka-lite lag --only-behind --by-lag
     """,
 )
 async def lag(
     shared: Shared,
-    groups: Annotated[list[str] | None, typer.Argument(help="Names of groups; all groups by default.")] = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Argument(autocompletion=completion.groups, help="Names of groups; all groups by default."),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Interval of --watch.")] = 2.0,
+    only_behind: Annotated[bool, typer.Option("--only-behind", help="Leave out groups without lag.")] = False,
+    by_lag: Annotated[bool, typer.Option("--by-lag", help="Show the greatest lag first.")] = False,
     isolation: Annotated[
         Isolation,
         typer.Option("--isolation-level", help="With read_committed, count up to the last stable offset."),
     ] = Isolation.READ_UNCOMMITTED,
 ) -> int:
-    """Show the lag of groups, by topic."""
+    """Show the lag of groups, by topic.
+
+    With --watch, also how many records per second the lag grows by (negative: it shrinks), and the seconds until a
+    group has caught up, measured over the last ten looks.
+    """
+    from .lag import View
     from .lag import lag as run_lag
 
-    return await run_lag(shared.connection, shared.output, groups or [], every if watch else None, isolation.value)
+    view = View(groups or (), isolation.value, only_behind, by_lag)
+    return await run_lag(shared.connection, shared.output, view, every if watch else None)
 
 
 @command(application, examples="aiokafka-lite cluster --versions --json")
@@ -354,8 +374,14 @@ async def cluster(
 )
 async def diagnose(
     shared: Shared,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Check the state and lag of this group.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Check the replicas of this topic.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", autocompletion=completion.groups, help="Check the state and lag of this group."),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", "-t", autocompletion=completion.topics, help="Check the replicas of this topic."),
+    ] = None,
 ) -> int:
     """Find out why a client on this machine cannot work with the cluster.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,12 +38,24 @@ class Connection:
     properties: Sequence[str]
     timeout: float | None
 
-    def admin(self) -> Admin:
-        """A client for requests and changes."""
+    def admin(self) -> AbstractAsyncContextManager[Admin]:
+        """A client for requests and changes, which runs within ``async with``."""
+        from .starting import started
+
+        return started(self.new_admin())
+
+    def new_admin(self) -> Admin:
+        """A client for requests and changes that is not started."""
         from ..admin import Admin
         from ..properties import client_settings
 
         return Admin(**_merged(client_settings(self.all_properties()), api_timeout=self.timeout or TIMEOUT))
+
+    def may_create_topics(self) -> bool:
+        """Whether a producer lets the cluster create a topic at its first use."""
+        from ..properties import producer_settings
+
+        return bool(producer_settings(self.all_properties()).get("allow_auto_create_topics", True))
 
     def producer(self, defaults: Mapping[str, object], given: Mapping[str, object]) -> Producer:
         """A client that writes. ``given`` overrides the user's properties, which override ``defaults``."""

@@ -25,7 +25,9 @@ from .descriptors import Writer
 from .formats import Line, formatter
 from .progress import Bar, progress
 from .running import log_warnings
+from .starting import started
 from .starts import Start, Stop, parse_start
+from .topic_names import check_topics
 
 BATCH = 10_000
 
@@ -65,14 +67,11 @@ async def consume(connection: Connection, job: Job) -> int:
     if job.partitions and not isinstance(topics, re.Pattern):
         consumer.assign([TopicPartition(topic, number) for topic in topics for number in job.partitions])
     bounds.consumer = consumer
-    async with consumer:
+    async with started(consumer):
         log_warnings()
         if job.group is None:
             await bounds.seek(consumer, consumer.assignment)
             await bounds.find_ends(consumer.assignment)
-        elif job.until is not None and not isinstance(topics, re.Pattern):
-            for topic in topics:
-                await consumer.partitions_for(topic)  # a member of an unknown topic would end without an error
         with ExitStack() as stack:
             shown = stack.enter_context(
                 progress("consumed", job.max_records, in_bytes=False, is_wanted=not sys.stdout.isatty())
@@ -93,6 +92,7 @@ def _check(job: Job) -> None:
 async def _topics(connection: Connection, job: Job) -> Sequence[str] | re.Pattern[str]:
     """The names of the topics. For a group, the pattern itself: its members also read topics that match later."""
     if not job.is_pattern:
+        await check_topics(connection, job.topics, may_create=False)
         return job.topics
     try:
         pattern = re.compile(job.topics[0])

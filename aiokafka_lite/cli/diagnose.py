@@ -43,7 +43,7 @@ class Probe:
 
 async def diagnose(connection: Connection, output: Output, group: str | None, topic: str | None) -> int:
     """Try all addresses and show the results. The exit status is 1 if anything is wrong."""
-    servers = connection.admin().diagnose().cluster.bootstrap_servers.split(",")
+    servers = connection.new_admin().diagnose().cluster.bootstrap_servers.split(",")
     bootstrap = await _try_all(connection, dict.fromkeys(servers))
     described = next((probe.described for probe in bootstrap if probe.described is not None), None)
     nodes = () if described is None else described.brokers

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import completion
 from .confirm import Yes, confirmed, listed, say_done
 from .options import Shared, command
 from .output import Cell, Table, show_errors
@@ -60,7 +61,9 @@ async def list_(
 )
 async def describe(
     shared: Shared,
-    groups: Annotated[list[str] | None, typer.Argument(help="Names of groups.")] = None,
+    groups: Annotated[
+        list[str] | None, typer.Argument(autocompletion=completion.groups, help="Names of groups.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Describe all groups.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Show the members and their partitions.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Show state, coordinator and strategy.")] = False,
@@ -109,7 +112,7 @@ async def describe(
 )
 async def reset_offsets(
     shared: Shared,
-    group: Annotated[str, typer.Argument(help="Name of the group.")],
+    group: Annotated[str, typer.Argument(autocompletion=completion.groups, help="Name of the group.")],
     to: Annotated[
         str | None,
         typer.Option(
@@ -157,7 +160,7 @@ async def reset_offsets(
 @command(application, examples="aiokafka-lite groups delete billing")
 async def delete(
     shared: Shared,
-    groups: Annotated[list[str], typer.Argument(help="Names of groups.")],
+    groups: Annotated[list[str], typer.Argument(autocompletion=completion.groups, help="Names of groups.")],
     yes: Yes = False,
 ) -> int:
     """Delete groups that have no members, with their offsets."""
@@ -177,7 +180,7 @@ async def delete(
 )
 async def delete_offsets(
     shared: Shared,
-    group: Annotated[str, typer.Argument(help="Name of the group.")],
+    group: Annotated[str, typer.Argument(autocompletion=completion.groups, help="Name of the group.")],
     partitions: Partitions,
     yes: Yes = False,
 ) -> int:
@@ -208,7 +211,7 @@ async def delete_offsets(
 )
 async def remove_member(
     shared: Shared,
-    group: Annotated[str, typer.Argument(help="Name of the group.")],
+    group: Annotated[str, typer.Argument(autocompletion=completion.groups, help="Name of the group.")],
     member: Annotated[list[str] | None, typer.Option(metavar="ID", help="A member id. May be repeated.")] = None,
     instance: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="The instance id of a static member. May be repeated.")

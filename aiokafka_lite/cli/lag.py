@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from ..admin import Admin, GroupLag
@@ -14,22 +17,37 @@ from .output import Cell, Output, Table, rich_table, show_errors
 from .running import log_warnings, say
 
 HEADINGS = ("GROUP", "STATE", "TOPIC", "PARTITIONS", "LAG", "HIGHEST")
+_GROUP, _TOPIC, _LAG = map(HEADINGS.index, ("GROUP", "TOPIC", "LAG"))
 
+TREND_HEADINGS = (*HEADINGS, "LAG-PER-SECOND", "CATCH-UP-SECONDS")
+
+TREND_LENGTH = 10
+"""Look-ups over which the trend is measured: two that follow one another differ by chance."""
 
 LookUp = Callable[[], Awaitable[tuple[Table, Sequence[KafkaError]]]]
 
 
-async def lag(
-    connection: Connection, output: Output, groups: Sequence[str], every: float | None, isolation_level: str
-) -> int:
-    """Show a row for each group and topic: once, or every ``every`` seconds until a signal."""
+@dataclass(frozen=True, slots=True)
+class View:
+    """The groups to show, all if none; the lag counts up to the offset that the isolation level has as the last."""
+
+    groups: Sequence[str]
+    isolation_level: str
+    only_behind: bool
+    by_lag: bool
+
+
+async def lag(connection: Connection, output: Output, view: View, every: float | None) -> int:
+    """Show a row for each group and topic: once, or every ``every`` seconds until a signal, and then with the trend."""
     async with connection.admin() as admin:
+        trend = Trend()
 
         async def look_up() -> tuple[Table, Sequence[KafkaError]]:
-            return await _look_up(admin, groups, isolation_level)
+            table, failed = await _look_up(admin, view)
+            return trend.add(table, asyncio.get_running_loop().time()), failed
 
         if every is None:
-            table, failed = await look_up()
+            table, failed = await _look_up(admin, view)
             output.show(table)
             return show_errors(failed)
         log_warnings()
@@ -40,10 +58,48 @@ async def lag(
     return 0
 
 
-async def _look_up(admin: Admin, groups: Sequence[str], isolation_level: str) -> tuple[Table, Sequence[KafkaError]]:
-    answered = await admin.groups.lag(groups or await every_group(admin), isolation_level=isolation_level)
+async def _look_up(admin: Admin, view: View) -> tuple[Table, Sequence[KafkaError]]:
+    answered = await admin.groups.lag(view.groups or await every_group(admin), isolation_level=view.isolation_level)
     rows = [row for name in sorted(answered.done) for row in topic_rows(answered[name])]
-    return Table(HEADINGS, rows), list(answered.failed.values())
+    return Table(HEADINGS, selected(rows, view)), list(answered.failed.values())
+
+
+def selected(rows: Sequence[tuple[Cell, ...]], view: View) -> list[tuple[Cell, ...]]:
+    """The rows that the user wants, in the wanted order. A row without a known lag is behind nothing. Pure."""
+
+    def lag_of(row: tuple[Cell, ...]) -> int:
+        lag = row[_LAG]
+        return lag if isinstance(lag, int) else -1
+
+    wanted = [row for row in rows if not view.only_behind or lag_of(row) > 0]
+    return sorted(wanted, key=lag_of, reverse=True) if view.by_lag else wanted
+
+
+class Trend:
+    """How the lag of each group and topic changes from one look-up to the next. Pure."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[Cell, Cell], deque[tuple[float, int]]] = {}
+
+    def add(self, table: Table, at: float) -> Table:
+        """The rows with their change per second and, where the lag shrinks, the seconds until it is 0.
+
+        ``at`` is the time of the look-up in seconds.
+        """
+        return Table(TREND_HEADINGS, [(*row, *self._measure(row, at)) for row in table.rows])
+
+    def _measure(self, row: tuple[Cell, ...], at: float) -> tuple[float | None, int | None]:
+        lag = row[_LAG]
+        if not isinstance(lag, int):
+            return None, None
+        seen = self._seen.setdefault((row[_GROUP], row[_TOPIC]), deque(maxlen=TREND_LENGTH))
+        rate = None
+        if seen and at > seen[0][0]:
+            rate = round((lag - seen[0][1]) / (at - seen[0][0]), 1)
+        seen.append((at, lag))
+        if not lag:
+            return rate, 0
+        return rate, math.ceil(lag / -rate) if rate is not None and rate < 0 else None
 
 
 def topic_rows(group: GroupLag) -> list[tuple[Cell, ...]]:
@@ -90,7 +146,7 @@ async def _watch_lines(look_up: LookUp, output: Output, every: float) -> None:
             if output.as_json:
                 output.print_json({"time": at, "lag": table.as_objects()})
             else:
-                timed = Table(("TIME", *HEADINGS), [(at, *row) for row in table.rows])
+                timed = Table(("TIME", *table.headings), [(at, *row) for row in table.rows])
                 Output(headings=headings).show(timed)
                 headings = False
             show_errors(failed)

@@ -12,7 +12,7 @@ import typer
 from .confirm import Yes, confirmed
 from .options import Shared, command
 from .output import Table, show_errors
-from .partitions import Partitions, partitions_of
+from .partitions import Partitions, SomePartitions, partitions_of
 
 if TYPE_CHECKING:
     from ..types import TopicPartition
@@ -21,10 +21,6 @@ ELECTION_EXAMPLES = """
 aiokafka-lite elect-leaders
 aiokafka-lite elect-leaders orders audit:0,1
 """
-
-SomePartitions = Annotated[
-    list[str] | None, typer.Argument(metavar="[TOPIC[:0,1]...]", help="Topics, or partitions of them; all if none.")
-]
 
 
 async def elect_leaders(

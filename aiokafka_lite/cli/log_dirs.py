@@ -8,7 +8,7 @@ import typer
 
 from .options import Shared
 from .output import Cell, Table, show_errors
-from .partitions import partitions_of
+from .partitions import SomePartitions, partitions_of
 
 if TYPE_CHECKING:
     from ..admin import LogDir
@@ -24,10 +24,7 @@ REPLICAS = ("BROKER", "DIRECTORY", "TOPIC", "PARTITION", "SIZE", "LAG", "FUTURE"
 
 async def log_dirs(
     shared: Shared,
-    partitions: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TOPIC[:0,1]...]", help="Count only replicas of these topics or partitions."),
-    ] = None,
+    partitions: SomePartitions = None,
     broker: Annotated[
         list[int] | None, typer.Option(metavar="ID", min=0, help="Only this broker. May be repeated.")
     ] = None,

@@ -127,8 +127,20 @@ def rich_table(part: Part) -> RichTable:
         numbers = bool(part.rows) and all(isinstance(row[index], int | float | None) for row in part.rows)
         table.add_column(heading, justify="right" if numbers else "left", overflow="fold")
     for row in part.rows:
-        table.add_row(*(Text(text_of(cell)) for cell in row))
+        cells = zip(part.headings, row)
+        table.add_row(*(Text(text_of(cell), style=style_of(heading, cell)) for heading, cell in cells))
     return table
+
+
+def style_of(heading: str, cell: Cell) -> str:
+    """The colour of a cell on a terminal: what needs attention stands out. rich leaves colours out for NO_COLOR."""
+    if heading in ("LAG", "HIGHEST", "LAG-PER-SECOND") and isinstance(cell, int | float):
+        return "red" if cell > 0 and heading == "LAG-PER-SECOND" else "yellow" if cell > 0 else "green"
+    if heading == "STATE":
+        return {"Stable": "green", "Dead": "red", "Empty": "dim"}.get(str(cell), "yellow")
+    if heading in ("ERROR", "OFFLINE") and cell:
+        return "red"
+    return ""
 
 
 def text_of(cell: Cell) -> str:

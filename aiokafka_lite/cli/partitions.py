@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import completion
+
 if TYPE_CHECKING:
     from ..admin import Admin
     from ..types import TopicPartition
 
-Partitions = Annotated[list[str], typer.Argument(metavar="TOPIC[:0,1]...", help="Topics, or partitions of them.")]
+Partitions = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC[:0,1]...", autocompletion=completion.topics, help="Topics, or partitions of them."),
+]
+SomePartitions = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TOPIC[:0,1]...]", autocompletion=completion.topics, help="Topics, or partitions of them; all if none."
+    ),
+]
 
 
 def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
@@ -34,9 +45,13 @@ def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]
 async def partitions_of(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
     """The partitions that the texts name, each once, in order. Raises the error of a topic that does not exist."""
     from ..types import TopicPartition
+    from .topic_names import explained
 
     whole, listed = parse_topics(texts)
     if whole:
-        described = (await admin.topics.describe(whole)).raise_for_errors()
-        listed += [TopicPartition(each.name, one.partition) for each in described.values() for one in each.partitions]
+        described = await admin.topics.describe(whole)
+        for error in await explained(admin, described.failed):
+            raise error
+        topics = described.done.values()
+        listed += [TopicPartition(each.name, one.partition) for each in topics for one in each.partitions]
     return sorted(set(listed))

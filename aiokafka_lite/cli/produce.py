@@ -17,6 +17,8 @@ from .output import Facts, Output
 from .progress import progress
 from .running import log_warnings, say
 from .sending import Job, Sending
+from .starting import started
+from .topic_names import check_topics
 
 LINGER = 0.005
 BATCH_SIZE = 256 * 1024
@@ -40,8 +42,9 @@ async def produce(connection: Connection, output: Output, job: Job) -> int:
         producer = connection.producer({"linger": LINGER, "batch_size": BATCH_SIZE}, job.settings)
         shown = stack.enter_context(progress("producing", total, is_wanted=not os.isatty(descriptor)))
         sending = Sending(producer, job, shown)
+        await check_topics(connection, [job.topic], may_create=connection.may_create_topics())
         try:
-            async with producer:
+            async with started(producer):
                 await producer.partitions_for(job.topic)
                 log_warnings()
                 await sending.send_all(Lines(descriptor, producer.config.max_request_size))

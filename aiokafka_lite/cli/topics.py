@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import completion
 from .arguments import names_and_values
 from .confirm import Yes, confirmed, listed, say_done
 from .options import Shared, command
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 application = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
 
-Topics = Annotated[list[str], typer.Argument(help="Names of topics.")]
+Topics = Annotated[list[str], typer.Argument(autocompletion=completion.topics, help="Names of topics.")]
+NewTopics = Annotated[list[str], typer.Argument(help="Names of topics.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the topic. May be repeated.")
 ]
@@ -35,7 +37,7 @@ ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Check the r
 )
 async def create(
     shared: Shared,
-    topics: Topics,
+    topics: NewTopics,
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", min=1, help="Number of partitions; by default the broker's.")
     ] = None,
@@ -63,7 +65,7 @@ async def create(
     ]
     if rows or shared.output.as_json:
         shared.output.show(Table(("TOPIC", "PARTITIONS", "REPLICAS", "TOPIC-ID"), rows))
-    return show_errors(_without(created.failed.values(), "TOPIC_ALREADY_EXISTS" if if_not_exists else None))
+    return show_errors(_without(created.failed, "TOPIC_ALREADY_EXISTS" if if_not_exists else None).values())
 
 
 @command(application, "list", examples="aiokafka-lite topics list --json")
@@ -85,8 +87,11 @@ async def list_(
 @command(application, examples="aiokafka-lite topics describe orders")
 async def describe(shared: Shared, topics: Topics) -> int:
     """Describe topics: leader, replicas and in-sync replicas of each partition."""
+    from .topic_names import explained
+
     async with shared.connection.admin() as admin:
         described = await admin.topics.describe(topics)
+        failed = await explained(admin, described.failed)
     rows = [
         (topic.name, each.partition, each.leader, each.leader_epoch, each.replicas, each.in_sync, each.offline)
         for topic in described.done.values()
@@ -95,7 +100,7 @@ async def describe(shared: Shared, topics: Topics) -> int:
     if rows or shared.output.as_json:
         headings = ("TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "IN-SYNC", "OFFLINE")
         shared.output.show(Table(headings, rows))
-    return show_errors(described.failed.values())
+    return show_errors(failed)
 
 
 @command(
@@ -120,6 +125,7 @@ async def alter(
 ) -> int:
     """Add partitions to topics, or change their settings."""
     from ..admin import ConfigResource
+    from .topic_names import explained
 
     changes: dict[str, str | None] = {**names_and_values("set", settings or ()), **dict.fromkeys(unset or ())}
     if partitions is None and not changes:
@@ -128,7 +134,8 @@ async def alter(
     async with shared.connection.admin() as admin:
         if partitions is not None:
             totals = dict.fromkeys(topics, partitions)
-            failed += (await admin.topics.add_partitions(totals, validate_only=validate_only)).failed.values()
+            added = await admin.topics.add_partitions(totals, validate_only=validate_only)
+            failed += await explained(admin, added.failed)
         if changes:
             wanted = {ConfigResource.topic(name): changes for name in topics}
             failed += (await admin.configs.alter(wanted, validate_only=validate_only)).failed.values()
@@ -143,12 +150,15 @@ async def delete(
     yes: Yes = False,
 ) -> int:
     """Delete topics with all their records."""
+    from .topic_names import explained
+
     if not await confirmed(f"Delete the topics {listed(topics)} with all their records?", yes):
         return FAILED
     async with shared.connection.admin() as admin:
         deleted = await admin.topics.delete(topics)
+        failed = await explained(admin, _without(deleted.failed, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else None))
     say_done(deleted.done, "deleted")
-    return show_errors(_without(deleted.failed.values(), "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else None))
+    return show_errors(failed)
 
 
 def parse_assignment(text: str) -> list[list[int]]:
@@ -160,8 +170,12 @@ def parse_assignment(text: str) -> list[list[int]]:
         raise ValueError(f"assignment must be {form}, got {text!r}") from None
 
 
-def _without(errors: Iterable[KafkaError], accepted: str | None) -> list[KafkaError]:
+def _without(failed: Mapping[Any, KafkaError], accepted: str | None) -> dict[Any, KafkaError]:
     """The errors without those of the accepted error code."""
     from ..errors import BrokerError
 
-    return [each for each in errors if not (isinstance(each, BrokerError) and each.code.name == accepted)]
+    return {
+        name: error
+        for name, error in failed.items()
+        if not (isinstance(error, BrokerError) and error.code.name == accepted)
+    }

@@ -9,7 +9,7 @@ import typer
 
 from .options import Shared, command
 from .output import Table, show_errors
-from .partitions import Partitions, parse_topics, partitions_of
+from .partitions import Partitions, SomePartitions, parse_topics, partitions_of
 from .running import say
 
 application = typer.Typer(no_args_is_help=True, help="List, describe and abort transactions, and fence producers.")
@@ -130,9 +130,7 @@ async def describe_producers(
 )
 async def find_hanging(
     shared: Shared,
-    partitions: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC[:0,1]...]", help="Topics, or partitions of them; all if none.")
-    ] = None,
+    partitions: SomePartitions = None,
     broker: Annotated[
         int | None, typer.Option(metavar="ID", help="Only partitions that this broker leads.", min=0)
     ] = None,

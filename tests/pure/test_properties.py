@@ -180,7 +180,6 @@ def test_every_property_becomes_an_argument_that_its_client_takes() -> None:
         "group.instance.id": "i",
         "auto.offset.reset": "by_duration:PT1H",
         "isolation.level": "read_committed",
-        "allow.auto.create.topics": "false",
         "fetch.min.bytes": "1",
         "fetch.max.bytes": "52428800",
         "fetch.max.wait.ms": "500",
@@ -193,7 +192,8 @@ def test_every_property_becomes_an_argument_that_its_client_takes() -> None:
         "auto.commit.interval.ms": "5000",
         "partition.assignment.strategy": "range,roundrobin,sticky,cooperative-sticky",
     }
-    everything = {**client, **producer, **consumer}
+    topics = {"allow.auto.create.topics": "false"}
+    everything = {**client, **producer, **consumer, **topics}
     for make, settings in (
         (Admin, client_settings(everything)),
         (Producer, producer_settings(everything)),
@@ -201,8 +201,8 @@ def test_every_property_becomes_an_argument_that_its_client_takes() -> None:
     ):
         made: Any = make
         made(**settings)
-    assert len(producer_settings(everything)) == len(client) + len(producer)
-    assert len(consumer_settings(everything)) == len(client) + len(consumer)
+    assert len(producer_settings(everything)) == len(client) + len(producer) + len(topics)
+    assert len(consumer_settings(everything)) == len(client) + len(consumer) + len(topics)
 
 
 def test_a_consumer_without_a_group_takes_no_settings_of_members() -> None:
@@ -366,3 +366,7 @@ def test_a_secret_prints_stars_and_encodes_as_its_text() -> None:
 def test_settings_with_secrets_may_be_printed() -> None:
     settings = client_settings({**SCRAM, "sasl.username": "alice", "sasl.password": "hunter2"})
     assert "hunter2" not in repr(settings)
+
+
+def test_a_producer_may_be_kept_from_creating_topics() -> None:
+    assert producer_settings({"allow.auto.create.topics": "false"}) == {"allow_auto_create_topics": False}

@@ -12,13 +12,14 @@ import pytest
 
 pytest.importorskip("typer")
 
+from aiokafka_lite.admin import Admin
 from aiokafka_lite.cli.connection import Connection
 from aiokafka_lite.cli.consume import Job, consume
 from aiokafka_lite.cli.formats import Line
 from aiokafka_lite.cli.starts import Stop
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import UnknownTopic
+from aiokafka_lite.errors import KafkaError
 from aiokafka_lite.protocol.messages import (
     FetchRequest,
     FindCoordinatorRequest,
@@ -53,6 +54,9 @@ class InMemory(Connection):
     def consumer(self, group: str | None, **given: object) -> Consumer:
         made: Any = Connection.consumer(self, group, connector=self.cluster.connector, **given)
         return made
+
+    def new_admin(self) -> Admin:
+        return Admin(self.cluster.bootstrap_servers, connector=self.cluster.connector)
 
 
 def job(**changes: Any) -> Job:
@@ -92,7 +96,7 @@ async def test_a_new_group_reads_everything_up_to_the_end(
 
 async def test_an_unknown_topic_of_a_group_is_an_error(cluster: EmbeddedCluster) -> None:
     connection = InMemory(cluster.bootstrap_servers, None, (), 2.0, cluster)
-    with pytest.raises(UnknownTopic, match="'orders'"):
+    with pytest.raises(KafkaError, match="there is no topic 'orders'"):
         await consume(connection, job())
 
 

@@ -58,3 +58,18 @@ def test_each_error_is_a_line_and_makes_the_status_1(capsys: pytest.CaptureFixtu
     assert show_errors([]) == 0
     assert show_errors([ValueError("first\nof two"), ValueError("second")]) == 1
     assert capsys.readouterr().err == "aiokafka-lite: first of two\naiokafka-lite: second\n"
+
+
+def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = rich_table(Table(("GROUP", "STATE", "LAG"), [("g", "Stable", 7)]))
+
+    def printed() -> str:
+        screen = io.StringIO()
+        Console(file=screen, width=60, force_terminal=True, color_system="standard").print(table)
+        return screen.getvalue()
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[33m  7" in printed()
+    assert "\x1b[32mStable" in printed()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[33m" not in printed()

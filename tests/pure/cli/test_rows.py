@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("typer")
@@ -19,7 +21,8 @@ from aiokafka_lite.admin import (
 )
 from aiokafka_lite.cli.configs import changes, resource
 from aiokafka_lite.cli.groups import lag_rows
-from aiokafka_lite.cli.lag import topic_rows
+from aiokafka_lite.cli.lag import HEADINGS, Trend, View, selected, topic_rows
+from aiokafka_lite.cli.output import Table
 from aiokafka_lite.cli.topics import parse_assignment
 from aiokafka_lite.types import Node, TopicPartition
 
@@ -48,6 +51,30 @@ def test_the_lag_of_a_topic_is_the_sum_of_its_known_lags() -> None:
     )
     assert topic_rows(group) == [("g", "Empty", "a", 3, 7, 4), ("g", "Empty", "b", 1, None, None)]
     assert topic_rows(GroupLag("g", GroupState.EMPTY, ())) == [("g", "Empty", None, 0, None, None)]
+
+
+def test_the_trend_of_a_lag_is_its_change_over_the_last_looks() -> None:
+    def look(lag: int | None, at: float) -> list[object]:
+        (row,) = trend.add(Table(HEADINGS, [("g", "Stable", "t", 1, lag, lag)]), at).rows
+        return [*row[-2:]]
+
+    trend = Trend()
+    assert look(100, 0.0) == [None, None]
+    assert look(90, 2.0) == [-5.0, 18]
+    assert look(130, 4.0) == [7.5, None]
+    assert look(None, 5.0) == [None, None]
+    assert look(0, 6.0) == [-16.7, 0]
+    for second in range(7, 30):
+        look(second, second)
+    assert look(30, 30.0) == [1.0, None]
+
+
+def test_lags_can_be_selected_and_sorted() -> None:
+    rows = [("a", "Empty", "t", 1, 0, 0), ("b", "Empty", "t", 1, 3, 3), ("c", "Empty", "t", 1, None, None)]
+    rows.append(("d", "Empty", "t", 1, 7, 7))
+    view = View((), "read_committed", only_behind=False, by_lag=True)
+    assert [row[0] for row in selected(rows, view)] == ["d", "b", "a", "c"]
+    assert [row[0] for row in selected(rows, replace(view, only_behind=True, by_lag=False))] == ["b", "d"]
 
 
 def test_options_become_changes_of_settings() -> None:

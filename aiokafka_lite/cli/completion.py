@@ -1,0 +1,54 @@
+"""Tab completion of names that are in the cluster. It is bounded, and silent if the cluster does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import typer
+
+from .connection import Connection
+
+if TYPE_CHECKING:
+    from ..admin import Admin
+
+LIMIT = 1.0
+"""Seconds: a person waits at the prompt."""
+
+
+def topics(context: typer.Context, incomplete: str) -> list[str]:
+    """The topics that begin with the typed text. Of ``orders:0,1``, only the name is completed."""
+    return _names(context, incomplete, _topics)
+
+
+def groups(context: typer.Context, incomplete: str) -> list[str]:
+    """The groups that begin with the typed text."""
+    return _names(context, incomplete, _groups)
+
+
+async def _topics(admin: Admin) -> list[str]:
+    return [each.name for each in await admin.topics.list()]
+
+
+async def _groups(admin: Admin) -> list[str]:
+    return [each.group_id for each in await admin.groups.list()]
+
+
+def _names(context: typer.Context, incomplete: str, ask: Callable[[Admin], Awaitable[list[str]]]) -> list[str]:
+    import asyncio
+    import logging
+
+    from ..errors import KafkaError
+
+    async def look_up() -> list[str]:
+        async with asyncio.timeout(LIMIT), connection.admin() as admin:
+            return await ask(admin)
+
+    given = context.params
+    connection = Connection(given.get("bootstrap_server"), given.get("config"), given.get("properties") or (), LIMIT)
+    logging.getLogger("aiokafka_lite").setLevel(logging.CRITICAL)
+    try:
+        names = asyncio.run(look_up())
+    except (KafkaError, OSError, ValueError):  # TimeoutError is an OSError
+        return []
+    return [name for name in names if name.startswith(incomplete)]

@@ -1,0 +1,39 @@
+"""Starting a client: a person at the terminal sees after a second why nothing happens yet."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from .running import say
+
+if TYPE_CHECKING:
+    from .. import Admin, Consumer, Producer
+
+C = TypeVar("C", bound="Admin | Consumer | Producer")
+
+NOTICE_AFTER = 1.0
+"""Seconds after which a person wonders whether the command works."""
+
+
+@asynccontextmanager
+async def started(client: C) -> AsyncIterator[C]:
+    """Start a client, and close it at the end. On a terminal, say after ``NOTICE_AFTER`` what it waits for."""
+    async with AsyncExitStack() as stack:
+        notice = asyncio.get_running_loop().call_later(NOTICE_AFTER, _report, client)
+        try:
+            await stack.enter_async_context(client)
+        finally:
+            notice.cancel()
+        yield client
+
+
+def _report(client: Admin | Consumer | Producer) -> None:
+    if not sys.stderr.isatty():
+        return  # a script reads the error at the end
+    outages = client.diagnose().outages
+    reason = outages[-1].error.partition(": ")[2] if outages else "no broker has answered yet"
+    say(f"still connecting: {reason}")

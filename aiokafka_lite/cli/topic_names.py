@@ -1,0 +1,63 @@
+"""Names of topics that do not exist: found at once, and answered with the nearest name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from ..errors import KafkaError, UnknownTopic
+from .running import say
+
+if TYPE_CHECKING:
+    from ..admin import Admin
+    from .connection import Connection
+
+GRACE = 1.0
+"""Seconds in which a topic may still appear: a broker lists a new topic a moment after it was created."""
+
+LOOK_AGAIN = 0.1
+
+
+async def check_topics(connection: Connection, names: Iterable[str], *, may_create: bool) -> None:
+    """Report the topics that do not exist, also after ``GRACE``. Raises KafkaError unless a producer may create them.
+
+    Kafka's internal topics are not checked: they are not in the list.
+    """
+    wanted = [name for name in names if not name.startswith("__")]
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + GRACE
+    async with connection.admin() as admin:
+        while True:
+            known = [each.name for each in await admin.topics.list()]
+            missing = [name for name in wanted if name not in known]
+            if not missing or loop.time() >= deadline:
+                break
+            await asyncio.sleep(LOOK_AGAIN)
+    for name in missing:
+        text = f"there is no topic {name!r}"
+        if not may_create:
+            raise KafkaError(f"{text}{hint(nearest(name, known))}")
+        say(f"{text}; the cluster creates it, if its settings allow it{hint(nearest(name, known))}")
+
+
+async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> list[KafkaError]:
+    """The errors of topics; those of topics that do not exist name the nearest one."""
+    if not any(isinstance(error, UnknownTopic) for error in failed.values()):
+        return list(failed.values())
+    known = [each.name for each in await admin.topics.list()]
+    return [
+        KafkaError(f"{error}{hint(nearest(str(name), known))}") if isinstance(error, UnknownTopic) else error
+        for name, error in failed.items()
+    ]
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The name that is most alike, if one is alike at all. Pure."""
+    return next(iter(get_close_matches(name, list(known), 1)), None)
+
+
+def hint(near: str | None) -> str:
+    """The end of an error."""
+    return "" if near is None else f"; did you mean {near!r}?"

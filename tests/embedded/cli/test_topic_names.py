@@ -1,0 +1,86 @@
+"""A misspelled topic is answered at once with the nearest name, and names are completed in the shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from aiokafka_lite.testing.server import EmbeddedKafkaServer
+from tests.embedded.cli.conftest import CommandLine
+
+
+@pytest.fixture(scope="module", autouse=True)
+def orders(server: EmbeddedKafkaServer) -> None:
+    """A topic and a group."""
+    from aiokafka_lite import TopicPartition
+    from aiokafka_lite.admin import Admin
+
+    async def create() -> None:
+        await server.cluster.create_topic("orders")
+        async with Admin(server.bootstrap_servers) as admin:
+            (await admin.groups.alter_offsets("billing", {TopicPartition("orders", 0): 0})).raise_for_errors()
+
+    server.call(create)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("consume", "odrers"),
+        ("consume", "orders", "odrers", "--group", "g"),
+        ("produce", "odrers", "-X", "allow.auto.create.topics=false", "--file", __file__),
+        ("topics", "describe", "odrers"),
+        ("topics", "alter", "odrers", "--partitions", "3"),
+        ("topics", "delete", "odrers"),
+        ("offsets", "odrers"),
+    ],
+    ids=" ".join,
+)
+def test_a_misspelled_topic_is_answered_with_the_nearest_name(cli: CommandLine, arguments: tuple[str, ...]) -> None:
+    error = cli.fails(*arguments)
+    assert "odrers" in error
+    assert error.endswith("; did you mean 'orders'?\n")
+
+
+def test_a_topic_that_a_producer_creates_is_reported(cli: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text("one\n")
+    status, _, errors = cli.run("produce", "order-items", "--file", str(path))
+    assert status == 0
+    assert "there is no topic 'order-items'; the cluster creates it" in errors
+    assert cli.run("produce", "order-items", "--file", str(path)) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "typed, completed",
+    [
+        ("consume orders", "orders"),
+        ("topics describe orders", "orders"),
+        ("groups describe bi", "billing"),
+        ("consume orders --group b", "billing"),
+    ],
+)
+def test_names_are_completed(cli: CommandLine, typed: str, completed: str) -> None:
+    variables = {
+        "_AIOKAFKA_LITE_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"aiokafka-lite {typed}",
+        "COMP_CWORD": str(len(typed.split())),
+    }
+    for name, value in variables.items():
+        cli.monkeypatch.setenv(name, value)
+    _, output, errors = cli.run()
+    assert (output.split(), errors) == ([completed], "")
+
+
+def test_completion_without_a_cluster_is_silent(cli: CommandLine) -> None:
+    for name, value in {
+        "_AIOKAFKA_LITE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "aiokafka-lite consume -b 127.0.0.1:1 o",
+        "COMP_CWORD": "4",
+    }.items():
+        cli.monkeypatch.setenv(name, value)
+    status, output, errors = cli.run()
+    assert (status, output.strip(), errors) == (0, "", "")
