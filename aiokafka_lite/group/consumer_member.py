@@ -16,6 +16,9 @@ Rule 4: After a fence nothing is committed: the coordinator may have given the p
         member joins again with epoch 0 under the same member id, which it keeps for its whole life (KIP-1082).
 Rule 5: A heartbeat that follows a failure pauses first. No change of state cuts that pause short.
 Rule 6: Topic ids that metadata does not know stay in the target assignment until their names are known.
+Rule 7: A member that joins and is assigned nothing sends its next heartbeats early, with growing pauses. Its partitions
+        are free as soon as other members have released them, or when the coordinator assigns again, which it does once
+        a second at most. Java's client waits for the whole interval, 5 seconds by default.
 """
 
 from __future__ import annotations
@@ -60,6 +63,9 @@ RETURN_EPOCH = -2
 
 SHORTEST_INTERVAL = 0.1
 """Seconds between heartbeats at least, whatever the coordinator asks for: 0 would make a hot loop."""
+
+EARLY = 0.5
+"""Seconds until the second heartbeat of a member that was assigned nothing when it joined (rule 7)."""
 
 _API = "ConsumerGroupHeartbeat"
 
@@ -113,6 +119,7 @@ class ConsumerMember(BaseMember):
         self._assignor = assignor
         self._new_id = new_id
         self._interval = SHORTEST_INTERVAL
+        self._early = EARLY  # rule 7
         self._target: dict[bytes, tuple[int, ...]] = {}  # the last assignment of the coordinator
         self._names: dict[bytes, str] = {}  # of the topics of the target
         self._ids: dict[str, bytes] = {}  # of the topics whose partitions the reader has
@@ -266,6 +273,7 @@ class ConsumerMember(BaseMember):
         self._unknown_errors = 0
         if self.state is MemberState.JOINING:
             self._advance(MemberEvent.JOINED)
+            self._early = EARLY
             self._must_assign = True
         self.generation = response.member_epoch
         self._interval = max(response.heartbeat_interval_ms / 1000, SHORTEST_INTERVAL)
@@ -277,7 +285,13 @@ class ConsumerMember(BaseMember):
         actions = self._reconcile()
         if self.has_unnamed_topics:
             actions.append(ResolveTopics())
-        return [*actions, *(self._hurry() or [self._pause(self._interval)])]
+        return [*actions, *(self._hurry() or [self._pause(self._until_next())])]
+
+    def _until_next(self) -> float:
+        if self.partitions.owned or self._early >= self._interval:
+            return self._interval
+        pause, self._early = self._early, 2 * self._early
+        return pause
 
     def _refused(self, code: ErrorCode) -> list[Action]:
         joins = self.state is MemberState.JOINING

@@ -37,6 +37,9 @@ FEATURE = "group.version"
 MISSED_INTERVALS = 3
 """Heartbeat intervals after which an answer is no longer awaited: a third of a session, by the brokers' defaults."""
 
+POLL_MARGIN = 0.001
+"""Seconds after the end of ``max_poll_interval`` at which it is certainly over."""
+
 RESOLVE_TIMEOUT = 5.0
 """Seconds for one refresh of the metadata that lacks the name of an assigned topic."""
 
@@ -53,7 +56,8 @@ def is_offered(versions: VersionTable) -> bool:
 class ConsumerProtocol:
     """The consumer protocol of one member. Owner: the group coordinator.
 
-    ``is_overdue`` returns whether the member exceeds ``max_poll_interval``. The member is read, never changed.
+    ``is_overdue`` returns whether the member exceeds ``max_poll_interval``, ``poll_left`` the seconds until it does if
+    the user does not read. The member is read, never changed.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class ConsumerProtocol:
         requests: MemberRequests,
         spawn: Spawn,
         is_overdue: Callable[[], bool],
+        poll_left: Callable[[], float],
         post: Callable[[Event], None],
     ) -> None:
         self._client = client
@@ -75,6 +80,7 @@ class ConsumerProtocol:
         self._requests = requests
         self._spawn = spawn
         self._is_overdue = is_overdue
+        self._poll_left = poll_left
         self._post = post
         self._backoff = client.retry_backoff()
         self._resolving = False
@@ -108,7 +114,13 @@ class ConsumerProtocol:
         loop = asyncio.get_running_loop()
         seconds = self._backoff.next() if action.seconds is None else action.seconds
         due = loop.time() + seconds
-        await asyncio.sleep(seconds)
+        while (now := loop.time()) < due:
+            # The user may exceed max_poll_interval before the next heartbeat is due.
+            left = self._poll_left()
+            await asyncio.sleep(min(due - now, left + POLL_MARGIN) if left > 0 else due - now)
+            if self._is_overdue():
+                self._post(PollOverdue())  # the member leaves, which cancels this pause, unless the user reads now
+                await asyncio.sleep(0)
         # The timer is late by as long as the loop was blocked.
         self._blocked = loop.time() - due
         if self._blocked > self._interval:
@@ -118,8 +130,6 @@ class ConsumerProtocol:
                 self._member,
                 self._blocked,
             )
-        if self._is_overdue():
-            self._post(PollOverdue())  # the member leaves, and drops the event below
         return HeartbeatDue(action.attempt)
 
     def _build(self, action: SendHeartbeat, versions: VersionTable) -> ConsumerGroupHeartbeatRequest:

@@ -154,6 +154,7 @@ class Coordinator:
                 requests=self._requests,
                 spawn=self._spawn,
                 is_overdue=self._is_overdue,
+                poll_left=self._poll_left,
                 post=self._post,
             )
         else:
@@ -281,8 +282,11 @@ class Coordinator:
 
     def _is_overdue(self) -> bool:
         """Whether the user has not read for more than ``max_poll_interval``, and the member must leave for it."""
-        idle = self._reading.idle_for(asyncio.get_running_loop().time())
-        return idle > self._config.max_poll_interval and self.member.state.sends_heartbeats
+        return self._poll_left() < 0 and self.member.state.sends_heartbeats
+
+    def _poll_left(self) -> float:
+        """Seconds until the user exceeds ``max_poll_interval``, if it does not read."""
+        return self._config.max_poll_interval - self._reading.idle_for(asyncio.get_running_loop().time())
 
     def _post(self, event: Event) -> None:
         self._events.put_nowait(event)

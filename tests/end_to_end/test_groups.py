@@ -8,7 +8,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import pytest
@@ -22,6 +22,7 @@ from aiokafka_lite import (
     Producer,
     TopicPartition,
 )
+from aiokafka_lite.config import GroupProtocolName
 from aiokafka_lite.group import (
     CooperativeStickyStrategy,
     MemberState,
@@ -50,40 +51,60 @@ async def write(kafka: Kafka, topic: str, partitions: int, each: int, first: int
         await producer.flush()
 
 
-async def test_a_group_goes_on_where_it_left_off(kafka: Kafka) -> None:
+@pytest.fixture
+def group_protocol() -> GroupProtocolName:
+    """The protocol of a test that runs by itself; tests of the new protocol pass another one to it."""
+    return "classic"
+
+
+def member(
+    kafka: Kafka, topic: str, group: str, group_protocol: GroupProtocolName, instance_id: str | None = None
+) -> Consumer:
+    return Consumer(
+        kafka.bootstrap_servers,
+        topics=[topic],
+        group_id=group,
+        group_protocol=group_protocol,
+        group_instance_id=instance_id,
+    )
+
+
+async def test_a_group_goes_on_where_it_left_off(kafka: Kafka, group_protocol: GroupProtocolName) -> None:
     topic, group = await kafka.create_topic(partitions=3), new_group()
     await write(kafka, topic, 3, 10)
-    async with Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
+    async with member(kafka, topic, group, group_protocol) as consumer:
         assert len(await take(consumer, 30)) == 30
         assert await consumer.poll(timeout=0.2) == []
         committed = await consumer.commit()
         assert {offset.offset for offset in committed.committed.values()} == {10}
     await write(kafka, topic, 3, 5, first=10)
-    async with Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
+    async with member(kafka, topic, group, group_protocol) as consumer:
         records = await take(consumer, 15)
         assert sorted({record.offset for record in records}) == [10, 11, 12, 13, 14]
         found = await consumer.committed(consumer.assignment)
         assert {offset and offset.offset for offset in found.values()} == {10}
 
 
-async def test_what_was_not_asked_beyond_is_read_again(kafka: Kafka) -> None:
+async def test_what_was_not_asked_beyond_is_read_again(kafka: Kafka, group_protocol: GroupProtocolName) -> None:
     topic, group = await kafka.create_topic(partitions=1), new_group()
     await write(kafka, topic, 1, 10)
-    async with Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
+    async with member(kafka, topic, group, group_protocol) as consumer:
         async for record in consumer:
             if record.offset == 4:
                 break
-    async with Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
+    async with member(kafka, topic, group, group_protocol) as consumer:
         assert (await take(consumer, 1))[0].offset == 4
 
 
-async def test_topics_that_match_are_read_also_those_that_come_later(kafka: Kafka) -> None:
+async def test_topics_that_match_are_read_also_those_that_come_later(
+    kafka: Kafka, group_protocol: GroupProtocolName
+) -> None:
     group, stem = new_group(), f"match-{os.getpid()}-{next(_numbers)}"
     first = await kafka.create_topic(f"{stem}.one", partitions=1)
     await kafka.create_topic(f"other-{stem}", partitions=1)
     await write(kafka, first, 1, 3)
     pattern = re.compile(re.escape(stem) + r"\..*")
-    settings: dict[str, Any] = {"group_id": group, "metadata_max_age": 1.0}
+    settings: dict[str, Any] = {"group_id": group, "metadata_max_age": 1.0, "group_protocol": group_protocol}
     async with Consumer(kafka.bootstrap_servers, topics=pattern, **settings) as consumer:
         assert {record.topic for record in await take(consumer, 3)} == {first}
         second = await kafka.create_topic(f"{stem}.two", partitions=1)
@@ -92,26 +113,25 @@ async def test_topics_that_match_are_read_also_those_that_come_later(kafka: Kafk
 
 
 @since("2.3", "Kafka has static members since 2.3 (KIP-345)")
-async def test_a_static_member_that_restarts_costs_no_rebalance(kafka: Kafka) -> None:
+async def test_a_static_member_that_restarts_costs_no_rebalance(
+    kafka: Kafka, group_protocol: GroupProtocolName
+) -> None:
     topic, group = await kafka.create_topic(partitions=2), new_group()
     await write(kafka, topic, 2, 3)
 
-    def member(name: str) -> Consumer:
-        return Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group, group_instance_id=name)
-
-    async with member("a") as first:
-        second = member("b")
+    async with member(kafka, topic, group, group_protocol, "a") as first:
+        second = member(kafka, topic, group, group_protocol, "b")
         await second.start()
         await settled(lambda: len(first.assignment) == len(second.assignment) == 1, first, second)
         generation, owned = first.group_metadata().generation_id, second.assignment
         await second.close()
-        async with member("b") as second:
+        async with member(kafka, topic, group, group_protocol, "b") as second:
             await settled(lambda: second.assignment == owned, first, second)
             assert second.group_metadata().generation_id == generation
             assert first.group_metadata().generation_id == generation
 
 
-async def test_a_handler_reads_claims(kafka: Kafka) -> None:
+async def test_a_handler_reads_claims(kafka: Kafka, group_protocol: GroupProtocolName) -> None:
     topic, group = await kafka.create_topic(partitions=3), new_group()
     await write(kafka, topic, 3, 20)
     counts: dict[int, int] = {}
@@ -125,7 +145,8 @@ async def test_a_handler_reads_claims(kafka: Kafka) -> None:
                 if sum(counts.values()) == 60:
                     done.set()
 
-    async with ConsumerGroup(kafka.bootstrap_servers, group_id=group) as consumer_group:
+    settings: dict[str, Any] = {"group_id": group, "group_protocol": group_protocol}
+    async with ConsumerGroup(kafka.bootstrap_servers, **settings) as consumer_group:
         task = asyncio.create_task(consumer_group.consume([topic], Handler()))
         async with asyncio.timeout(DEADLINE):
             await done.wait()
@@ -135,6 +156,40 @@ async def test_a_handler_reads_claims(kafka: Kafka) -> None:
     async with Consumer(kafka.bootstrap_servers, group_id=group) as reader:
         found = await reader.committed([TopicPartition(topic, number) for number in range(3)])
         assert {offset and offset.offset for offset in found.values()} == {20}
+
+
+@since("4.0", "the consumer group protocol (KIP-848) needs Kafka 4.0")
+@pytest.mark.parametrize(
+    "promise",
+    [
+        test_a_group_goes_on_where_it_left_off,
+        test_what_was_not_asked_beyond_is_read_again,
+        test_topics_that_match_are_read_also_those_that_come_later,
+        test_a_static_member_that_restarts_costs_no_rebalance,
+        test_a_handler_reads_claims,
+    ],
+)
+async def test_a_promise_of_the_classic_protocol_holds_for_a_group_of_the_new_protocol(
+    kafka: Kafka, promise: Callable[..., Awaitable[None]]
+) -> None:
+    await promise(kafka, group_protocol="consumer")
+
+
+@since("4.0", "the consumer group protocol (KIP-848) needs Kafka 4.0")
+async def test_a_member_of_the_new_protocol_shares_partitions_with_one_of_librdkafka(kafka: Kafka) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    topic, group = await kafka.create_topic(partitions=5), new_group()
+    settings = {"group.id": group, "group.protocol": "consumer", "log_level": 0}
+    peer = PollingConsumer(
+        lambda: confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, **settings}), topic
+    )
+    async with member(kafka, topic, group, "auto") as ours:
+        await settled(lambda: len(ours.assignment) == 5, ours)
+        peer.start()
+        try:
+            await settled(lambda: whole([{each.partition for each in ours.assignment}, peer.owned], 5), ours)
+        finally:
+            await peer.stop()
 
 
 @pytest.mark.parametrize("blocked", [1.0, pytest.param(8.0, marks=pytest.mark.long)])
@@ -221,6 +276,32 @@ class Peer(Protocol):
     async def stop(self) -> None: ...
 
 
+class PollingConsumer:
+    """A confluent-kafka consumer that polls in a thread."""
+
+    def __init__(self, make: Callable[[], Any], topic: str) -> None:
+        self.owned: set[int] = set()
+        self._make = make
+        self._topic = topic
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        consumer = self._make()
+        consumer.subscribe([self._topic])
+        while not self._over.is_set():
+            consumer.poll(0.1)
+            self.owned = {each.partition for each in consumer.assignment()}
+        consumer.close()
+
+    async def stop(self) -> None:
+        self._over.set()
+        await asyncio.to_thread(self._thread.join)
+
+
 class ConfluentPeer:
     """A librdkafka member."""
 
@@ -228,35 +309,23 @@ class ConfluentPeer:
 
     async def start(self, servers: str, topic: str, group: str, strategy: str) -> None:
         confluent_kafka = pytest.importorskip("confluent_kafka")
-        self._consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": servers,
-                "group.id": group,
-                "partition.assignment.strategy": strategy,
-                "auto.offset.reset": "earliest",
-                "session.timeout.ms": 10_000,
-                "heartbeat.interval.ms": 500,
-                "log_level": 0,
-            }
-        )
-        self._consumer.subscribe([topic])
-        self._over = threading.Event()
-        self._owned: set[int] = set()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            self._consumer.poll(0.1)
-            self._owned = {each.partition for each in self._consumer.assignment()}
-        self._consumer.close()
+        settings = {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "partition.assignment.strategy": strategy,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 10_000,
+            "heartbeat.interval.ms": 500,
+            "log_level": 0,
+        }
+        self._consumer = PollingConsumer(lambda: confluent_kafka.Consumer(settings), topic)
+        self._consumer.start()
 
     def assignment(self) -> set[int]:
-        return self._owned
+        return self._consumer.owned
 
     async def stop(self) -> None:
-        self._over.set()
-        await asyncio.to_thread(self._thread.join)
+        await self._consumer.stop()
 
 
 KAFKA_PYTHON_ASSIGNORS = {

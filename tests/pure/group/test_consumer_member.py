@@ -158,12 +158,24 @@ def test_later_heartbeats_have_changed_fields_only() -> None:
 def test_the_coordinator_sets_the_interval_of_heartbeats_but_cannot_make_a_hot_loop() -> None:
     driver = Driver()
     driver.subscribe()
-    _, pause = driver.answer({})
-    assert pause == PauseHeartbeat(pause.attempt, 5.0)  # type: ignore[union-attr]
+    driver.answer({"t": (0,)})
+    assert only(driver.answer(), PauseHeartbeat).seconds == 5.0
     driver.due()
     response = ConsumerGroupHeartbeatResponse(error_code=0, member_epoch=1, heartbeat_interval_ms=0)
     pause = only(driver.handle(ConsumerHeartbeatAnswer(driver.sent.attempt, response, NAMES)), PauseHeartbeat)
     assert pause.seconds == SHORTEST_INTERVAL
+
+
+def test_a_member_that_is_assigned_nothing_sends_its_next_heartbeats_early() -> None:
+    driver = Driver()
+    driver.subscribe()
+    pauses = []
+    for _ in range(6):
+        pause = driver.answer({})[-1]
+        assert isinstance(pause, PauseHeartbeat)
+        pauses.append(pause.seconds)
+        driver.due()
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
 def test_a_subscription_that_changes_is_sent_at_once_unless_a_heartbeat_is_in_flight() -> None:
