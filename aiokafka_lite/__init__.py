@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from aiokafka_lite.exactly_once import ExactlyOnce
     from aiokafka_lite.group import CommitResult
+    from aiokafka_lite.models import ModelDeserializer, ModelSerializer
     from aiokafka_lite.producer import (
         Delivery,
         IntSerializer,
@@ -103,6 +104,7 @@ _HOMES = {
     ),
     "exactly_once": ("ExactlyOnce",),
     "group": ("CommitResult",),
+    "models": ("ModelDeserializer", "ModelSerializer"),
     "producer": (
         "Delivery",
         "IntSerializer",
@@ -159,6 +161,8 @@ __all__ = [
     "JsonSerializer",
     "KafkaError",
     "KafkaTimeout",
+    "ModelDeserializer",
+    "ModelSerializer",
     "OffsetAndMetadata",
     "Partitioner",
     "Producer",

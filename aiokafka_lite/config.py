@@ -36,6 +36,10 @@ MIB = 1024 * KIB
 Acks = Literal[0, 1, -1, "all"]
 OffsetReset = str | timedelta
 """``"earliest"``, ``"latest"``, ``"none"``, or how far back: a timedelta, or Java's form, ``"by_duration:PT1H"``."""
+OffsetResetName = Literal["earliest", "latest", "none"]
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 IsolationName = Literal["read_committed", "read_uncommitted"]
 GroupProtocolName = Literal["classic", "consumer", "auto"]
 
@@ -333,14 +337,14 @@ class ClientSettings(TypedDict, total=False):
     max_open_requests: int
     local_address: str | None
     enable_metrics_push: bool
-    security_protocol: str
+    security_protocol: SecurityProtocol
     ssl_context: ssl.SSLContext | None
     ssl_cafile: str | None
     ssl_certfile: str | None
     ssl_keyfile: str | None
     ssl_key_password: str | None
     ssl_check_hostname: bool
-    sasl_mechanism: str | None
+    sasl_mechanism: Mechanism | None
     sasl_username: str | None
     sasl_password: str | None
     sasl_oauth_token_provider: TokenProvider | None

@@ -151,7 +151,7 @@ class ExactlyOnce(Generic[K, V]):
     def __init__(
         self,
         consumer: Consumer[K, V],
-        producer: Producer,
+        producer: Producer[Any, Any],
         *,
         max_records: int = 500,
         commit_interval: float = 0.0,

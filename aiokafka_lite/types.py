@@ -86,11 +86,15 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
+    K_contra = TypeVar("K_contra", contravariant=True, default=bytes | str)
+    V_contra = TypeVar("V_contra", contravariant=True, default=bytes | str)
 else:  # type variables have defaults since Python 3.13; at run time nothing uses them
     from typing import TypeVar
 
     K = TypeVar("K")
     V = TypeVar("V")
+    K_contra = TypeVar("K_contra", contravariant=True)
+    V_contra = TypeVar("V_contra", contravariant=True)
 
 
 class Record(NamedTuple, Generic[K, V]):

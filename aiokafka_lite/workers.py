@@ -480,7 +480,9 @@ class FailureTopics:
     If the consumer has deserializers, the producer needs the serializers that reverse them.
     """
 
-    def __init__(self, producer: Producer, *, dead_letter: str, retry: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self, producer: Producer[Any, Any], *, dead_letter: str, retry: Mapping[str, float] | None = None
+    ) -> None:
         if not isinstance(producer, Producer):
             raise ConfigurationError(must_be("producer", "a Producer", producer))
         if not isinstance(dead_letter, str) or not dead_letter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ..aio.runtime import Runtime
@@ -18,7 +19,7 @@ from ..config import (
     GroupConfig,
     GroupProtocolName,
     IsolationName,
-    OffsetReset,
+    OffsetResetName,
 )
 from ..errors import ConfigurationError, InvalidTopic
 from ..net.connector import Connector, check_connector
@@ -40,7 +41,7 @@ class ConsumerSettings(ClientSettings, total=False):
     """The settings of ``Consumer`` and ``ConsumerGroup``: the fields of their configurations."""
 
     allow_auto_create_topics: bool
-    auto_offset_reset: OffsetReset
+    auto_offset_reset: OffsetResetName | timedelta
     isolation_level: IsolationName
     fetch_min_bytes: int
     fetch_max_bytes: int

@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from ..aio.deadline import deadline
 from ..aio.runtime import Runtime
@@ -21,7 +21,7 @@ from ..errors import ErrorCode, IllegalStateError, KafkaError, KafkaTimeout
 from ..method_names import PRODUCER, explain
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
-from ..types import Compression, RecordMetadata
+from ..types import Compression, K_contra, RecordMetadata, V_contra
 from .accept import Acceptor, largest_pending_record
 from .arguments import ValuesAndKeys
 from .bulk import BulkDelivery, Written
@@ -56,13 +56,15 @@ ABRUPT_CLOSE_TIMEOUT = 4.0
 """The same, when the body of ``async with`` has raised."""
 
 
-class Producer(TransactionCalls, Component):
+class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     """Writes records to a cluster. No record is lost, reordered within its partition, or written twice.
 
     Use it as ``async with Producer("localhost:9092") as producer``, or call ``start`` and ``close``. The constructor
     needs no event loop and does no I/O; it raises ConfigurationError. The settings are those of ``ClientConfig`` and
     ``ProducerConfig``. ``connector`` makes the connections, ``clock`` returns the seconds since the epoch for
     timestamps, ``random`` returns numbers in [0, 1) for jitter.
+
+    A type checker sees ``Producer[K, V]``: only keys and values that the serializers take.
 
     ``partitioner`` chooses a partition for records that name none. ``key_serializer`` and ``value_serializer`` make
     bytes of keys and values, and may be functions of the key or value alone; without them, bytes and str are taken. If
@@ -83,8 +85,8 @@ class Producer(TransactionCalls, Component):
         bootstrap_servers: str | list[str] | tuple[str, ...],
         *,
         partitioner: Partitioner | None = None,
-        key_serializer: GivenSerializer | None = None,
-        value_serializer: GivenSerializer | None = None,
+        key_serializer: GivenSerializer[K_contra] | None = None,
+        value_serializer: GivenSerializer[V_contra] | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
         connector: Connector | None = None,
         clock: Callable[[], float] = time.time,
@@ -163,9 +165,9 @@ class Producer(TransactionCalls, Component):
     async def send(
         self,
         topic: str,
-        value: object = None,
+        value: V_contra | None = None,
         *,
-        key: object = None,
+        key: K_contra | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
@@ -193,9 +195,9 @@ class Producer(TransactionCalls, Component):
     async def put(
         self,
         topic: str,
-        value: object = None,
+        value: V_contra | None = None,
         *,
-        key: object = None,
+        key: K_contra | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
@@ -221,9 +223,9 @@ class Producer(TransactionCalls, Component):
     def send_nowait(
         self,
         topic: str,
-        value: object = None,
+        value: V_contra | None = None,
         *,
-        key: object = None,
+        key: K_contra | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
@@ -240,9 +242,9 @@ class Producer(TransactionCalls, Component):
     async def send_many(
         self,
         topic: str,
-        values: Iterable[object],
+        values: Iterable[V_contra | None],
         *,
-        keys: Iterable[object] | None = None,
+        keys: Iterable[K_contra | None] | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
@@ -416,7 +418,7 @@ class Producer(TransactionCalls, Component):
 explain(Producer, PRODUCER)
 
 
-def _reporter(producer: Producer) -> Callable[[], Report]:
+def _reporter(producer: Producer[Any, Any]) -> Callable[[], Report]:
     """Makes the metrics to push to brokers. Holds no reference to the producer, because a task calls it."""
     reference = weakref.ref(producer)
 

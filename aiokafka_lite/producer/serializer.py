@@ -50,8 +50,8 @@ class AsyncSerializer(Protocol[T_contra]):
 
 
 AnySerializer = Serializer[object] | AsyncSerializer[object]
-GivenSerializer = (
-    Serializer[Never] | AsyncSerializer[Never] | Callable[[Never], bytes] | Callable[[Never], Awaitable[bytes]]
+GivenSerializer: TypeAlias = (
+    Serializer[T_contra] | AsyncSerializer[T_contra] | Callable[[T_contra], bytes | Awaitable[bytes]]
 )
 """Arguments that are accepted as a serializer: an object for some type of data, or a function of the data alone."""
 
@@ -104,9 +104,8 @@ class StrSerializer:
             raise ConfigurationError(must_be("encoding", "an encoding that Python knows", encoding)) from None
         self._encoding = encoding
 
-    def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
-        if not isinstance(data, str):
-            raise TypeError("the type must be str")
+    def serialize(self, topic: str, data: str, headers: list[Header]) -> bytes:
+        _check_type(data, str)
         return data.encode(self._encoding)
 
 
@@ -138,10 +137,15 @@ class IntSerializer:
             raise ConfigurationError(must_be("size", "1, 2, 4 or 8 bytes", size))
         self._size = size
 
-    def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
-        if not isinstance(data, int) or isinstance(data, bool):
-            raise TypeError("the type must be int")
+    def serialize(self, topic: str, data: int, headers: list[Header]) -> bytes:
+        _check_type(data, int)
         return data.to_bytes(self._size, "big", signed=True)
+
+
+def _check_type(data: object, wanted: type) -> None:
+    """Raise TypeError for another type, and for a bool in place of an int."""
+    if not isinstance(data, wanted) or isinstance(data, bool):
+        raise TypeError(f"the type must be {wanted.__name__}")
 
 
 def as_serializer(name: str, given: object) -> AnySerializer:
@@ -170,7 +174,7 @@ class Serialization:
 
     __slots__ = ("is_async", "key", "plain_keys", "plain_values", "value")
 
-    def __init__(self, key: GivenSerializer | None, value: GivenSerializer | None) -> None:
+    def __init__(self, key: GivenSerializer[Never] | None, value: GivenSerializer[Never] | None) -> None:
         self.key = BytesSerializer() if key is None else as_serializer("key_serializer", key)
         self.value = BytesSerializer() if value is None else as_serializer("value_serializer", value)
         self.plain_keys = key is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from ..config import Acks, ClientConfig, ClientSettings, ProducerConfig
+from ..config import Acks, ClientConfig, ClientSettings, CompressionName, ProducerConfig
 from ..types import Compression
 
 
@@ -23,7 +23,7 @@ class ProducerSettings(ClientSettings, total=False):
     max_request_size: int
     buffer_memory: int
     max_in_flight_requests_per_connection: int
-    compression: str | Compression
+    compression: CompressionName | Compression
     compression_level: int | None
     delivery_timeout: float
     max_block: float

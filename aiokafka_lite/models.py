@@ -1,0 +1,95 @@
+"""Keys and values as objects of a class: pydantic models, msgspec Structs, dataclasses and classes of attrs, as JSON.
+
+The class says by its own attributes which library made it, so none of them is imported for another one's classes, and
+none is required. Any other kind of class works with an adapter: an object with ``to_json`` and ``from_json``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from .arguments import check_methods, must_be
+from .errors import ConfigurationError
+from .extras import extra
+from .types import Header
+
+T = TypeVar("T")
+
+
+class ModelAdapter(Protocol[T]):
+    """Converts objects of one type to JSON and back."""
+
+    def to_json(self, value: T) -> bytes:
+        """The object as JSON in UTF-8."""
+        ...
+
+    def from_json(self, data: bytes) -> T:
+        """The object. Raises any exception for data that is no such object."""
+        ...
+
+
+class ModelSerializer(Generic[T]):
+    """Writes objects of one class as JSON: ``ModelSerializer(Order)``.
+
+    ``model`` is a pydantic model, a msgspec Struct, a dataclass, a class of attrs, or a ``ModelAdapter`` for another
+    type. Objects of other classes are refused. Raises ConfigurationError for another ``model``.
+    """
+
+    def __init__(self, model: type[T] | ModelAdapter[T]) -> None:
+        self._type = model if isinstance(model, type) else None
+        self._to_json = adapter_of(model).to_json
+
+    def serialize(self, topic: str, data: T, headers: list[Header]) -> bytes:
+        """The bytes to write. Raises TypeError for an object of another class."""
+        if self._type is not None and not isinstance(data, self._type):
+            raise TypeError(f"the type must be {self._type.__name__}")
+        return self._to_json(data)
+
+
+class ModelDeserializer(Generic[T]):
+    """Reads JSON as objects of one class: ``ModelDeserializer(Order)``.
+
+    ``model`` is as for ``ModelSerializer``. Pydantic and msgspec validate what they read. Of dataclasses and classes of
+    attrs, the types of fields are checked; see ``aiokafka_lite.plain_models`` for the types that they may have.
+    """
+
+    def __init__(self, model: type[T] | ModelAdapter[T]) -> None:
+        self._from_json = adapter_of(model).from_json
+
+    def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T:
+        """The object. Raises the exception of the library, or ValueError, for data that is no such object."""
+        return self._from_json(data)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Functions(Generic[T]):
+    """An adapter made of two functions."""
+
+    to_json: Callable[[T], bytes]
+    from_json: Callable[[bytes], T]
+
+
+def adapter_of(model: type[T] | ModelAdapter[T]) -> ModelAdapter[T]:
+    """The adapter for a class, or the given one. Raises ConfigurationError."""
+    if not isinstance(model, type):
+        check_methods("model", model, "to_json", "from_json")
+        return model
+    if hasattr(model, "__pydantic_validator__"):
+        adapter: Any = extra("pydantic", "models").TypeAdapter(model)
+        return _Functions(adapter.dump_json, adapter.validate_json)
+    if hasattr(model, "__struct_fields__"):
+        msgspec = extra("msgspec.json", "models")
+        return _Functions(msgspec.Encoder().encode, msgspec.Decoder(model).decode)
+    if dataclasses.is_dataclass(model) or hasattr(model, "__attrs_attrs__"):
+        from .plain_models import reader, to_plain
+
+        read = reader(model)
+        encode = json.JSONEncoder(default=to_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+        return _Functions(
+            lambda value: encode(value).encode(), lambda data: cast(T, read(json.loads(data), model.__name__))
+        )
+    what = "a pydantic model, a msgspec Struct, a dataclass, a class of attrs or a ModelAdapter"
+    raise ConfigurationError(must_be("model", what, model))

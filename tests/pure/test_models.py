@@ -1,0 +1,133 @@
+"""Objects of a class as JSON: pydantic, msgspec, dataclasses and attrs."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import uuid
+from typing import Any, Literal
+
+import attrs
+import msgspec
+import pydantic
+import pytest
+
+from aiokafka_lite import ConfigurationError, ModelDeserializer, ModelSerializer
+
+
+class Size(enum.Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+class PydanticOrder(pydantic.BaseModel):
+    id: int
+    at: datetime.datetime
+
+
+class StructOrder(msgspec.Struct):
+    id: int
+    at: datetime.datetime
+
+
+@dataclasses.dataclass
+class Order:
+    id: int
+    at: datetime.datetime
+
+
+@attrs.define
+class AttrsOrder:
+    id: int
+    at: datetime.datetime
+
+
+AT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+each_class = pytest.mark.parametrize("model", [PydanticOrder, StructOrder, Order, AttrsOrder])
+
+
+@each_class
+def test_an_object_of_a_class_is_written_as_json_and_read_again(model: Any) -> None:
+    data = ModelSerializer(model).serialize("orders", model(id=7, at=AT), [])
+    assert json.loads(data)["id"] == 7
+    assert ModelDeserializer(model).deserialize("orders", data, ()) == model(id=7, at=AT)
+
+
+@each_class
+def test_other_objects_and_other_data_are_refused(model: Any) -> None:
+    with pytest.raises(TypeError, match=f"the type must be {model.__name__}"):
+        ModelSerializer(model).serialize("orders", {"id": 7}, [])
+    for data in (b'{"id": "x", "at": "2026-01-02T03:04:05Z"}', b'{"id": 7}', b'{"id": 7, "at": "now"}', b"[]", b"{"):
+        with pytest.raises(ValueError):  # msgspec's and pydantic's errors are ValueErrors too
+            ModelDeserializer(model).deserialize("orders", data, ())
+
+
+@dataclasses.dataclass
+class Everything:
+    size: Size
+    price: decimal.Decimal
+    key: uuid.UUID
+    day: datetime.date
+    kind: Literal["new", "old"]
+    weight: float
+    place: tuple[int, str]
+    orders: list[Order]
+    counts: dict[str, int]
+    parent: Everything | None = None
+    tags: set[str] = dataclasses.field(default_factory=set)
+
+
+EVERYTHING = Everything(
+    Size.LARGE, decimal.Decimal("1.20"), uuid.UUID(int=5), AT.date(), "new", 1.0, (1, "a"), [Order(7, AT)], {"a": 1}
+)
+
+
+def test_fields_of_a_dataclass_may_have_many_types() -> None:
+    given = dataclasses.replace(EVERYTHING, parent=EVERYTHING, tags={"hot"})
+    data = ModelSerializer(Everything).serialize("orders", given, [])
+    assert ModelDeserializer(Everything).deserialize("orders", data, ()) == given
+
+
+@pytest.mark.parametrize(
+    "change, text",
+    [
+        ({"kind": "odd"}, "Everything.kind must be one of 'new', 'old'"),
+        ({"size": "huge"}, "Everything.size must be a value of Size, got 'huge'"),
+        ({"weight": True}, "Everything.weight must be float, got bool"),
+        ({"place": [1]}, "Everything.place must be a list of 2 items"),
+        ({"orders": [{"id": 7}]}, "Everything.orders[0].at is missing"),
+        ({"counts": {"a": None}}, "Everything.counts['a'] must be int, got NoneType"),
+        ({"parent": 5}, "Everything.parent must be an object, got int; or Everything.parent must be null, got int"),
+    ],
+)
+def test_a_wrong_field_is_named(change: dict[str, Any], text: str) -> None:
+    data = json.loads(ModelSerializer(Everything).serialize("orders", EVERYTHING, []))
+    with pytest.raises(ValueError) as caught:
+        ModelDeserializer(Everything).deserialize("orders", json.dumps({**data, **change}).encode(), ())
+    assert str(caught.value) == text or text in str(caught.value)
+
+
+def test_a_class_that_json_cannot_carry_is_refused_at_once() -> None:
+    @dataclasses.dataclass
+    class WithBytes:
+        data: bytes
+
+    with pytest.raises(ConfigurationError, match=r"WithBytes\.data has the type .*bytes.*use pydantic or msgspec"):
+        ModelDeserializer(WithBytes)
+    with pytest.raises(ConfigurationError, match="model must be a pydantic model, a msgspec Struct"):
+        ModelSerializer(dict)
+
+
+def test_another_type_needs_an_adapter() -> None:
+    class Hexadecimal:
+        def to_json(self, value: int) -> bytes:
+            return b'"%x"' % value
+
+        def from_json(self, data: bytes) -> int:
+            return int(json.loads(data), 16)
+
+    assert ModelSerializer(Hexadecimal()).serialize("t", 255, []) == b'"ff"'
+    assert ModelDeserializer(Hexadecimal()).deserialize("t", b'"ff"', ()) == 255
