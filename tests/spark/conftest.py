@@ -32,14 +32,19 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 
+EVERY_SPARK = {
+    # Tests are short: the best code of Java's compiler costs more than it saves, two thirds more CPU time in all.
+    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "SPARK_AUTH_SOCKET_TIMEOUT": "120",  # seconds; a worker's start takes more than the usual 15 on a busy machine
+}
+"""The environment of every Spark in the tests."""
+
 ENVIRONMENT = {
+    **EVERY_SPARK,
     "PYSPARK_PYTHON": worker_python(),
     "PYTHONPATH": str(ROOT),
     "SPARK_LOCAL_IP": "127.0.0.1",
     "PYTHONDONTWRITEBYTECODE": "",  # else each of Spark's Python processes compiles the whole package
-    # Tests are short: the best code of Java's compiler costs more than it saves, two thirds more CPU time in all.
-    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "SPARK_AUTH_SOCKET_TIMEOUT": "120",  # seconds; a worker's start takes more than the usual 15 on a busy machine
 }
 """The environment of Spark's processes, and of programs that start them."""
 

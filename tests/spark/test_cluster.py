@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import site
 import sys
 from collections.abc import AsyncIterator
@@ -16,8 +17,7 @@ import pytest
 
 from aiokafka_lite import EmbeddedCluster, Producer
 from aiokafka_lite.spark.jvm import use_java
-from aiokafka_lite.testing.containers import free_port
-from tests.spark.conftest import ROOT
+from tests.spark.conftest import EVERY_SPARK, ROOT
 from tests.spark.test_exactly_once import values_in
 from tests.spark.test_pipeline import CLOSING, order
 
@@ -67,35 +67,36 @@ async def test_the_pipeline_ships_itself_to_two_workers_and_keeps_its_secrets(
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONWARNINGS": "ignore",
+        **EVERY_SPARK,
     }
     launcher = str(Path(pyspark.__path__[0], "bin", "spark-class"))
-    master = f"127.0.0.1:{free_port()}"
-    host, port = master.split(":")
+    host = "127.0.0.1"
     (tmp_path / "events").mkdir()
     async with AsyncExitStack() as processes:
-        for number, arguments in enumerate(
-            (
-                ("master.Master", "--host", host, "--port", port, "--webui-port", "0"),
-                *[("worker.Worker", "--host", host, "--cores", "1", "--memory", "1g", f"spark://{master}")] * 2,
-            )
-        ):
+
+        async def deploy(number: int, name: str, *arguments: str) -> None:
             work = tmp_path / str(number)
             work.mkdir()
-            name, *rest = arguments
             await processes.enter_async_context(
                 running(
-                    *(launcher, f"org.apache.spark.deploy.{name}", *rest),
+                    *(launcher, f"org.apache.spark.deploy.{name}", "--host", host, *arguments),
                     log=work / "log",
                     environment={**environment, "SPARK_WORKER_DIR": str(work), "SPARK_WORKER_WEBUI_PORT": "0"},
                 )
             )
-            if not number:
-                await until_logged(work / "log", "I have been elected leader")
+
+        await deploy(0, "master.Master", "--port", "0", "--webui-port", "0")
+        await until_logged(tmp_path / "0" / "log", "I have been elected leader")
+        started = re.search(r"Starting Spark master at (spark://\S+)", (tmp_path / "0" / "log").read_text())
+        assert started is not None
+        master = started.group(1)
+        for number in (1, 2):
+            await deploy(number, "worker.Worker", "--cores", "1", "--memory", "1g", master)
         for number in (1, 2):
             await until_logged(tmp_path / str(number) / "log", "Successfully registered with master")
         program = await processes.enter_async_context(
             running(
-                *(sys.executable, "-m", "aiokafka_lite", "pipeline", "--master", f"spark://{master}"),
+                *(sys.executable, "-m", "aiokafka_lite", "pipeline", "--master", master),
                 *("-b", cluster.bootstrap_servers, "--topic", "orders", "--event-time", "at", "--window", "1 hour"),
                 *("--schema", "city STRING, cents BIGINT, at TIMESTAMP", "--group-by", "city"),
                 *("--aggregate", "sum(cents) AS cents", "--to-topic", "by-city", "--to-files", f"{tmp_path}/out"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.conftest import ENVIRONMENT
+from tests.spark.conftest import EVERY_SPARK
 
 pytestmark = pytest.mark.long
 
@@ -24,7 +24,7 @@ async def test_the_demo_ends_with_right_windows_and_a_chart(tmp_path: Path) -> N
         *(*COMMAND, "demo", "--records", "1000", "--spark", "--output", str(tmp_path)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env=os.environ | {"JAVA_TOOL_OPTIONS": ENVIRONMENT["JAVA_TOOL_OPTIONS"]},
+        env=os.environ | EVERY_SPARK,
     )
     try:
         async with asyncio.timeout(TIMEOUT):
