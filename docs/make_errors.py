@@ -29,6 +29,7 @@ from aiokafka_lite import (  # noqa: E402
     JsonDeserializer,
     OffsetAndMetadata,
     Producer,
+    ShareConsumer,
     TopicPartition,
 )
 from aiokafka_lite.aio import virtual_time  # noqa: E402
@@ -401,6 +402,20 @@ async def commit_refused(cluster: EmbeddedCluster, servers: str) -> None:
         await consumer.poll(timeout=5.0)
         result = await consumer.commit({TopicPartition("orders", 7): OffsetAndMetadata(1)})
         result.raise_for_refused()
+
+
+@case(GROUPS, "A record of a share group that took too long")
+async def acknowledgement_refused(cluster: EmbeddedCluster, servers: str) -> None:
+    """The consumer did not acknowledge the record before its acquisition lock ended, so the broker delivers it again.
+    Renew the record while you work on it, or read fewer records at a time.
+    """
+    async with ShareConsumer("orders", group_id="billing", bootstrap_servers=servers) as consumer:
+        await consumer.poll(timeout=1.0)
+        await cluster.produce("orders", b"pack 17")
+        (record,) = await consumer.poll(timeout=30.0)
+        await asyncio.sleep(40.0)
+        consumer.accept(record)
+        (await consumer.commit()).raise_for_refused()
 
 
 LIFETIME = "Starting, closing, event loops"
