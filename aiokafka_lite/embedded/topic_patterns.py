@@ -13,6 +13,15 @@ _MISSING_IN_RE2 = {
 }
 """Constructs of Python's patterns that RE2 refuses, and its description of the error."""
 _LITERALS = re.compile(r"\\\W|\[\^?\]?(?:\\.|[^\]\\])*\]")
+_CLASSES = {
+    "[:alnum:]": "a-zA-Z0-9",
+    "[:alpha:]": "a-zA-Z",
+    "[:digit:]": "0-9",
+    "[:lower:]": "a-z",
+    "[:upper:]": "A-Z",
+    "[:word:]": "a-zA-Z0-9_",
+}
+"""RE2's names of characters that topics can have. Python takes them for the characters of the name."""
 _DESCRIPTIONS = {
     "unterminated character set": "missing closing ]",
     "missing ), unterminated subpattern": "missing closing )",
@@ -30,6 +39,8 @@ class InvalidPattern(ValueError):
 @lru_cache(maxsize=256)
 def topic_pattern(text: str) -> re.Pattern[str]:
     """Compile a pattern. A topic matches if the whole name does. Raises InvalidPattern."""
+    for name, characters in _CLASSES.items():
+        text = text.replace(name, characters)
     try:
         compiled = re.compile(text)
     except re.error as error:
