@@ -40,13 +40,12 @@ class ShareGroupState(Enum):
 class ShareState:
     """The state of a share partition that outlives its leader.
 
-    ``epoch`` grows when an administrator sets the start offset; then the leader drops the records in flight.
+    A new start offset from an administrator is a new state; then the leader drops the records in flight.
     """
 
     start_offset: int = UNINITIALIZED
     batches: Sequence[StateBatch] = ()
     delivery_complete_count: int = 0
-    epoch: int = 0
 
 
 @dataclass(slots=True)

@@ -163,9 +163,7 @@ class ShareGroups:
         if group is None:
             group = self._groups[group_id] = ShareGroup(group_id)
             self._write_group(group)
-        state = group.states.get(key)
-        epoch = 0 if state is None else state.epoch + 1
-        group.states[key] = ShareState(start_offset, epoch=epoch)
+        group.states[key] = ShareState(start_offset)
         self._write_states(group, [key])
 
     def delete_topic(self, group: ShareGroup, topic_id: bytes) -> None:

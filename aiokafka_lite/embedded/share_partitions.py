@@ -2,8 +2,8 @@
 
 Rules of this file:
 
- 1. A share partition is made at its first use after an election, from the state that ``ShareGroups`` keeps, and lives
-    as long as the leader epoch and the state epoch. Records that members had at the old leader are available again.
+ 1. A share partition is made at its first use after an election, from the ``ShareState`` of the group, and lives as
+    long as that object and the leader epoch. Records that members had at the old leader are available again.
  2. State is saved after each acknowledgement, release and end of a lock, and not after an acquisition: a delivery
     counts when it ends. So a delivery that a leader's end cuts off is not counted, as in Kafka.
  3. What makes records available, wakes the fetch requests that wait for the partition.
@@ -26,6 +26,7 @@ from .purgatory import DelayedOperation
 from .replica_manager import ReplicaManager
 from .resource_configs import DURATION
 from .server_assignors import TopicIdPartition
+from .share_group import ShareState
 from .share_groups import ShareGroups
 from .share_partition import (
     UNINITIALIZED,
@@ -97,8 +98,8 @@ class DelayedShareFetch(DelayedOperation[ShareFetchResult]):
 @dataclass(slots=True)
 class _Led:
     partition: SharePartition
+    state: ShareState
     leader_epoch: int
-    state_epoch: int
     timer: asyncio.TimerHandle | None = None
 
 
@@ -145,15 +146,16 @@ class SharePartitions:
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"group {key.group_id} has not subscribed to {replica.key[0]}"
             )
         led = self._led.get(key)
-        epochs = (replica.state.leader_epoch, state.epoch)
-        if led is not None and (led.leader_epoch, led.state_epoch) != epochs:
+        leader_epoch = replica.state.leader_epoch
+        if led is not None and (led.state is not state or led.leader_epoch != leader_epoch):
             self._drop(key)
             led = None
         if led is None:
             start = state.start_offset
             if start == UNINITIALIZED:
                 start = self._first_offset(key.group_id, replica)
-            led = self._led[key] = _Led(SharePartition(min(start, replica.log.end_offset), state.batches), *epochs)
+            share = SharePartition(min(start, replica.log.end_offset), state.batches)
+            led = self._led[key] = _Led(share, state, leader_epoch)
         led.partition.delete_before(replica.log.start_offset)
         return replica, led.partition
 

@@ -58,7 +58,7 @@ class ShareSnapshotValue(Message):
     """The state of a share partition. Times are in milliseconds."""
 
     snapshot_epoch: int = int32(default=0)
-    state_epoch: int = int32()
+    state_epoch: int = int32(default=0)
     leader_epoch: int = int32(default=0)
     start_offset: int = int64()
     delivery_complete_count: int = int32(default=-1, tag=0)
@@ -93,7 +93,6 @@ def state_key(group_id: str, topic_id: bytes, partition: int) -> bytes:
 def encode_state(state: ShareState, now_ms: int) -> bytes:
     """The value that stores a share partition."""
     value = ShareSnapshotValue(
-        state_epoch=state.epoch,
         start_offset=state.start_offset,
         delivery_complete_count=state.delivery_complete_count,
         write_timestamp=now_ms,
@@ -120,4 +119,4 @@ def read_state(key: Buffer, value: Buffer | None) -> tuple[ShareSnapshotKey, Sha
         StateBatch(each.first_offset, each.last_offset, _DELIVERY_STATES[each.delivery_state], each.delivery_count)
         for each in read.state_batches
     ]
-    return found, ShareState(read.start_offset, batches, max(read.delivery_complete_count, 0), read.state_epoch)
+    return found, ShareState(read.start_offset, batches, max(read.delivery_complete_count, 0))

@@ -7,7 +7,7 @@ Acknowledgements need a session.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ..errors import ErrorCode
 from .server_assignors import TopicIdPartition
@@ -15,6 +15,8 @@ from .server_assignors import TopicIdPartition
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 LAST_EPOCH = 2**31 - 1
+MOST_PARTITIONS = 200_000
+"""The limit on partitions in all sessions of a node. Without it, a client could fill the memory request by request."""
 
 SessionKey = tuple[str, str]
 """Group and member."""
@@ -35,12 +37,6 @@ class ShareSession:
         self.connection_id = connection_id
         self.epoch = 1
         self.partitions: dict[TopicIdPartition, None] = {}
-
-    def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Add and drop partitions."""
-        self.partitions.update(dict.fromkeys(added))
-        for key in forgotten:
-            self.partitions.pop(key, None)
 
     def move_to_end(self, key: TopicIdPartition) -> None:
         """The member got records of a partition: the others come first in the next response."""
@@ -79,6 +75,16 @@ class ShareSessions:
         else:
             session.epoch = 1 if epoch == LAST_EPOCH else epoch + 1
         return session
+
+    def update(
+        self, session: ShareSession, added: Collection[TopicIdPartition], forgotten: Iterable[TopicIdPartition]
+    ) -> None:
+        """Add and drop partitions. Raises SessionRefused if the sessions of the node would have too many."""
+        if added and sum(len(each.partitions) for each in self._sessions.values()) + len(added) > MOST_PARTITIONS:
+            raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session.partitions.update(dict.fromkeys(added))
+        for key in forgotten:
+            session.partitions.pop(key, None)
 
     def of_connection(self, connection_id: int) -> Iterator[tuple[SessionKey, ShareSession]]:
         """Remove the sessions of a connection that has ended, and yield them."""

@@ -58,9 +58,9 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
         return _failed_fetch(error)
     try:
         session = _session(context, (group_id, member_id), request.share_session_epoch)
+        context.broker.share_sessions.update(session, batches, _forgotten(request))
     except SessionRefused as refused:
         return _failed_fetch(refused.code)
-    session.update(batches, _forgotten(request))
     outcomes = _acknowledge(context, group_id, member_id, batches, with_renewals=request.is_renew_ack)
     fetched: dict[TopicIdPartition, ShareFetched] = {}
     if is_last:

@@ -9,6 +9,7 @@ import pytest
 
 from aiokafka_lite import Producer
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.share_session import MOST_PARTITIONS, SessionRefused, ShareSessions
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from tests.embedded.broker.peer import Peer
@@ -198,6 +199,20 @@ async def test_a_deleted_topic_takes_its_state_with_it(cluster: EmbeddedCluster)
         assert await member.offsets() == (-1, -1)
 
 
+async def test_a_group_that_was_deleted_begins_again(cluster: EmbeddedCluster) -> None:
+    await set_configs(cluster, share_auto_offset_reset="earliest")
+    await write(cluster, 2)
+    async with Member(cluster) as member:
+        assert await member.fetch() == [(0, 1, 1)]
+        await member.acknowledge((0, 0, ACCEPT))
+        await member.leave()
+        async with await member.coordinator() as peer:
+            deleted = await peer.ask(m.DeleteGroupsRequest(groups_names=["workers"]))
+        assert deleted.results[0].error_code == ErrorCode.NONE
+        await member.join()
+        assert await member.fetch() == [(0, 1, 1)]
+
+
 async def test_an_altered_offset_ends_all_deliveries(cluster: EmbeddedCluster) -> None:
     async with Member(cluster) as member:
         await member.fetch()
@@ -222,6 +237,17 @@ async def test_a_broker_with_too_many_share_sessions_refuses_another_one() -> No
             assert response.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
             await first.close_session()
             assert await second.fetch() == []
+
+
+def test_the_share_sessions_of_a_broker_have_a_limited_number_of_partitions() -> None:
+    """A client could fill the memory otherwise, because partitions that do not exist are remembered too."""
+    sessions = ShareSessions(slots=2)
+    partitions = [(bytes(16), number) for number in range(MOST_PARTITIONS)]
+    sessions.update(sessions.open(("g", "first"), 1), partitions, ())
+    second = sessions.open(("g", "second"), 1)
+    with pytest.raises(SessionRefused):
+        sessions.update(second, partitions[:1], ())
+    assert [each.partitions == {} for _, each in sessions.of_connection(1)] == [False, True]
 
 
 async def test_without_the_feature_share_groups_are_unsupported() -> None:
