@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ..aio.deadline import deadline
@@ -126,17 +125,19 @@ class ShareConsumer(Component, Generic[K, V]):
 
     async def _read(self, max_records: int, timeout: float | None) -> list[ShareRecord[K, V]]:
         self._service.check()
-        with self._reading():
+        if self._is_reading:
+            raise IllegalStateError("another task reads from this share consumer: give each task its own consumer")
+        self._is_reading = True
+        try:
             self._settle_last_read()
-            self._core.raise_failure()
-            if self._core.in_flight.next(asyncio.get_running_loop().time()) is None and not (
-                await self._service.while_running(self._core.wait_ready(timeout))
-            ):
+            if not self._core.is_ready and not await self._service.while_running(self._core.wait_ready(timeout)):
                 return []
             self._core.raise_failure()
             if self._options.deserializing is None:
                 return self._core.take(max_records)
             return await self._service.while_running(self._core.take_deserialized(max_records))
+        finally:
+            self._is_reading = False
 
     def _settle_last_read(self) -> None:
         """Accept the records of the last read, or refuse to read on in explicit mode."""
@@ -148,16 +149,6 @@ class ShareConsumer(Component, Generic[K, V]):
                 f"offset {offset} of {partition} is not acknowledged: call accept(), release() or reject() for each "
                 'record before the next read, or use acknowledgement_mode="implicit"'
             )
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        if self._is_reading:
-            raise IllegalStateError("another task reads from this share consumer: give each task its own consumer")
-        self._is_reading = True
-        try:
-            yield
-        finally:
-            self._is_reading = False
 
     # Acknowledging.
 

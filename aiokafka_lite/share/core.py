@@ -176,23 +176,24 @@ class ShareCore:
 
     async def wait_ready(self, timeout: float | None) -> bool:
         """Wait until a record is buffered or an error must be raised, for ``timeout`` seconds. False if neither is."""
-        if self._is_ready:
+        if self.is_ready:
             return True
         self._request_records()
         if timeout == 0:
             return False  # the records that come are for a later read
         try:
             with anyio.move_on_after(timeout):
-                while not self._is_ready:
+                while not self.is_ready:
                     self._request_records()  # again: records may have come, and been lost with their session
                     self._ready.clear()
                     await self._ready.wait()
         finally:
             self._wants_records = False
-        return self._is_ready
+        return self.is_ready
 
     @property
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether a record is buffered or an error must be raised."""
         return bool(self._failures) or self.in_flight.next(asyncio.get_running_loop().time()) is not None
 
     def _request_records(self) -> None:
@@ -251,10 +252,8 @@ class ShareCore:
 
     def accept_returned(self) -> None:
         """Accept all records that were returned and not acknowledged."""
-        if self.in_flight.accept_returned():
-            for fetcher in self._fetchers.values():
-                if self.in_flight.has_acknowledged(fetcher.node_id):
-                    fetcher.acknowledged()
+        for acquisition in self.in_flight.accept_returned():
+            self.notify_acknowledged(acquisition)
 
     def notify_acknowledged(self, acquisition: Acquisition) -> None:
         self._fetchers[acquisition.node_id].acknowledged()

@@ -171,14 +171,12 @@ class InFlight:
         acquisition.acknowledged[record.offset] = kind
         return acquisition
 
-    def accept_returned(self) -> bool:
-        """Accept all returned records. Returns whether there were any."""
-        some = False
-        for acquisition in self._acquisitions:
-            if acquisition.returned:
-                acquisition.acknowledged.update(dict.fromkeys(acquisition.returned, AcknowledgeType.ACCEPT))
-                acquisition.returned.clear()
-                some = True
+    def accept_returned(self) -> list[Acquisition]:
+        """Accept all returned records. Returns their acquisitions."""
+        some = [each for each in self._acquisitions if each.returned]
+        for acquisition in some:
+            acquisition.acknowledged.update(dict.fromkeys(acquisition.returned, AcknowledgeType.ACCEPT))
+            acquisition.returned.clear()
         return some
 
     def release_all(self) -> None:

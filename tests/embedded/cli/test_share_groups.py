@@ -1,0 +1,41 @@
+"""``share-groups``: a group is listed, described, moved and deleted."""
+
+from __future__ import annotations
+
+from aiokafka_lite import Admin, Producer, ShareConsumer
+from aiokafka_lite.admin import ConfigResource
+from aiokafka_lite.testing.server import EmbeddedKafkaServer
+from tests.embedded.cli.conftest import CommandLine
+
+
+def test_a_share_group_is_shown_moved_and_deleted(cli: CommandLine, server: EmbeddedKafkaServer) -> None:
+    async def consume() -> ShareConsumer:
+        servers = server.bootstrap_servers
+        changes = {ConfigResource.group("billing"): {"share.auto.offset.reset": "earliest"}}
+        async with Admin(servers) as admin, Producer(servers) as producer:
+            (await admin.configs.alter(changes)).raise_for_errors()
+            await producer.send("orders", b"one")
+        consumer = ShareConsumer("orders", group_id="billing", bootstrap_servers=servers)
+        await consumer.start()
+        await anext(consumer)
+        await consumer.commit()
+        return consumer
+
+    def lag() -> int:
+        return sum(each["lag"] or 0 for each in cli.objects("share-groups", "describe", "billing"))
+
+    consumer = server.call(consume)
+    try:
+        (member,) = cli.objects("share-groups", "describe", "billing", "--members")
+        assert member["consumer_id"] == consumer.member_id
+        (state,) = cli.objects("share-groups", "describe", "--all", "--state")
+        assert (state["state"], state["members"]) == ("Stable", 1)
+        assert "NON_EMPTY_GROUP" in cli.fails("share-groups", "reset-offsets", "billing", "--to", "earliest")
+    finally:
+        server.call(consumer.close)
+    assert cli.rows("share-groups", "list") == [["billing", "Empty"]]
+    assert lag() == 0
+    cli.ask("share-groups", "reset-offsets", "billing", "--topic", "orders", "--to", "earliest", "--execute")
+    assert lag() == 1
+    cli.ask("share-groups", "delete", "billing")
+    assert "GROUP_ID_NOT_FOUND" in cli.fails("share-groups", "describe", "billing")
