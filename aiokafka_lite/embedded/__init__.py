@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .broker_metrics import BrokerMetrics, ClusterMetrics, TopicMetrics
 from .cluster import EmbeddedCluster, MemoryConnector
 from .cluster_config import ClusterConfig
 from .controller import Refused
@@ -11,8 +12,10 @@ from .security import Security
 from .telemetry import ClientMetrics
 
 __all__ = [
+    "BrokerMetrics",
     "ClientMetrics",
     "ClusterConfig",
+    "ClusterMetrics",
     "EmbeddedCluster",
     "EmbeddedSchemaRegistry",
     "Exchange",
@@ -20,4 +23,5 @@ __all__ = [
     "MemoryConnector",
     "Refused",
     "Security",
+    "TopicMetrics",
 ]

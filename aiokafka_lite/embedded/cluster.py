@@ -25,6 +25,7 @@ from ..types import Record
 from . import direct
 from .acls import Acls
 from .authorizer import Authorizer
+from .broker_metrics import ClusterMetrics, cluster_metrics
 from .broker_sessions import BrokerSessions
 from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig, broker_settings, ports_of
@@ -289,6 +290,10 @@ class EmbeddedCluster(Component):
         replicas = [self._leader(topic, each).replica_manager.require((topic, each)) for each in numbers]
         return [record for replica in replicas for record in direct.records_of(replica)]
 
+    def metrics(self) -> ClusterMetrics:
+        """Counters and gauges of all brokers: requests by topic, purgatories, in-sync sets, connections."""
+        return cluster_metrics(self.nodes.values())
+
     def _leader(self, topic: str, partition: int) -> BrokerNode:
         leader = self.leader_of(topic, partition)
         if leader not in self.nodes:
@@ -296,10 +301,7 @@ class EmbeddedCluster(Component):
         return self.nodes[leader]
 
     async def until_in_sync(self, topic: str, timeout: float = 10.0) -> None:
-        """Wait until every replica of a topic is in sync, and none is being moved.
-
-        Raises KafkaTimeout after ``timeout`` seconds.
-        """
+        """Wait until all replicas of a topic are in sync, and none moves. Raises KafkaTimeout after ``timeout`` s."""
         with deadline(timeout, lambda: f"the replicas of {topic!r} are not in sync after {timeout:g} s"):
             while not all(state.is_settled for state in self.controller.require(topic).partitions):
                 await self._sessions.changed.wait()

@@ -9,6 +9,7 @@ features.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -19,6 +20,8 @@ from .config_keys import InvalidConfig, check_configs
 from .configs import TOPIC_KEYS, ClusterSettings, TopicConfig
 from .features import Features
 from .topics import NO_LEADER, PartitionKey, PartitionState, Topic, is_legal_name, spread
+
+logger = logging.getLogger(__name__)
 
 MAX_PARTITIONS = 100_000
 PRODUCER_ID_BLOCK = 1000
@@ -101,6 +104,7 @@ class Controller:
         if registration is None or not registration.alive:
             return
         self.brokers[node_id] = replace(registration, alive=False)
+        logger.info("node %d is fenced", node_id)
         self._publish(None)
         for topic in list(self.topics.values()):
             self._update(topic, self._without, node_id)
@@ -296,6 +300,12 @@ class Controller:
 
     def store(self, topic: Topic) -> None:
         """Store the new state of a topic, and publish it."""
+        before = self.topics.get(topic.name)
+        if before is not None and before.topic_id == topic.topic_id:
+            for number, (old, new) in enumerate(zip(before.partitions, topic.partitions)):
+                if old.leader != new.leader:
+                    elected = "no leader" if new.leader == NO_LEADER else f"node {new.leader} as the leader"
+                    logger.info("%s-%d has %s from epoch %d on", topic.name, number, elected, new.leader_epoch)
         self.topics[topic.name] = topic
         self.names[topic.topic_id] = topic.name
         self._publish(topic.name)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from .leadership import PartitionLeadership
 from .partition import Partition
 from .replica_manager import ReplicaManager
 from .topics import PartitionKey
+
+logger = logging.getLogger(__name__)
 
 
 class InSyncSets:
@@ -76,8 +79,20 @@ class InSyncSets:
             self._arm()
 
     def _propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
-        if self._reaches_controller():
-            state = partition.state
-            self._leadership.alter_partition(
-                partition.node_id, partition.key, state.leader_epoch, state.partition_epoch, isr
+        if not self._reaches_controller():
+            return
+        state, counters = partition.state, self._replica_manager.counters
+        if self._leadership.alter_partition(
+            partition.node_id, partition.key, state.leader_epoch, state.partition_epoch, isr
+        ):
+            has_grown = len(isr) > len(state.isr)
+            counters.isr_expands += has_grown
+            counters.isr_shrinks += not has_grown
+            logger.info(
+                "node %d %s the in-sync set of %s-%d from %s to %s",
+                partition.node_id,
+                "expands" if has_grown else "shrinks",
+                *partition.key,
+                list(state.isr),
+                list(isr),
             )

@@ -16,6 +16,7 @@ from ..arguments import must_be
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer
 from ..protocol.records import RecordBatch
+from .broker_counters import BrokerCounters
 from .configs import TopicConfig
 from .log import EpochEnd, OffsetOutOfRange
 from .log_files import LogFiles
@@ -216,6 +217,7 @@ class ReplicaManager:
         self.partitions: dict[PartitionKey, Partition] = {}
         self.produce_purgatory = DelayedOperationPurgatory()
         self.fetch_purgatory = DelayedOperationPurgatory()
+        self.counters = BrokerCounters()
         self._config_of = config_of
         self._files_of = files_of
         self._wake_followers = wake_followers
@@ -331,6 +333,10 @@ class ReplicaManager:
                     ErrorCode.NONE, info.first_offset, info.log_append_time, info.log_start_offset
                 )
                 statuses[key] = ProduceStatus(info.required_offset, response)
+        if not internal_topics_allowed:
+            for key, status in statuses.items():
+                failed, entry = status.response.error is not ErrorCode.NONE, entries[key]
+                self.counters.topics[key[0]].produced(entry.batch.count, len(entry.records), failed=failed)
         return statuses
 
     def _append(

@@ -63,6 +63,10 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         rack=request.rack_id,
     )
     result = await broker.replica_manager.fetch_messages(parameters, wanted)
+    if not is_follower:
+        topics = broker.replica_manager.counters.topics
+        for (name, _), each in result.items():
+            topics[name].fetched(len(each.records), failed=each.error is not ErrorCode.NONE)
     size = sum(len(each.records) for each in result.values())
     throttle = broker.quotas.record_fetch(context.principal, context.client_id, size)
     response = FetchResponse(throttle_time_ms=throttle, session_id=session.session_id, responses=[])

@@ -1,0 +1,43 @@
+"""Counters of one embedded broker, which ``broker_metrics`` makes a snapshot of. They outlive a restart of the node."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class TopicCounters:
+    """The requests of clients for one topic. A request counts once for each of its partitions."""
+
+    messages_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    produce_requests: int = 0
+    failed_produce_requests: int = 0
+    fetch_requests: int = 0
+    failed_fetch_requests: int = 0
+
+    def produced(self, messages: int, size: int, *, failed: bool) -> None:
+        """A client has sent a batch of this size in bytes, which was appended unless that ``failed``."""
+        self.produce_requests += 1
+        if failed:
+            self.failed_produce_requests += 1
+        else:
+            self.messages_in += messages
+            self.bytes_in += size
+
+    def fetched(self, size: int, *, failed: bool) -> None:
+        """A client gets this number of bytes of a partition, or an error."""
+        self.fetch_requests += 1
+        self.bytes_out += size
+        self.failed_fetch_requests += failed
+
+
+class BrokerCounters:
+    """The counters of one broker. Owner: its ``ReplicaManager``."""
+
+    def __init__(self) -> None:
+        self.topics: defaultdict[str, TopicCounters] = defaultdict(TopicCounters)
+        self.isr_expands = 0
+        self.isr_shrinks = 0

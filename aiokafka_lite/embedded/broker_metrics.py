@@ -1,0 +1,86 @@
+"""Metrics of the embedded brokers, near Kafka's BrokerTopicMetrics and ReplicaManager: ``cluster.metrics()``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+from ..snapshot import Snapshot
+from .broker_counters import TopicCounters
+from .node import BrokerNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetrics(Snapshot):
+    """The requests of clients for one topic. Replication between the brokers does not count.
+
+    A request counts once for each of its partitions, and also if it fails. ``messages_in`` are the records that were
+    appended, and ``bytes_in`` the size of their batches; ``bytes_out`` is the size of the batches in fetch responses.
+    """
+
+    messages_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    produce_requests: int = 0
+    failed_produce_requests: int = 0
+    fetch_requests: int = 0
+    failed_fetch_requests: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerMetrics(Snapshot):
+    """One broker. Counters begin at 0 with the cluster.
+
+    ``produce_purgatory`` requests wait for replicas, ``fetch_purgatory`` requests for data. ``isr_expands`` and
+    ``isr_shrinks`` count the changes of in-sync sets that this broker, as the leader, has proposed.
+    ``under_replicated_partitions`` are led by this broker and have a replica out of sync. ``connections`` are those of
+    clients.
+    """
+
+    topics: Mapping[str, TopicMetrics]
+    produce_purgatory: int
+    fetch_purgatory: int
+    isr_expands: int
+    isr_shrinks: int
+    partitions: int
+    leaders: int
+    under_replicated_partitions: int
+    connections: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetrics(Snapshot):
+    """All brokers by their id, and the sums over the brokers for each topic."""
+
+    brokers: Mapping[int, BrokerMetrics]
+    topics: Mapping[str, TopicMetrics]
+
+
+def cluster_metrics(nodes: Iterable[BrokerNode]) -> ClusterMetrics:
+    """The metrics of this moment."""
+    brokers = {node.node_id: _of_broker(node) for node in nodes}
+    names = sorted({name for broker in brokers.values() for name in broker.topics})
+    topics = {name: _sum([each.topics[name] for each in brokers.values() if name in each.topics]) for name in names}
+    return ClusterMetrics(brokers=brokers, topics=topics)
+
+
+def _of_broker(node: BrokerNode) -> BrokerMetrics:
+    manager = node.replica_manager
+    leading = list(manager.leading())
+    counters = manager.counters
+    return BrokerMetrics(
+        topics={name: _sum([each]) for name, each in counters.topics.items()},
+        produce_purgatory=len(manager.produce_purgatory),
+        fetch_purgatory=len(manager.fetch_purgatory),
+        isr_expands=counters.isr_expands,
+        isr_shrinks=counters.isr_shrinks,
+        partitions=len(manager.partitions),
+        leaders=len(leading),
+        under_replicated_partitions=sum(len(each.state.isr) < len(each.state.replicas) for each in leading),
+        connections=len(node.connections),
+    )
+
+
+def _sum(counted: Iterable[TopicCounters | TopicMetrics]) -> TopicMetrics:
+    every = list(counted)
+    return TopicMetrics(**{each.name: sum(getattr(one, each.name) for one in every) for each in fields(TopicMetrics)})
