@@ -23,6 +23,8 @@ ACCEPT, RELEASE, REJECT, RENEW, GAP = (1,), (2,), (3,), (4,), (0,)
 DONE = (0, None)
 NOT_ACQUIRED = (121, "The offset cannot be acknowledged. The offset is not acquired.")
 INVALID = (42, None)
+LONG = 20_000
+"""Milliseconds that a fetch waits where there are records: Kafka loads a share partition at its first use."""
 
 
 @asynccontextmanager
@@ -170,9 +172,9 @@ async def test_share_sessions_are_as_those_of_apache_kafka(kafka: Kafka) -> None
         assert await group.acknowledge("m", (0, 0, ACCEPT), epoch=0) == 123
         assert await group.acknowledge("m", (0, 0, ACCEPT), epoch=1) == 122
         assert await group.fetch("m", (0, 0, ACCEPT)) == 42
-        assert await group.fetch("m", max_records=1, share_acquire_mode=1) == [(DONE, [(0, 0, 1)])]
+        assert await group.fetch("m", max_records=1, share_acquire_mode=1, max_wait_ms=LONG) == [(DONE, [(0, 0, 1)])]
         assert await group.fetch("m", epoch=2) == 123
-        assert await group.fetch("m") == [(DONE, [(1, 1, 1)])]
+        assert await group.fetch("m", max_wait_ms=LONG) == [(DONE, [(1, 1, 1)])]
         assert await group.fetch("m") == []
         assert await group.fetch("m", (0, 0, ACCEPT)) == [(DONE, [])]
         assert await group.fetch("m", (1, 1, ACCEPT), epoch=-1) == [(DONE, [])]
@@ -185,7 +187,7 @@ async def test_acknowledgements_are_answered_as_by_apache_kafka(kafka: Kafka) ->
     async with group_of(kafka, 12) as group:
         await group.join("m")
         assert await group.offsets() == (-1, -1)
-        assert await group.fetch("m") == [(DONE, [(0, 11, 1)])]
+        assert await group.fetch("m", max_wait_ms=LONG) == [(DONE, [(0, 11, 1)])]
         expected: list[tuple[tuple[Batch, ...], Any]] = [
             (((8, 8, ACCEPT),), DONE),
             (((8, 8, ACCEPT),), NOT_ACQUIRED),
@@ -213,7 +215,7 @@ async def test_acknowledgements_are_answered_as_by_apache_kafka(kafka: Kafka) ->
         assert await group.acknowledge("m", (5, 5, ACCEPT), partition=9) == (3, None)
         assert await group.acknowledge("m", (5, 5, ACCEPT), topic_id=bytes(15) + b"x") == (100, None)
         assert await group.offsets() == (3, 8)
-        assert await group.fetch("m", (8, 8, ACCEPT)) == [(NOT_ACQUIRED, [(3, 4, 2)])]
+        assert await group.fetch("m", (8, 8, ACCEPT), max_wait_ms=LONG) == [(NOT_ACQUIRED, [(3, 4, 2)])]
         assert await group.fetch("m", (5, 5, (9,))) == [(INVALID, [])]
         assert await group.fetch("m", (5, 5, RENEW), is_renew_ack=True) == 42
         nothing = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0, "batch_size": 0}
@@ -222,4 +224,4 @@ async def test_acknowledgements_are_answered_as_by_apache_kafka(kafka: Kafka) ->
         assert await group.fetch("other") == [(DONE, [])]
         assert await group.acknowledge("other", (6, 6, ACCEPT)) == (121, "Member is not the owner of offset")
         assert await group.acknowledge("m", (6, 6, ACCEPT), epoch=-1) == DONE
-        assert await group.fetch("other") == [(DONE, [(3, 4, 3), (5, 5, 2), (7, 7, 2), (9, 11, 2)])]
+        assert await group.fetch("other", max_wait_ms=LONG) == [(DONE, [(3, 4, 3), (5, 5, 2), (7, 7, 2), (9, 11, 2)])]
