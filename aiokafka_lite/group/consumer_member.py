@@ -16,9 +16,9 @@ Rule 4: After a fence nothing is committed: the coordinator may have given the p
         member joins again with epoch 0 under the same member id, which it keeps for its whole life (KIP-1082).
 Rule 5: A heartbeat that follows a failure pauses first. No change of state cuts that pause short.
 Rule 6: Topic ids that metadata does not know stay in the target assignment until their names are known.
-Rule 7: A member that joins and is assigned nothing sends its next heartbeats early, with growing pauses. Its partitions
-        are free as soon as other members have released them, or when the coordinator assigns again, which it does once
-        a second at most. Java's client waits for the whole interval, 5 seconds by default.
+Rule 7: After a new epoch or assignment the next heartbeats are sent early, with growing pauses. Members that join often
+        come together, and each of them may take partitions from the others; the coordinator assigns once a second at
+        most. Java's client waits for the whole interval, 5 seconds by default, at each step.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ SHORTEST_INTERVAL = 0.1
 """Seconds between heartbeats at least, whatever the coordinator asks for: 0 would make a hot loop."""
 
 EARLY = 0.5
-"""Seconds until the second heartbeat of a member that was assigned nothing when it joined (rule 7)."""
+"""Seconds until the heartbeat after a new epoch or assignment; then doubled, up to the interval (rule 7)."""
 
 _API = "ConsumerGroupHeartbeat"
 
@@ -273,8 +273,9 @@ class ConsumerMember(BaseMember):
         self._unknown_errors = 0
         if self.state is MemberState.JOINING:
             self._advance(MemberEvent.JOINED)
-            self._early = EARLY
             self._must_assign = True
+        if response.member_epoch != self.generation or response.assignment is not None:
+            self._early = EARLY
         self.generation = response.member_epoch
         self._interval = max(response.heartbeat_interval_ms / 1000, SHORTEST_INTERVAL)
         if response.assignment is not None:
@@ -288,7 +289,7 @@ class ConsumerMember(BaseMember):
         return [*actions, *(self._hurry() or [self._pause(self._until_next())])]
 
     def _until_next(self) -> float:
-        if self.partitions.owned or self._early >= self._interval:
+        if self._early >= self._interval:
             return self._interval
         pause, self._early = self._early, 2 * self._early
         return pause

@@ -205,6 +205,13 @@ def test_every_property_becomes_an_argument_that_its_client_takes() -> None:
     assert len(consumer_settings(everything)) == len(client) + len(consumer) + len(topics)
 
 
+def test_javas_names_of_the_group_protocol_are_known() -> None:
+    properties = {**SERVERS, "group.id": "g", "group.protocol": "CONSUMER", "group.remote.assignor": "range"}
+    settings = consumer_settings(properties)
+    assert (settings["group_protocol"], settings["group_remote_assignor"]) == ("consumer", "range")
+    Consumer(topics=["orders"], **settings)
+
+
 def test_a_consumer_without_a_group_takes_no_settings_of_members() -> None:
     properties = {**SERVERS, "session.timeout.ms": "10000", "fetch.min.bytes": "5"}
     assert consumer_settings(properties) == {"bootstrap_servers": "localhost:9092", "fetch_min_bytes": 5}

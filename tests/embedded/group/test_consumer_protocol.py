@@ -112,9 +112,9 @@ async def test_a_commit_with_a_stale_epoch_is_repeated_under_the_epoch_of_the_ne
     cluster: EmbeddedCluster,
 ) -> None:
     fill(cluster, ORDERS[0], 5)
-    async with member_of(cluster, **CONSUMER) as consumer:
+    async with member_of(cluster, auto_commit=False, **CONSUMER) as consumer:
         await read_all(consumer, 5)
-        await consumer.poll(timeout=0.1)
+        await consumer.poll(timeout=20.0)  # the early heartbeats after an assignment are over
         cluster.on(OffsetCommitRequest).fail(ErrorCode.STALE_MEMBER_EPOCH, times=1)
         before = len(cluster.history.of(ConsumerGroupHeartbeatRequest))
         assert (await consumer.commit(timeout=4.0)).committed[ORDERS[0]].offset == 5

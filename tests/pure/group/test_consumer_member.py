@@ -158,23 +158,22 @@ def test_later_heartbeats_have_changed_fields_only() -> None:
 def test_the_coordinator_sets_the_interval_of_heartbeats_but_cannot_make_a_hot_loop() -> None:
     driver = Driver()
     driver.subscribe()
-    driver.answer({"t": (0,)})
-    assert only(driver.answer(), PauseHeartbeat).seconds == 5.0
-    driver.due()
     response = ConsumerGroupHeartbeatResponse(error_code=0, member_epoch=1, heartbeat_interval_ms=0)
-    pause = only(driver.handle(ConsumerHeartbeatAnswer(driver.sent.attempt, response, NAMES)), PauseHeartbeat)
+    assign, pause = driver.handle(ConsumerHeartbeatAnswer(driver.sent.attempt, response, NAMES))
+    assert assign == Assign((), frozenset())
+    assert isinstance(pause, PauseHeartbeat)
     assert pause.seconds == SHORTEST_INTERVAL
 
 
-def test_a_member_that_is_assigned_nothing_sends_its_next_heartbeats_early() -> None:
-    driver = Driver()
-    driver.subscribe()
+@pytest.mark.parametrize("numbers", [(), (0,)], ids=["without partitions", "with partitions"])
+def test_heartbeats_after_an_assignment_are_sent_early(numbers: tuple[int, ...]) -> None:
+    driver = Driver().settle(*numbers)
     pauses = []
     for _ in range(6):
-        pause = driver.answer({})[-1]
-        assert isinstance(pause, PauseHeartbeat)
-        pauses.append(pause.seconds)
+        assert isinstance(driver.last, PauseHeartbeat)
+        pauses.append(driver.last.seconds)
         driver.due()
+        driver.answer()
     assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
