@@ -45,7 +45,7 @@ async def test_a_scrape_has_what_the_clients_have_done(
     assert at(series, "kafka_producer_records_delivered_total", client="shop") == 3
     member = {"client": "shop-2", "group": "billing"}
     assert at(series, "kafka_consumer_assigned_partitions", **member) == 2
-    assert at(series, "kafka_consumer_rebalances_total", **member) == 1
+    assert at(series, "kafka_consumer_rebalances_total", **member) >= 1
     first = {"client": "shop-2", "topic": "orders", "partition": "0"}
     assert at(series, "kafka_consumer_partition_records_lag", **first) == 1
     assert at(series, "kafka_consumer_partition_records_consumed_total", **first) == 2
