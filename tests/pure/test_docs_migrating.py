@@ -10,11 +10,15 @@ import aiokafka
 import aiokafka.admin
 import confluent_kafka
 import confluent_kafka.admin
+import confluent_kafka.schema_registry.avro
+import confluent_kafka.schema_registry.json_schema
+import confluent_kafka.schema_registry.protobuf
 import pytest
 
 import aiokafka_lite
 import aiokafka_lite.admin
 import aiokafka_lite.producer
+import aiokafka_lite.schemas
 from tests.pure.documents import PARTS, ROOT, UNKNOWN, Names, Row, code_spans, imported, rows
 
 kafka = imported("kafka")
@@ -22,7 +26,9 @@ OURS: dict[str, Any] = {
     **{name: getattr(aiokafka_lite, name) for name in aiokafka_lite.__all__},
     **{name: getattr(aiokafka_lite.admin, name) for name in aiokafka_lite.admin.__all__},
     **{name: getattr(aiokafka_lite.producer, name) for name in aiokafka_lite.producer.__all__},
+    **{name: getattr(aiokafka_lite.schemas, name) for name in aiokafka_lite.schemas.__all__},
     **PARTS,
+    **dict.fromkeys(["Order", "registry", "schema", "to_dict"], UNKNOWN),
     **dict.fromkeys(["f", "keys", "listener", "partition", "topics", "values"], UNKNOWN),
     "re": re,
 }
@@ -30,6 +36,7 @@ GIVEN = dict.fromkeys(
     [
         *("acls", "alterations", "batch", "configs", "f", "listener", "offsets", "partition", "partitions"),
         *("records", "resources", "topics"),
+        *("Order", "registry", "schema", "to_dict"),
     ],
     UNKNOWN,
 )
@@ -43,6 +50,10 @@ THEIRS: dict[str, dict[str, Any]] = {
         "producer": aiokafka.AIOKafkaProducer,
     },
     "confluent-kafka": {
+        **vars(confluent_kafka.schema_registry),
+        **vars(confluent_kafka.schema_registry.avro),
+        **vars(confluent_kafka.schema_registry.json_schema),
+        **vars(confluent_kafka.schema_registry.protobuf),
         "AdminClient": confluent_kafka.admin.AdminClient,
         "Consumer": confluent_kafka.Consumer,
         "Producer": confluent_kafka.Producer,
