@@ -101,6 +101,16 @@ async def test_keys_headers_and_partition_are_written(kafka: Kafka) -> None:
     assert {record.headers for record in records} == {(Header("lang", b"en"), Header("empty", b""))}
 
 
+async def test_a_topic_is_copied_as_json_with_its_nulls_headers_and_timestamps(kafka: Kafka) -> None:
+    first, copy = await kafka.create_topic(partitions=1), await kafka.create_topic(partitions=1)
+    async with Producer(kafka.bootstrap_servers) as producer:
+        await producer.send(first, b"v\xff", key=b"k", headers=[("h", b"1"), ("n", None)], timestamp=1767225600123)
+        await producer.send(first, None, timestamp=1767225600124)
+    printed = await consume(kafka, first, "--until", "end", "--json")
+    await produce(kafka, copy, printed, "--json-in")
+    assert (await consume(kafka, copy, "--until", "end", "--json")).replace(copy.encode(), first.encode()) == printed
+
+
 async def test_each_format_of_a_record(embedded: Kafka) -> None:
     topic = await embedded.create_topic(partitions=1)
     async with Producer(embedded.bootstrap_servers) as producer:
