@@ -57,11 +57,6 @@ class ShareSession:
     def is_open(self) -> bool:
         return self.epoch != OPEN
 
-    @property
-    def partitions(self) -> Collection[TopicIdPartition]:
-        """The partitions that the broker remembers."""
-        return self._known.keys()
-
     def fetch(self, wanted: Collection[TopicIdPartition]) -> ShareSessionRequest:
         """The request after which the broker remembers exactly these partitions."""
         add = tuple(key for key in wanted if key not in self._known)
