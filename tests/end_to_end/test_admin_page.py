@@ -9,7 +9,7 @@ from types import FunctionType
 
 import pytest
 
-from aiokafka_lite import Admin, EmbeddedCluster
+from aiokafka_lite import Admin, EmbeddedCluster, ShareConsumer
 from aiokafka_lite.admin import ConfigResource
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.test_admin import until
@@ -33,6 +33,8 @@ async def test_the_examples_of_the_page_run_one_after_the_other(
                 continue  # brokers describe transactions since Kafka 3.0
             if "admin.acls" in example or ("admin.users" in example and not kafka.speaks("2.7")):
                 continue  # these brokers have no authorizer; users are there since Kafka 2.7
+            if "admin.share_groups" in example:
+                continue  # here is no share group
             names: dict[str, object] = {"admin": admin}
             code = compile(example, f"{PAGE.name}, example {number}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
             running = FunctionType(code, names)()
@@ -66,3 +68,16 @@ async def test_the_example_about_acls_runs_on_a_cluster_that_has_them(capsys: py
         await FunctionType(compile(example, PAGE.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)()
         assert await admin.acls.describe() == ()
     assert capsys.readouterr().out == "ALLOW User:alice from * READ on TOPIC orders\n"
+
+
+async def test_the_example_about_share_groups_runs_on_a_cluster_that_has_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (example,) = [block.text for block in blocks(PAGE) if "admin.share_groups" in block.text]
+    async with EmbeddedCluster(brokers=1) as cluster, Admin(cluster.bootstrap_servers) as admin:
+        await cluster.create_topic("orders", partitions=1)
+        async with ShareConsumer("orders", group_id="billing", bootstrap_servers=cluster.bootstrap_servers) as consumer:
+            await consumer.poll(timeout=1.0)
+        names: dict[str, object] = {"admin": admin}
+        await FunctionType(compile(example, PAGE.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)()
+    assert "billing" in capsys.readouterr().out
