@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar, cast
 
 from ..arguments import check_methods, for_part, must_be
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, KafkaError, SchemaRegistryError, SerializationError
 from ..types import Header
 
 T_co = TypeVar("T_co", covariant=True)
@@ -108,6 +108,16 @@ def as_deserializer(name: str, given: object) -> Deserializer[object]:
 def is_async(deserializer: Deserializer[object]) -> bool:
     """Whether its results must always be awaited. A plain function may return an awaitable; this is detected later."""
     return inspect.iscoroutinefunction(deserializer.deserialize)
+
+
+def concerns_record(error: BaseException) -> bool:
+    """Whether a deserializer raised this because of the record, so that the record may be skipped or rejected.
+
+    A schema registry that does not answer, refuses the credentials or is closed concerns no record.
+    """
+    if isinstance(error, SchemaRegistryError):
+        return 40400 <= error.code < 40500  # the registry has no such schema; a 404 of another server has code 404
+    return not isinstance(error, KafkaError) or isinstance(error, ConfigurationError | SerializationError)
 
 
 def _refuse_constant(name: str) -> object:

@@ -15,12 +15,11 @@ from typing import Any, Literal, Protocol
 
 import anyio
 
-from ..aio.retry import is_retriable
 from ..arguments import must_be
 from ..errors import ConfigurationError, DeserializationError
 from ..types import Header, Record
 from .columns import records_of
-from .deserializer import Deserializer, as_deserializer, is_async
+from .deserializer import Deserializer, as_deserializer, concerns_record, is_async
 from .fetched import Chunk
 from .partition import AssignedPartition
 
@@ -39,7 +38,9 @@ OnDeserializationError = (
 
 ``"raise"`` raises DeserializationError, again with each read, until the user seeks past the record; ``"skip"`` skips
 the record with a warning; ``"raw"`` returns it as bytes. A function gets the error and the record as bytes, and returns
-the record to hand out, or None to skip it; it may be async, and the read raises its exceptions.
+the record to hand out, or None to skip it; it may be async, and the read raises its exceptions. With ``"skip"`` and
+``"raw"`` too, the read raises an error that does not concern the record: a schema registry does not answer, refuses the
+credentials, or its client is closed.
 """
 
 
@@ -220,8 +221,7 @@ class Deserializing:
         if callable(self._on_error):
             decided = self._on_error(error, raw)
             return await decided if isinstance(decided, Awaitable) else decided
-        # A server that does not answer is no fault of the record, so neither skip the record nor hand out its bytes.
-        if self._on_error == "raise" or is_retriable(error.__cause__ or error):
+        if self._on_error == "raise" or not concerns_record(error.__cause__ or error):
             raise error
         if self._on_error == "raw":
             return raw

@@ -1,8 +1,8 @@
 """The client of a schema registry: its REST API, a cache, and one request at a time for each schema.
 
 What never changes is cached without a bound in time: the schema of an id, and the id of a schema in a subject. Tasks
-that need the same schema at the same time share one request. No task runs in the background: the first caller sends the
-request, and if it is cancelled, the next caller sends it again.
+that need the same schema at the same time share one request. It runs in a task of the client, which a cancelled caller
+does not end: a ``poll`` with a short timeout cancels its deserializer, and the next one must find the schema.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import random as _random
 import ssl
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 from urllib.parse import quote
 
 from ..arguments import check_wait, must_be, text, whole
-from ..errors import ConfigurationError, KafkaError, ProtocolError
+from ..errors import ConfigurationError, IllegalStateError, ProtocolError
 from ..security import TokenProvider
 from .http import RegistryHttp
 from .schema import (
@@ -47,8 +47,8 @@ class SchemaRegistryClient:
     The constructor does no I/O and raises ConfigurationError.
 
     All calls raise SchemaRegistryError if the registry refuses a request, KafkaTimeout if it does not answer in time,
-    AuthenticationError for a certificate that is not trusted, ProtocolError for an answer without the needed fields,
-    and IllegalStateError after ``close``. They may be cancelled.
+    AuthenticationError for a certificate that is not trusted and a token that no header can carry, ProtocolError for an
+    answer without the needed fields, and IllegalStateError after ``close``. They may be cancelled.
     """
 
     def __init__(
@@ -85,8 +85,9 @@ class SchemaRegistryClient:
             random=random,
         )
         self._cache: dict[Hashable, Any] = {}
-        self._requests: dict[Hashable, _Request] = {}
-        """The requests under way, by what they will cache."""
+        self._requests: dict[Hashable, asyncio.Task[Any]] = {}
+        """The requests under way that callers share."""
+        self._registrations = 0
 
     def __repr__(self) -> str:
         return f"<SchemaRegistryClient {', '.join(self._http.urls)} cached={len(self._cache)}>"
@@ -101,7 +102,12 @@ class SchemaRegistryClient:
 
     async def close(self) -> None:
         """Close the connections. Calls that wait, and later calls, raise IllegalStateError."""
+        requests = list(self._requests.values())
+        for each in requests:
+            each.cancel()
         await self._http.close()
+        if requests:
+            await asyncio.wait(requests)
 
     # Schemas.
 
@@ -112,7 +118,9 @@ class SchemaRegistryClient:
         registry compare schemas without regard to their layout.
         """
         text("subject", subject)
-        return await self._post(f"/subjects/{_quoted(subject)}/versions", subject, schema, normalize)
+        registered = await self._post(f"/subjects/{_quoted(subject)}/versions", subject, schema, normalize)
+        self._registrations += 1
+        return registered
 
     async def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
         """The id and version of a schema that the subject has. The answer is cached.
@@ -152,8 +160,11 @@ class SchemaRegistryClient:
         return await self._once((subject, version), lambda: self._version(subject, str(version)))
 
     async def latest(self, subject: str) -> RegisteredSchema:
-        """The newest version of a subject. The registry is asked each time."""
-        return await self._version(text("subject", subject), "latest")
+        """The newest version of a subject. The answer is not cached; calls at the same time share one request."""
+        text("subject", subject)
+        # A request that began before a registration may answer with the version before it.
+        key = ("latest", subject, self._registrations)
+        return await self._shared(key, lambda: self._version(subject, "latest"))
 
     async def _version(self, subject: str, version: str) -> RegisteredSchema:
         path = f"/subjects/{_quoted(subject)}/versions/{version}"
@@ -242,37 +253,36 @@ class SchemaRegistryClient:
 
     # One request for one schema.
 
-    async def _once(self, key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
-        """What is cached for ``key``, else the answer of ``ask``, which is then cached.
+    async def _once(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What is cached for ``key``, else the answer of ``ask``, which is then cached."""
+        if key not in self._cache:
 
-        Callers that come while another one asks wait for it, and get its answer or its error. If it is cancelled, the
-        next one asks.
-        """
-        while key not in self._cache:
-            request = self._requests.get(key)
-            if request is not None:
-                await request.ended.wait()
-                if request.error is not None:
-                    raise request.error.with_traceback(None)
-                continue
-            self._requests[key] = request = _Request()
-            try:
-                self._cache[key] = await ask()
-            except KafkaError as error:
-                request.error = error
-                raise
-            finally:
-                del self._requests[key]
-                request.ended.set()
+            async def ask_and_cache() -> T:
+                self._cache[key] = answer = await ask()
+                return answer
+
+            return await self._shared(key, ask_and_cache)
         return cast(T, self._cache[key])
 
+    async def _shared(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The answer or the error of ``ask``. Callers that come while it is under way get the same."""
+        request = self._requests.get(key)
+        if request is None:
+            self._requests[key] = request = asyncio.create_task(ask())
+            request.add_done_callback(lambda ended: self._ended(key, ended))
+        await asyncio.wait([request])  # does not cancel the request with the caller
+        if request.cancelled():
+            raise IllegalStateError("the schema registry client was closed while it waited for an answer")
+        error = request.exception()
+        if error is not None:
+            raise error.with_traceback(None)
+        return cast(T, request.result())
 
-class _Request:
-    """A request under way, for the callers that wait for it. ``error`` is None if it is cancelled."""
-
-    def __init__(self) -> None:
-        self.ended = asyncio.Event()
-        self.error: KafkaError | None = None
+    def _ended(self, key: Hashable, request: asyncio.Task[Any]) -> None:
+        if self._requests.get(key) is request:
+            del self._requests[key]
+        if not request.cancelled():
+            request.exception()  # read here, because every caller may have been cancelled
 
 
 def _quoted(name: str) -> str:

@@ -15,6 +15,7 @@ import asyncio
 import inspect
 import logging
 import random as _random
+import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -42,6 +43,7 @@ CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 _LONGEST_QUOTE = 500
 _RETRIABLE = {408, 429}
+_WRONG_TOKEN = "token must be visible ASCII characters, without spaces and line breaks"
 _ADVICE = {
     401: "check username and password, or token",
     403: "grant the user access to the subject",
@@ -83,6 +85,8 @@ class RegistryHttp:
             raise ConfigurationError("token cannot be combined with username and password")
         if token is not None and not isinstance(token, str) and not callable(token):
             raise ConfigurationError("token must be a string, or a function that returns one")
+        if isinstance(token, str) and not _is_token(token):
+            raise ConfigurationError(_WRONG_TOKEN)
         self._token: TokenProvider | Secret | None = Secret(token) if isinstance(token, str) else token
         if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
             raise ConfigurationError(must_be("ssl_context", "an ssl.SSLContext", ssl_context))
@@ -150,13 +154,13 @@ class RegistryHttp:
         parameters: Mapping[str, str] | None,
     ) -> Any:
         """One request to one address. ConnectionLost is worth another attempt, any other error is not."""
-        client = self._open_client()
         headers = {"Accept": f"{CONTENT_TYPE}, application/json", "Content-Type": CONTENT_TYPE}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {(await _token_of(self._token)).encode().decode()}"
+        client = self._open_client()
         try:
             answer = await client.request(method, url + path, json=body, params=parameters, headers=headers)
-        except self._httpx.TransportError as error:
+        except self._httpx.RequestError as error:
             raise _lost(url, error) from error
         if self._is_closed:
             raise IllegalStateError("the schema registry client was closed while it waited for an answer")
@@ -187,7 +191,11 @@ def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
     wanted = must_be("url", "the http:// or https:// address of a schema registry", url)
     if not isinstance(url, str):
         raise ConfigurationError(wanted)
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:  # its text may be a part of the password
+        raise ConfigurationError("url must be the address of a schema registry, with a valid host and port") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigurationError(wanted if parts.password is None else "url must be an http:// or https:// address")
     host = parts.netloc.rpartition("@")[2]
@@ -212,7 +220,14 @@ async def _token_of(given: TokenProvider | Secret) -> Secret:
         raise ConnectionLost(f"the function token failed: it raised {type(error).__name__}", sent=False) from error
     if not isinstance(made, str) or not made:
         raise AuthenticationError(f"the function token must return a string, got {type(made).__name__}")
+    if not _is_token(made):
+        raise AuthenticationError(_WRONG_TOKEN)
     return Secret(made)
+
+
+def _is_token(token: str) -> bool:
+    """Whether a header can carry the token. An error of httpx would quote the whole header (rule 3)."""
+    return re.fullmatch(r"[\x21-\x7e]+", token) is not None
 
 
 def _named(method: str, path: str, subject: str | None) -> str:

@@ -19,7 +19,7 @@ from ..errors import ConfigurationError
 from ..types import Header
 from .client import SchemaRegistryClient
 from .schema import Part, RegisteredSchema, Schema, SubjectStrategy
-from .wire import find_header, header, prefix, read_name
+from .wire import find_header, header, prefix, read_name, remove_header
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -95,6 +95,8 @@ class SchemaSerializer(ABC, Generic[T]):
 
     def _serialize(self, resolved: _Resolved, data: T, headers: list[Header]) -> bytes:
         made = resolved.write(data if self._to_dict is None else self._to_dict(data))
+        if headers:
+            remove_header(self.part, headers)
         if resolved.header is None:
             return resolved.prefix + made
         headers.append(resolved.header)
@@ -108,7 +110,9 @@ class SchemaSerializer(ABC, Generic[T]):
             registered = await self._registry.latest(subject)
         else:
             registered = await self.find(subject, await self._schema_to_register())
-        resolved = self.of_topic[topic] = self._resolved(registered, await self._writer(registered.schema))
+        resolved = self.of_topic.get(topic)
+        if resolved is None:  # else another call that waited for the same answer was faster
+            resolved = self.of_topic[topic] = self._resolved(registered, await self._writer(registered.schema))
         return self._serialize(resolved, data, headers)
 
     async def find(self, subject: str, schema: Schema) -> RegisteredSchema:

@@ -2,7 +2,8 @@
 
 A record that cannot be deserialized is acknowledged at once, so that it does not stop the records behind it:
 ``"raise"`` releases it and raises, as Java's share consumer does; after the group's limit of deliveries the brokers
-archive it. ``"reject"`` rejects it and logs a warning. ``"raw"`` returns it as bytes.
+archive it. ``"reject"`` rejects it and logs a warning. ``"raw"`` returns it as bytes. An error that does not concern
+the record, as of a schema registry that does not answer, is always raised.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..arguments import must_be
-from ..consumer.deserializer import Deserializer, as_deserializer
+from ..consumer.deserializer import Deserializer, as_deserializer, concerns_record
 from ..errors import ConfigurationError, DeserializationError
 from ..types import ShareRecord
 
@@ -48,7 +49,7 @@ class ShareDeserializing:
             try:
                 made.append(await self._record(record))
             except DeserializationError as error:
-                if self._on_error == "raise":
+                if self._on_error == "raise" or not concerns_record(error.__cause__ or error):
                     return Deserialized(made, error)
                 if self._on_error == "reject":
                     logger.warning("rejected a record: %s", error)

@@ -22,6 +22,7 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.schemas import Schema, SchemaReference, SchemaRegistryClient
 from tests.embedded.schemas.formats import AVRO
+from tests.waiting import until
 
 ORDER = Schema(json.dumps(AVRO))
 NEXT = Schema(json.dumps({**AVRO, "fields": [*AVRO["fields"], {"name": "note", "type": "string", "default": ""}]}))
@@ -197,6 +198,23 @@ async def test_a_closed_client_says_so(embedded_schema_registry: EmbeddedSchemaR
         await registry.subjects()
 
 
+async def test_calls_that_wait_end_when_the_client_is_closed(embedded_schema_registry: EmbeddedSchemaRegistry) -> None:
+    embedded_schema_registry.fail(503, times=10_000)
+    registry = SchemaRegistryClient(embedded_schema_registry.url, retry_backoff=60.0, retry_backoff_max=60.0)
+    calls = [asyncio.ensure_future(registry.by_id(1)) for _ in range(2)]
+    await until(lambda: embedded_schema_registry.requests)
+    await registry.close()
+    errors = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(error) for error in errors] == [IllegalStateError] * 2
+
+
+async def test_a_token_that_a_header_cannot_carry_is_in_no_error() -> None:
+    async with SchemaRegistryClient("http://127.0.0.1:1", token=lambda: "secret\n") as registry:
+        with pytest.raises(AuthenticationError, match="token must be visible ASCII characters") as caught:
+            await registry.subjects()
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "make, text",
     [
@@ -205,6 +223,9 @@ async def test_a_closed_client_says_so(embedded_schema_registry: EmbeddedSchemaR
         (lambda: SchemaRegistryClient("http://h", username="ann"), "username and password are required together"),
         (lambda: SchemaRegistryClient("http://a:b@h", token="t"), "token cannot be combined"),
         (lambda: SchemaRegistryClient("http://h", token=5), "token must be a string, or a function"),
+        (lambda: SchemaRegistryClient("http://h", token="secret\n"), "token must be visible ASCII characters"),
+        (lambda: SchemaRegistryClient("http://h:abc"), "url must be the address of a schema registry"),
+        (lambda: SchemaRegistryClient("http://[::1"), "url must be the address of a schema registry"),
         (lambda: SchemaRegistryClient("http://h", timeout=0), "timeout must be a number of seconds > 0, got 0"),
         (lambda: SchemaRegistryClient("http://h", ssl_context=True), "ssl_context must be an ssl.SSLContext"),
         (lambda: Schema(" "), "text must be the text of a schema"),

@@ -11,7 +11,13 @@ import pytest
 
 from aiokafka_lite import Consumer, Header, IllegalStateError, Producer
 from aiokafka_lite.embedded import EmbeddedCluster, EmbeddedSchemaRegistry
-from aiokafka_lite.errors import ConfigurationError, DeserializationError, KafkaTimeout, SerializationError
+from aiokafka_lite.errors import (
+    ConfigurationError,
+    DeserializationError,
+    KafkaTimeout,
+    SchemaRegistryError,
+    SerializationError,
+)
 from aiokafka_lite.schemas import (
     AvroDeserializer,
     AvroSerializer,
@@ -25,6 +31,7 @@ from aiokafka_lite.schemas import (
     topic_record_name,
 )
 from tests.embedded.schemas.formats import AVRO, FORMATS, JSON, ORDER, Format, order_type
+from tests.waiting import DEADLINE
 
 NEXT = {**AVRO, "fields": [*AVRO["fields"], {"name": "note", "type": "string", "default": "none"}]}
 
@@ -85,6 +92,28 @@ async def test_the_latest_schema_is_used_without_one_of_the_serializer(registry:
     data = await finished(AvroSerializer(registry, resolve="latest").serialize("orders", {**ORDER, "note": "x"}, []))
     assert data[:5] == b"\0" + newest.schema_id.to_bytes(4, "big")
     assert (await finished(AvroDeserializer(registry).deserialize("orders", data, ())))["note"] == "x"
+
+
+async def test_calls_that_wait_for_the_latest_schema_share_one_request(
+    embedded_schema_registry: EmbeddedSchemaRegistry, registry: SchemaRegistryClient
+) -> None:
+    await registry.register("orders-value", Schema(json.dumps(AVRO)))
+    embedded_schema_registry.requests.clear()
+    serializer = AvroSerializer(registry, resolve="latest")
+    made = await asyncio.gather(*(finished(serializer.serialize("orders", ORDER, [])) for _ in range(10)))
+    assert len(set(made)) == 1
+    assert embedded_schema_registry.requests == ["GET /subjects/orders-value/versions/latest"]
+
+
+@pytest.mark.parametrize("id_in", ["prefix", "header"])
+async def test_a_record_that_is_written_again_names_the_schema_of_its_new_bytes(
+    registry: SchemaRegistryClient, id_in: Any
+) -> None:
+    old = b"\1" + bytes(16)
+    headers = [Header("__value_schema_id", old), Header("__key_schema_id", old)]
+    data = await finished(AvroSerializer(registry, AVRO, id_in=id_in).serialize("orders", ORDER, headers))
+    assert await finished(AvroDeserializer(registry).deserialize("orders", data, tuple(headers))) == ORDER
+    assert headers[0] == Header("__key_schema_id", old), "the header of the key is not that of the value"
 
 
 async def test_schemas_of_avro_and_json_may_refer_to_others(registry: SchemaRegistryClient) -> None:
@@ -163,6 +192,47 @@ async def test_a_registry_that_does_not_answer_skips_no_record(
         ) as consumer,
     ):
         assert [record.value for record in await consumer.poll(timeout=10.0)] == [ORDER]
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["refusing", "closed"])
+async def test_a_registry_that_refuses_the_credentials_or_is_closed_skips_no_record(
+    cluster: EmbeddedCluster, embedded_schema_registry: EmbeddedSchemaRegistry, *, is_closed: bool
+) -> None:
+    await cluster.produce("orders", b"\0\0\0\0\7x")
+    async with (
+        SchemaRegistryClient(embedded_schema_registry.url) as registry,
+        Consumer(
+            cluster.bootstrap_servers,
+            topics=["orders"],
+            value_deserializer=AvroDeserializer(registry),
+            on_deserialization_error="skip",
+        ) as consumer,
+    ):
+        if is_closed:
+            await registry.close()
+        else:
+            embedded_schema_registry.fail(401)
+        with pytest.raises(DeserializationError, match="offset 0") as caught:
+            await consumer.poll(timeout=10.0)
+        assert isinstance(caught.value.__cause__, IllegalStateError if is_closed else SchemaRegistryError)
+
+
+async def test_a_poll_that_does_not_wait_returns_a_record_once_its_schema_has_come(
+    cluster: EmbeddedCluster, embedded_schema_registry: EmbeddedSchemaRegistry, registry: SchemaRegistryClient
+) -> None:
+    await cluster.produce("orders", await finished(AvroSerializer(registry, AVRO).serialize("orders", ORDER, [])))
+    async with (
+        SchemaRegistryClient(embedded_schema_registry.url) as other,
+        Consumer(
+            cluster.bootstrap_servers, topics=["orders"], value_deserializer=AvroDeserializer(other)
+        ) as consumer,
+    ):
+        records: list[Any] = []
+        async with asyncio.timeout(DEADLINE):
+            while not records:
+                records = await consumer.poll()
+    assert [record.value for record in records] == [ORDER]
+    assert embedded_schema_registry.requests.count("GET /schemas/ids/1") == 1
 
 
 async def test_bytes_without_the_id_of_a_schema_are_refused(registry: SchemaRegistryClient) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiokafka_lite import AcknowledgementFailed, KafkaError, TopicPartition
+from aiokafka_lite import AcknowledgementFailed, DeserializationError, KafkaError, KafkaTimeout, TopicPartition
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import AuthorizationError, ConnectionLost, ErrorCode, UnsupportedVersion
 from aiokafka_lite.protocol.messages import (
@@ -36,6 +36,25 @@ async def test_a_record_whose_lock_expired_is_delivered_again_and_its_acknowledg
             result.raise_for_refused()
         other.accept(again)
         assert await other.commit()
+
+
+async def test_a_record_is_not_rejected_because_a_server_does_not_answer_its_deserializer(
+    cluster: EmbeddedCluster,
+) -> None:
+    await write(cluster, b"a", topic="jobs")
+    outages = [KafkaTimeout("the schema registry does not answer")]
+
+    def deserialize(data: bytes) -> bytes:
+        if outages:
+            raise outages.pop()
+        return data
+
+    settings = {"value_deserializer": deserialize, "on_deserialization_error": "reject"}
+    async with share_consumer(cluster, "jobs", **settings) as consumer:
+        with pytest.raises(DeserializationError, match="schema registry does not answer"):
+            await consumer.poll(timeout=60.0)
+        (record,) = await read(consumer, 1)
+    assert (record.value, record.delivery_count) == (b"a", 2)
 
 
 async def test_a_renewed_record_stays_with_its_consumer(cluster: EmbeddedCluster) -> None:
