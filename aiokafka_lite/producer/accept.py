@@ -156,7 +156,7 @@ class Acceptor:
         given_key, given_headers = key, headers
         try:
             size = RECORD_OVERHEAD
-            headers = headers_of(topic, headers) if headers else ()
+            headers = given_headers = headers_of(topic, headers) if headers else ()
             # The key first, as with Java's client: the value's serializer sees the headers that the key's has added.
             if key is not None:
                 if type(key) is not bytes or not (self._plain_keys or is_serialized):

@@ -467,6 +467,13 @@ async def test_a_serializer_writes_the_headers_that_it_adds(cluster: EmbeddedClu
         assert batch.columns().headers[0] == (*own, Header("value", b"%d" % len(own)))
 
 
+async def test_headers_of_an_iterator_are_written_after_the_wait_for_a_schema(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, value_serializer=SchemaOfTopic()) as producer:
+        await producer.send("t", 1, headers=iter([("h", b"1")]))
+    assert batches_of(cluster, "t")[0].columns().headers[0] == (Header("h", b"1"),)
+
+
 async def test_headers_from_an_iterator_that_raises_fail_their_own_record(cluster: EmbeddedCluster) -> None:
     def headers() -> Any:
         yield ("a", b"1")
