@@ -72,6 +72,12 @@ class _Functions(Generic[T]):
     from_json: Callable[[bytes], T]
 
 
+def _pydantic_json(value: Any) -> bytes:
+    """The fields by their aliases, as the validator reads them. The value's own class may have additional fields."""
+    made: bytes = type(value).__pydantic_serializer__.to_json(value, by_alias=True)
+    return made
+
+
 def adapter_of(model: type[T] | ModelAdapter[T]) -> ModelAdapter[T]:
     """The adapter for a class, or the given one. Raises ConfigurationError."""
     if not isinstance(model, type):
@@ -79,7 +85,7 @@ def adapter_of(model: type[T] | ModelAdapter[T]) -> ModelAdapter[T]:
         return model
     if hasattr(model, "__pydantic_validator__"):
         adapter: Any = extra("pydantic", "models").TypeAdapter(model)
-        return _Functions(adapter.dump_json, adapter.validate_json)
+        return _Functions(_pydantic_json, adapter.validate_json)
     if hasattr(model, "__struct_fields__"):
         msgspec = extra("msgspec.json", "models")
         return _Functions(msgspec.Encoder().encode, msgspec.Decoder(model).decode)

@@ -15,7 +15,7 @@ import enum
 import types
 import uuid
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from .errors import ConfigurationError
 from .extras import extra
@@ -54,7 +54,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return list(value)
     if not isinstance(value, type) and _is_class(type(value)):
-        return {name: getattr(value, name) for name, _ in _fields(type(value))}
+        return {each.name: getattr(value, each.name) for each in _fields(type(value))}
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
@@ -67,30 +67,37 @@ def _is_class(model: Any) -> bool:
     return isinstance(model, type) and (dataclasses.is_dataclass(model) or hasattr(model, "__attrs_attrs__"))
 
 
-def _fields(model: Any) -> list[tuple[str, bool]]:
-    """The names of the fields that the constructor takes, and whether each is required."""
+class _Field(NamedTuple):
+    """A field that the constructor takes. ``argument`` is its name there, which attrs lets the class choose."""
+
+    name: str
+    argument: str
+    is_required: bool
+
+
+def _fields(model: Any) -> list[_Field]:
     if dataclasses.is_dataclass(model):
         missing = dataclasses.MISSING
         return [
-            (each.name, each.default is missing and each.default_factory is missing)
+            _Field(each.name, each.name, each.default is missing and each.default_factory is missing)
             for each in dataclasses.fields(model)
             if each.init
         ]
     nothing = extra("attr", "models").NOTHING
-    return [(each.name, each.default is nothing) for each in model.__attrs_attrs__ if each.init]
+    return [_Field(each.name, each.alias, each.default is nothing) for each in model.__attrs_attrs__ if each.init]
 
 
 def _reader(hint: Any, place: str, begun: dict[Any, Read]) -> Read:
     """The function that reads a type. ``begun`` has those of classes, which may contain themselves."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:  # first, because the annotations need not have a hash
+        return _reader(arguments[0], place, begun)
     if hint in begun:
         return lambda value, place: begun[hint](value, place)
     if _is_class(hint):
         begun[hint] = _unfinished
         begun[hint] = read = _class_reader(hint, place, begun)
         return read
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _reader(arguments[0], place, begun)
     if origin is Literal:
         return _choice_reader(arguments)
     if origin in (Union, types.UnionType):
@@ -121,22 +128,17 @@ def _class_reader(model: Any, place: str, begun: dict[Any, Read]) -> Read:
         hints = get_type_hints(model, include_extras=True)
     except NameError as error:
         raise ConfigurationError(f"the types of {place} cannot be resolved: {error}") from None
-    fields = [
-        (name, is_required, _reader(hints.get(name, Any), f"{place}.{name}", begun))
-        for name, is_required in _fields(model)
-    ]
+    fields = [(each, _reader(hints.get(each.name, Any), f"{place}.{each.name}", begun)) for each in _fields(model)]
 
     def read(value: Any, place: str) -> Any:
         if not isinstance(value, dict):
             raise _wrong(value, "an object", place)
         given = {}
-        for name, is_required, read_field in fields:
-            if name in value:
-                given[name.lstrip("_") if hasattr(model, "__attrs_attrs__") else name] = read_field(
-                    value[name], f"{place}.{name}"
-                )
-            elif is_required:
-                raise ValueError(f"{place}.{name} is missing")
+        for field, read_field in fields:
+            if field.name in value:
+                given[field.argument] = read_field(value[field.name], f"{place}.{field.name}")
+            elif field.is_required:
+                raise ValueError(f"{place}.{field.name} is missing")
         return model(**given)
 
     return read

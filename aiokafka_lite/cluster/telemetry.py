@@ -34,6 +34,9 @@ logger = logging.getLogger(__name__)
 LAST_PUSH_TIMEOUT = 0.5
 """Seconds for the push of a client that closes."""
 
+DEFAULT_INTERVAL = 300.0
+"""Seconds between pushes if the subscription has no interval above 0, as in Java's client."""
+
 RETRY_AFTER = 30.0
 """Seconds until the subscription is requested again after a failure."""
 
@@ -58,7 +61,7 @@ class Telemetry:
         self._broker: Broker | None = None
         self._subscription: GetTelemetrySubscriptionsResponse | None = None
         self._counted: dict[tuple[object, ...], float] = {}
-        self._begin_ns = self._now_ns()
+        self._start_ns = self._begin_ns = self._now_ns()
 
     async def run(self) -> None:
         """Push at the interval of the subscription, until cancelled."""
@@ -67,7 +70,8 @@ class Telemetry:
             try:
                 await self._subscribe()
                 assert self._subscription is not None
-                interval = self._subscription.push_interval_ms / 1000
+                interval_ms = self._subscription.push_interval_ms
+                interval = interval_ms / 1000 if interval_ms > 0 else DEFAULT_INTERVAL
                 if self._subscription.requested_metrics:
                     await asyncio.sleep(interval * (low + (high - low) * self._runtime.random()))
                     while await self._push():  # noqa: ASYNC110 - a period, not polling
@@ -109,7 +113,7 @@ class Telemetry:
         data = encode_metrics(
             self._deltas(metrics) if is_delta else metrics,
             report.resource,
-            begin_ns=self._begin_ns,
+            begin_ns=self._begin_ns if is_delta else self._start_ns,
             now_ns=now,
             temporality=DELTA if is_delta else CUMULATIVE,
         )
@@ -139,7 +143,9 @@ class Telemetry:
             if not each.is_counter:
                 yield each
                 continue
-            yield each._replace(value=each.value - self._counted.get((each.name, each.attributes), 0.0))
+            counted = self._counted.get((each.name, each.attributes), 0.0)
+            # Sums over the brokers fall when a broker leaves the cluster.
+            yield each._replace(value=max(each.value - counted, 0.0))
 
     def _now_ns(self) -> int:
         return int(self._runtime.clock() * 1e9)

@@ -8,7 +8,7 @@ import decimal
 import enum
 import json
 import uuid
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import attrs
 import msgspec
@@ -63,6 +63,32 @@ def test_other_objects_and_other_data_are_refused(model: Any) -> None:
     for data in (b'{"id": "x", "at": "2026-01-02T03:04:05Z"}', b'{"id": 7}', b'{"id": 7, "at": "now"}', b"[]", b"{"):
         with pytest.raises(ValueError):  # msgspec's and pydantic's errors are ValueErrors too
             ModelDeserializer(model).deserialize("orders", data, ())
+
+
+class Aliased(pydantic.BaseModel):
+    order_id: int = pydantic.Field(alias="orderId")
+
+
+class AliasedWithNote(Aliased):
+    note: str
+
+
+def test_a_pydantic_model_is_written_by_its_aliases_with_all_fields_of_its_class() -> None:
+    order = AliasedWithNote(orderId=7, note="hot")
+    data = ModelSerializer(Aliased).serialize("orders", order, [])
+    assert json.loads(data) == {"orderId": 7, "note": "hot"}
+    assert ModelDeserializer(AliasedWithNote).deserialize("orders", data, ()) == order
+
+
+@attrs.define
+class AttrsNames:
+    _private: int
+    renamed: Annotated[int, {"unit": "s"}] = attrs.field(alias="other")
+
+
+def test_a_class_of_attrs_may_choose_the_names_of_arguments_and_annotate_types() -> None:
+    data = ModelSerializer(AttrsNames).serialize("orders", AttrsNames(private=1, other=2), [])
+    assert ModelDeserializer(AttrsNames).deserialize("orders", data, ()) == AttrsNames(private=1, other=2)
 
 
 @dataclasses.dataclass

@@ -16,7 +16,11 @@ from aiokafka_lite import Admin, Consumer, Producer
 from aiokafka_lite.admin import ConfigResource, ResourceType
 from aiokafka_lite.embedded import ClientMetrics, ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
-from aiokafka_lite.protocol.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
+from aiokafka_lite.protocol.messages import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+)
 from tests.waiting import until
 
 ASSIGNED = "org.apache.kafka.consumer.coordinator.assigned.partitions"
@@ -106,6 +110,18 @@ async def test_without_a_subscription_nothing_is_pushed(pushed: Pushed) -> None:
         await asyncio.sleep(3600)  # virtual time
     assert pushed.cluster.history.of(GetTelemetrySubscriptionsRequest)
     assert not pushed.received
+
+
+@pytest.mark.parametrize("interval_ms", [0, -1])
+async def test_a_subscription_without_an_interval_is_no_loop_of_requests(pushed: Pushed, interval_ms: int) -> None:
+    def alter(answer: GetTelemetrySubscriptionsResponse) -> GetTelemetrySubscriptionsResponse:
+        answer.push_interval_ms = interval_ms
+        return answer
+
+    with pushed.cluster.on(GetTelemetrySubscriptionsRequest, times=None).alter(alter):
+        async with pushed.producer():
+            await asyncio.sleep(3600)  # virtual time
+    assert len(pushed.cluster.history.of(GetTelemetrySubscriptionsRequest)) <= 13, "every 5 minutes"
 
 
 async def test_a_client_with_enable_metrics_push_off_asks_for_no_subscription(pushed: Pushed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -37,6 +38,19 @@ async def test_instruments_observe_what_the_clients_have_done(producer: Producer
     assert first["kafka.consumer.assigned.partitions"] == {("shop-2", "billing"): 2}
     await producer.send("orders", b"4", partition=0)
     assert read(reader)["kafka.producer.records.delivered"] == {("shop",): 4}
+
+
+async def test_a_blocked_event_loop_delays_a_reading_once_and_not_for_each_instrument(
+    producer: Producer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka_lite.metrics.clients.READ_TIMEOUT", 0.01)
+    reader = InMemoryMetricReader()
+    KafkaMeter(producer, meter_provider=MeterProvider([reader]))
+    thread = threading.Thread(target=reader.get_metrics_data)
+    thread.start()
+    thread.join()  # blocks the event loop
+    assert [record.message.partition(" for")[0] for record in caplog.records] == ["Callback failed"]
+    assert read(reader)["kafka.producer.records.delivered"] == {("shop",): 3}
 
 
 class Traces:
