@@ -8,7 +8,8 @@ Rules:
     the partitions are assigned again. Partitions need not be revoked first: they are shared.
  2. A heartbeat moves the member to the group epoch. It may have the member's epoch, or the previous one: the last
     answer may have been lost. Any other epoch is FENCED_MEMBER_EPOCH, and the member joins again.
- 3. The response has the assignment if the member joins, or if its assignment has changed.
+ 3. The response has the assignment if the request has topics, as that of a member that joins or whose last heartbeat
+    failed, or if the assignment has changed.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class ShareGroup:
             member.topics = list(request.topics)
             has_changed = True
         self._assign(topics, has_changed=has_changed)
-        member.is_news = member.is_news or request.epoch == JOIN_EPOCH
+        member.is_news = member.is_news or request.epoch == JOIN_EPOCH or request.topics is not None
         if member.epoch != self.assignment_epoch:
             member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
         return member

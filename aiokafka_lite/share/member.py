@@ -19,6 +19,9 @@ from .session import TopicIdPartition
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 
+SHORTEST_INTERVAL = 0.1
+"""Seconds between heartbeats at least, whatever the coordinator asks for: 0 would make a hot loop."""
+
 DEFAULT_INTERVAL = 5.0
 """Seconds between heartbeats until the coordinator has answered with its own interval."""
 
@@ -80,6 +83,7 @@ class ShareMember:
         self.epoch = JOIN_EPOCH
         self.heartbeat_interval = DEFAULT_INTERVAL
         self.assignment: frozenset[TopicIdPartition] = frozenset()
+        self._is_answered = False  # the last heartbeat was, without an error
 
     def __repr__(self) -> str:
         return (
@@ -92,19 +96,26 @@ class ShareMember:
         return self.state is ShareMemberState.STABLE
 
     def heartbeat(self) -> ShareGroupHeartbeatRequest:
-        """The next request. Topics and rack are sent when the member joins; the coordinator remembers them."""
+        """The next request. It has topics and rack if the member joins, or if the last heartbeat failed.
+
+        The coordinator sends an assignment once, and again in the answer to a heartbeat with topics. Without that, a
+        lost answer would leave the member without its new partitions until the next change of the group.
+        """
         if self.state is ShareMemberState.LEAVING:
             return ShareGroupHeartbeatRequest(
                 group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVE_EPOCH
             )
-        joins = not self.is_stable
         return ShareGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
-            member_epoch=JOIN_EPOCH if joins else self.epoch,
-            rack_id=self.rack if joins else None,
-            subscribed_topic_names=list(self.topics) if joins else None,
+            member_epoch=self.epoch,
+            rack_id=None if self._is_answered else self.rack,
+            subscribed_topic_names=None if self._is_answered else list(self.topics),
         )
+
+    def unanswered(self) -> None:
+        """The last heartbeat failed without an answer. The coordinator may have applied it."""
+        self._is_answered = False
 
     def answered(self, response: ShareGroupHeartbeatResponse) -> KafkaError | None:
         """Apply an answer. Returns the error to report; the state is FAILED if a retry cannot help.
@@ -114,9 +125,10 @@ class ShareMember:
         if self.state in (ShareMemberState.LEAVING, ShareMemberState.LEFT, ShareMemberState.FAILED):
             return None
         code = ErrorCode.of(response.error_code)
+        self._is_answered = code is ErrorCode.NONE
         if code is ErrorCode.NONE:
             self.epoch = response.member_epoch
-            self.heartbeat_interval = max(response.heartbeat_interval_ms, 1) / 1000
+            self.heartbeat_interval = max(response.heartbeat_interval_ms / 1000, SHORTEST_INTERVAL)
             if response.assignment is not None:
                 self.assignment = frozenset(
                     TopicIdPartition(topic.topic_id, number)
@@ -135,7 +147,7 @@ class ShareMember:
 
     def close(self) -> None:
         """The user closes the consumer: leave, if the coordinator may know the member."""
-        if self.state in TRANSITIONS and ShareMemberEvent.CLOSE in TRANSITIONS[self.state]:
+        if ShareMemberEvent.CLOSE in TRANSITIONS[self.state]:
             self._advance(ShareMemberEvent.CLOSE)
 
     def left(self) -> None:

@@ -85,6 +85,7 @@ class Membership:
         try:
             response, node_id = await self._send(member.heartbeat())
         except KafkaError as error:
+            member.unanswered()
             self._report(error)
             if not is_retriable_by_member(error):
                 raise

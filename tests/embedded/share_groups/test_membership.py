@@ -20,6 +20,7 @@ async def test_partitions_move_to_a_new_member_and_back(cluster: EmbeddedCluster
     assert await second.join(["clicks"]) == [2, 3]
     assert partitions_of(await first.beat()) == [0, 1]
     assert (await first.beat()).assignment is None
+    assert partitions_of(await first.beat(["clicks"])) == [0, 1]
     await second.leave()
     assert partitions_of(await first.beat()) == [0, 1, 2, 3]
 

@@ -12,7 +12,7 @@ from aiokafka_lite.protocol.messages import (
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatTopicPartitions,
 )
-from aiokafka_lite.share.member import TRANSITIONS, ShareMember, ShareMemberState
+from aiokafka_lite.share.member import SHORTEST_INTERVAL, TRANSITIONS, ShareMember, ShareMemberState
 from aiokafka_lite.share.session import TopicIdPartition
 
 S = ShareMemberState
@@ -96,6 +96,20 @@ def test_a_join_names_topics_and_rack_and_later_heartbeats_do_not() -> None:
     assert (later.member_epoch, later.subscribed_topic_names, later.rack_id) == (7, None, None)
 
 
+@pytest.mark.parametrize("failure", ["no answer", "an error"])
+def test_after_a_failure_the_assignment_is_requested_again(failure: str) -> None:
+    """A heartbeat with topics is such a request. The lost answer may have had another assignment."""
+    member = member_in(S.STABLE)
+    if failure == "no answer":
+        member.unanswered()
+    else:
+        member.answered(answer(ErrorCode.NOT_COORDINATOR))
+    again = member.heartbeat()
+    assert (again.member_epoch, again.subscribed_topic_names, again.rack_id) == (3, ["bills", "orders"], "r1")
+    member.answered(answer())
+    assert member.heartbeat().subscribed_topic_names is None
+
+
 def test_a_fenced_member_loses_its_partitions_and_joins_again_with_the_same_id() -> None:
     member = member_in(S.FENCED)
     assert member.assignment == frozenset()
@@ -119,7 +133,12 @@ def test_a_member_that_leaves_sends_epoch_minus_one_and_takes_no_assignment() ->
 
 
 def test_the_interval_of_heartbeats_is_the_coordinators() -> None:
-    assert member_in(S.STABLE).heartbeat_interval == 2.0
+    member = member_in(S.STABLE)
+    assert member.heartbeat_interval == 2.0
+    hasty = answer()
+    hasty.heartbeat_interval_ms = 0
+    member.answered(hasty)
+    assert member.heartbeat_interval == SHORTEST_INTERVAL
 
 
 def test_a_refusal_says_what_to_do() -> None:
