@@ -1,5 +1,4 @@
 """The assignor ``simple`` of share groups (KIP-932): each partition has members, and members have equal shares.
-evenly.
 
 A partition may have many members. With more members than partitions, each partition has as many as the others, or one
 more. As far as that allows, members keep the partitions that they have.

@@ -50,13 +50,13 @@ class RecordEvent(Enum):
     EXHAUST = "it was released after its last allowed delivery"
     REJECT = "the member refused it for good, or says that the offset has no record"
     RENEW = "the member extended its acquisition lock"
-    ABORT = "it belongs to a transaction that was aborted, and the group reads committed records"
+    DROP = "compaction has removed it, or its transaction was aborted and the group reads committed records"
 
 
 _S, _E = RecordState, RecordEvent
 
 TRANSITIONS: dict[RecordState, dict[RecordEvent, RecordState]] = {
-    _S.AVAILABLE: {_E.ACQUIRE: _S.ACQUIRED, _E.ABORT: _S.ARCHIVED},
+    _S.AVAILABLE: {_E.ACQUIRE: _S.ACQUIRED, _E.DROP: _S.ARCHIVED},
     _S.ACQUIRED: {
         _E.ACCEPT: _S.ACKNOWLEDGED,
         _E.RELEASE: _S.AVAILABLE,
@@ -198,23 +198,28 @@ class SharePartition:
         *,
         strict: bool = False,
     ) -> list[AcquiredRange]:
-        """Acquire records of ``batches``, the first and last offsets of record batches in order.
+        """Acquire records of ``batches``, the first and last offsets of record batches in order, which are those of the
+        log from ``next_fetch_offset`` on.
 
         New records are acquired up to the end of the record batch in which ``max_records`` is reached, or, if
         ``strict``, up to ``max_records`` (KIP-1206).
         """
         acquired: list[AcquiredRange] = []
+        if not batches:
+            return acquired
+        first, last = batches[0][0], batches[-1][1]
+        self._drop_available(offset for offset in self._records if offset < first)  # the log no longer has them (rule 4)
+        self._move_start()
         count = 0
-        last = batches[-1][1] if batches else -1
         for offset, record in self._records.items():
             if offset > last or count >= max_records:
                 break
-            if record.state is RecordState.AVAILABLE and offset >= batches[0][0]:
+            if record.state is RecordState.AVAILABLE:
                 self._acquire(offset, record, member_id, locked_until, acquired)
                 count += 1
         if count >= max_records or last < self.end_offset:
             return acquired
-        first = max(self.end_offset, batches[0][0])
+        first = max(self.end_offset, first)
         if not self._records:
             self.start_offset = first
         room = min(max_records - count, max_locks - (first - self.start_offset))
@@ -250,11 +255,14 @@ class SharePartition:
             for offset in range(self.end_offset, last + 1):
                 self._records[offset] = _Record()
             self.end_offset = max(self.end_offset, last + 1)
-            for offset in range(max(first, self.start_offset), last + 1):
-                record = self._records.get(offset)
-                if record is not None and record.state is RecordState.AVAILABLE:
-                    record.state = next_state(TRANSITIONS, record.state, RecordEvent.ABORT)
+            self._drop_available(range(max(first, self.start_offset), last + 1))
         self._move_start()
+
+    def _drop_available(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            record = self._records.get(offset)
+            if record is not None and record.state is RecordState.AVAILABLE:
+                record.state = next_state(TRANSITIONS, record.state, RecordEvent.DROP)
 
     # Acknowledging.
 

@@ -292,6 +292,9 @@ class SharePartitions:
 
     def _expire_at(self, key: ShareKey, when: float) -> None:
         led = self._led[key]
+        if led.timer is not None and led.timer.when() > when:  # locks are shorter now
+            led.timer.cancel()
+            led.timer = None
         if led.timer is None:
             led.timer = asyncio.get_running_loop().call_at(when, self._expire, key)
 

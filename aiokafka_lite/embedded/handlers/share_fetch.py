@@ -248,6 +248,7 @@ def _add_fetched(
     partition = ShareFetchResponsePartition(
         partition_index=key[1],
         error_code=fetched.error,
+        error_message=fetched.message,
         acknowledge_error_code=outcome[0],
         acknowledge_error_message=outcome[1],
         records=fetched.records,
