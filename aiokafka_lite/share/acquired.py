@@ -30,7 +30,8 @@ MAX_ACQUIRED = 1_000_000
 class AcquiredRecords:
     """The acquired records of one partition, in the order of their offsets, and what is acknowledged at once.
 
-    ``settled`` has offsets without a record (GAP), and those of a damaged batch (REJECT), whose error is ``failure``.
+    ``settled`` has offsets without a record (GAP), those of a damaged batch (REJECT), whose error is ``failure``, and
+    those behind the last whole batch (RELEASE): the answer is incomplete, and a later fetch begins with them.
     """
 
     __slots__ = ("failure", "records", "settled")
@@ -69,6 +70,8 @@ class AcquiredRecords:
                     self._read(partition, batch, wanted, check_crc, max_size)
                 except CorruptRecord as error:
                     self._reject(batch, wanted, error)
+        end = batches[-1].last_offset if batches else -1
+        self.settled.update([(offset, AcknowledgeType.RELEASE) for offset in self.settled if offset > end])
 
     def _read(
         self,

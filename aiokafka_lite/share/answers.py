@@ -110,16 +110,13 @@ class ShareAnswers:
         self._in_flight.add(acquisition)
         self._counters.records_acquired += len(acquired.records)
         self._counters.bytes_fetched += len(records)
-        if data.acquired_records[0].delivery_count > 1 or data.acquired_records[-1].delivery_count > 1:
+        if any(each.delivery_count > 1 for each in data.acquired_records):
             self._counters.records_redelivered += sum(record.delivery_count > 1 for record in acquired.records)
         return bool(acquired.records) or acquired.failure is not None
 
     def settle(self, sent: Acknowledgements, results: Results) -> bool:
         """Apply the result of acknowledgements. Returns False if they have to be sent again."""
-        key = sent.acquisition.key
-        error = results.get(key)
-        if key not in results:
-            error = ProtocolError(f"broker {self._node_id} did not answer for {sent.acquisition.partition}")
+        error = self.result_of(sent.acquisition, results)
         if isinstance(error, BrokerError) and may_acknowledge_again(error):
             self._in_flight.put_back(sent)
             return False
@@ -135,7 +132,7 @@ class ShareAnswers:
     ) -> None:
         """Apply the results of renewals; the request went out at the loop's time ``began``."""
         for each, acquisition in renewals:
-            error = results.get(acquisition.key)
+            error = self.result_of(acquisition, results)
             if error is not None:
                 each.fail(error)
                 continue
@@ -154,6 +151,12 @@ class ShareAnswers:
                 if name is not None:
                     results[key] = self._error(name, data.error_code, data.error_message)
         return results
+
+    def result_of(self, acquisition: Acquisition, results: Results) -> KafkaError | None:
+        """The result of acknowledgements of an acquisition; an error too if the broker did not answer for it."""
+        if acquisition.key in results:
+            return results[acquisition.key]
+        return ProtocolError(f"broker {self._node_id} did not answer for {acquisition.partition}")
 
     def _error(self, name: TopicPartition, code: int, message: str | None) -> BrokerError | None:
         if code == ErrorCode.NONE:

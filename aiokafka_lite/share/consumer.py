@@ -90,14 +90,14 @@ class ShareConsumer(Component, Generic[K, V]):
         await self._core.close()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Send the acknowledgements, release all other records, leave the group, within ``timeout`` seconds (3 by
-        default).
+        """Send the acknowledgements, release all other records, leave the group, within ``timeout`` seconds.
 
+        By default that is 3 seconds, and more if ``fetch_max_wait`` is above 0.6: a fetch may be under way.
         The last read's records are released, also in implicit mode: call ``commit`` first if they are processed. Raises
         the exception that ended the consumer before, if there is one, or an error that no read has raised.
         """
         check_timeout(timeout)
-        await super().close(timeout)
+        await super().close(self._core.close_timeout if timeout is None else timeout)
         self._core.raise_failure()
 
     # Reading.
@@ -143,8 +143,8 @@ class ShareConsumer(Component, Generic[K, V]):
         """Accept the records of the last read, or refuse to read on in explicit mode."""
         if not self._is_explicit:
             self._core.accept_returned()
-        elif (left := self._core.in_flight.unacknowledged()) is not None:
-            partition, offset = left
+        elif (unacknowledged := self._core.in_flight.unacknowledged()) is not None:
+            partition, offset = unacknowledged
             raise IllegalStateError(
                 f"offset {offset} of {partition} is not acknowledged: call accept(), release() or reject() for each "
                 'record before the next read, or use acknowledgement_mode="implicit"'
@@ -177,8 +177,9 @@ class ShareConsumer(Component, Generic[K, V]):
         check_timeout(timeout)
         self._service.check()
         bound = self._bound(timeout)
-        with deadline(bound, lambda: f"the lock of {_place(record)} was not renewed within {bound:g} s"):
-            return await self._service.while_running(self._core.renew(_checked(record)))
+        place = f"{_checked(record).topic}-{record.partition} at offset {record.offset}"
+        with deadline(bound, lambda: f"the lock of {place} was not renewed within {bound:g} s"):
+            return await self._service.while_running(self._core.renew(record))
 
     def commit_nowait(self) -> None:
         """Send the acknowledgements at once, without waiting. In implicit mode, accept all returned records first.
@@ -255,7 +256,3 @@ def _checked(record: object) -> ShareRecord[Any, Any]:
     if not isinstance(record, ShareRecord):
         raise TypeError(must_be("record", "a record that this consumer returned", record))
     return record
-
-
-def _place(record: object) -> str:
-    return f"{record.topic}-{record.partition} at offset {record.offset}" if isinstance(record, ShareRecord) else "it"

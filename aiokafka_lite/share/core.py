@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 import anyio
 
-from ..aio.service import Service
+from ..aio.service import CLOSE_TIMEOUT, Service
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..errors import ErrorCode, IllegalStateError, KafkaError
 from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
 from .counters import Counters
-from .fetcher import BrokerShareFetcher
+from .fetcher import FINAL_TIMEOUT, BrokerShareFetcher
 from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight
 from .member import ShareMember
-from .membership import Membership
+from .membership import LEAVE_TIMEOUT, Membership
 from .results import AcknowledgementResult
 from .session import TopicIdPartition
 from .settings import ShareOptions
@@ -75,6 +75,12 @@ class ShareCore:
         self.client.on_view_change(self._view_changed)
         self._is_running = True
         self._service.start_child(self.membership.run, name="share group member")
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds for ``close`` if the user gives none: enough for a broker that answers no step."""
+        steps = self.options.share.fetch_max_wait + CLOSE_MARGIN + FINAL_TIMEOUT + LEAVE_TIMEOUT
+        return max(CLOSE_TIMEOUT, steps + CLOSE_MARGIN)
 
     async def close(self) -> None:
         """Acknowledge what the user has acknowledged, release everything else, close the sessions, leave the group."""
@@ -167,6 +173,8 @@ class ShareCore:
     def raise_once(self, error: Exception) -> None:
         """The next read raises this error."""
         self._failures.append(error)
+        # Without this, a fetcher would add an error with each fetch until a read takes one.
+        self._wants_records = False
         self._ready.set()
 
     def raise_failure(self) -> None:

@@ -321,7 +321,7 @@ class BrokerShareFetcher:
                     error = failure
                     logger.debug("could not close the share session with broker %s: %s", self.node_id, failure)
         for each in to_send:
-            self._on_settled(replace(each, error=error or results.get(each.acquisition.key)))
+            self._on_settled(replace(each, error=error or self._answers.result_of(each.acquisition, results)))
         self._session.lost()
         self._settled()
 
@@ -367,7 +367,15 @@ class BrokerShareFetcher:
                     self._on_settled(replace(each, error=error))
             self._settled()
         else:
-            logger.info("broker %s ended the share session: %s", self.node_id, code.name)
+            self._client.outages.report(
+                logger,
+                self._place,
+                error,
+                "broker %s ended the share session: %s",
+                self.node_id,
+                code.name,
+                level=logging.INFO,
+            )
             self._lose(error, sent)
         return False
 

@@ -49,8 +49,6 @@ class ShareSession:
     of ``answered`` and ``lost``."""
 
     epoch: int = OPEN
-    number: int = 0
-    """Counts the sessions, so that records of an earlier one can be told apart."""
     _known: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     @property
@@ -80,5 +78,4 @@ class ShareSession:
     def lost(self) -> None:
         """No answer came, or the broker has dropped the session: the next request opens another one."""
         self.epoch = OPEN
-        self.number += 1
         self._known = {}

@@ -118,7 +118,7 @@ async def group_of(kafka: Kafka, records: int) -> AsyncIterator[Group]:
     """A group that begins with the first of so many records, which are one batch."""
     topic, name = await kafka.create_topic(partitions=1), f"share-{uuid.uuid4()}"
     async with Admin(kafka.bootstrap_servers) as admin:
-        settings = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "15000"}
+        settings = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"}
         (await admin.configs.alter({ConfigResource.group(name): settings})).raise_for_errors()
     async with Producer(kafka.bootstrap_servers) as producer:
         await producer.send_many(topic, [b"%d" % number for number in range(records)])
@@ -151,6 +151,8 @@ async def test_heartbeats_are_answered_as_by_apache_kafka(kafka: Kafka) -> None:
             f"coordinator ({epoch_known}). The member must abandon all its partitions and rejoin.",
         )
         assert await group.beat("m", epoch_known) == DONE
+        full = await group.coordinator.ask(heartbeat(group.name, "m", epoch_known, [group.topic]))
+        assert full.assignment.topic_partitions[0].partitions == [0]
         assert await group.beat("other", 3) == (25, f"Member other is not a member of group {group.name}.")
         describe = m.DescribeGroupsRequest(groups=[group.name])
         found = (await group.coordinator.ask(describe)).groups[0]

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from aiokafka_lite import AcknowledgementFailed, DeserializationError, KafkaError, KafkaTimeout, TopicPartition
+from aiokafka_lite import (
+    AcknowledgementFailed,
+    Admin,
+    DeserializationError,
+    KafkaError,
+    KafkaTimeout,
+    TopicPartition,
+)
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import AuthorizationError, ConnectionLost, ErrorCode, UnsupportedVersion
+from aiokafka_lite.errors import AuthorizationError, ConnectionLost, ErrorCode, ProtocolError, UnsupportedVersion
 from aiokafka_lite.protocol.messages import (
     ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
     ShareFetchRequest,
     ShareFetchResponse,
+    ShareFetchResponsePartition,
+    ShareFetchResponseTopic,
     ShareGroupHeartbeatRequest,
 )
-from tests.embedded.share.sharing import read, share_consumer, write
+from tests.embedded.share.sharing import GROUP, read, share_consumer, write
+from tests.waiting import until
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -145,6 +157,83 @@ async def test_a_fenced_member_joins_again_and_reads_on(cluster: EmbeddedCluster
         await write(cluster, b"b")
         assert [record.value for record in await read(consumer, 1)] == [b"b"]
         assert consumer.metrics().member_state == "STABLE"
+
+
+async def test_an_assignment_whose_answer_was_lost_is_requested_again(cluster: EmbeddedCluster) -> None:
+    servers, connector = cluster.bootstrap_servers, cluster.connector
+    async with share_consumer(cluster) as consumer, Admin(servers, connector=connector) as admin:
+        await until(lambda: len(consumer.assignment) == 2)
+        lost = cluster.on(ShareGroupHeartbeatRequest).apply_then_disconnect(times=1)
+        (await admin.topics.add_partitions({"orders": 4})).raise_for_errors()
+        await until(lambda: len(consumer.assignment) == 4)
+        assert lost.hits == 1
+
+
+async def test_records_that_an_answer_lacks_are_delivered_again(cluster: EmbeddedCluster) -> None:
+    await write(cluster, b"a", b"b", topic="jobs")
+
+    def cut(response: ShareFetchResponse) -> ShareFetchResponse:
+        partition = response.responses[0].partitions[0]
+        partition.records = bytes(partition.records or b"")[:-1]
+        return response
+
+    cluster.on(ShareFetchRequest).alter(cut, times=1)
+    async with share_consumer(cluster, "jobs") as consumer:
+        found = await read(consumer, 2)
+        assert [(record.value, record.delivery_count) for record in found] == [(b"a", 1), (b"b", 2)]
+
+
+async def test_a_renewal_that_the_answer_lacks_is_an_error(cluster: EmbeddedCluster) -> None:
+    await write(cluster, b"a")
+
+    def lacks_all(response: ShareAcknowledgeResponse) -> ShareAcknowledgeResponse:
+        response.responses = []
+        return response
+
+    async with share_consumer(cluster) as consumer:
+        (record,) = await read(consumer, 1)
+        cluster.on(ShareAcknowledgeRequest).alter(lacks_all, times=1)
+        with pytest.raises(ProtocolError, match="did not answer for orders-0"):
+            await consumer.renew(record)
+
+
+async def test_closing_during_a_long_fetch_acknowledges_and_leaves(cluster: EmbeddedCluster) -> None:
+    """The other broker has no records, so its fetch waits while this one's record is accepted."""
+    await write(cluster, b"a")
+    seen: list[tuple[TopicPartition, tuple[int, ...], KafkaError | None]] = []
+    settings: dict[str, Any] = {"fetch_max_wait": 10.0, "acknowledgement_mode": "explicit"}
+    async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
+        async with share_consumer(cluster, on_acknowledged=lambda *result: seen.append(result), **settings) as consumer:
+            (record,) = await read(consumer, 1)
+            consumer.accept(record)
+        assert seen == [(ORDERS, (0,), None)]
+        assert (await admin.share_groups.describe(GROUP))[GROUP].members == ()
+
+
+async def test_a_refused_partition_is_raised_once_although_no_read_waits(cluster: EmbeddedCluster) -> None:
+    topic_id = cluster.controller.topics["jobs"].topic_id
+
+    def refuse(response: ShareFetchResponse) -> ShareFetchResponse:
+        refused = ShareFetchResponsePartition(
+            partition_index=0,
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            acknowledge_error_code=ErrorCode.NONE,
+            records=b"",
+            acquired_records=[],
+        )
+        response.responses = [ShareFetchResponseTopic(topic_id=topic_id, partitions=[refused])]
+        return response
+
+    async with share_consumer(cluster, "jobs") as consumer:
+        await until(lambda: consumer.assignment)
+        fault = cluster.on(ShareFetchRequest).alter(refuse, times=None)
+        assert await consumer.poll() == []
+        await asyncio.sleep(60.0)
+        with pytest.raises(AuthorizationError):
+            await consumer.poll()
+        fault.remove()
+        await write(cluster, b"a", topic="jobs")
+        assert [record.value for record in await read(consumer, 1)] == [b"a"]
 
 
 @pytest.mark.parametrize("request_type", [ShareGroupHeartbeatRequest, ShareFetchRequest])

@@ -129,6 +129,13 @@ def test_offsets_that_the_log_lacks_do_not_hold_the_start_offset_back() -> None:
     assert share.start_offset == 7
 
 
+def test_records_that_compaction_removed_are_done() -> None:
+    share = acquired_by(records=6)
+    acknowledge(share, RELEASE, 0, 5)
+    assert share.acquire("me", [(3, 5)], 100, 100, 10.0) == [(3, 5, 2)]
+    assert share.start_offset == 3
+
+
 @pytest.mark.parametrize(
     "text, milliseconds", [("PT1H", 3_600_000), ("P1DT2M", 86_520_000), ("PT0.5S", 500), ("PT30M", 1_800_000)]
 )
