@@ -294,8 +294,9 @@ class ConsumerGroup:
     # The assignment.
 
     def _may_assign(self) -> bool:
-        interval = self._setting("consumer.assignment.interval.ms")
-        return self._assigned_at == 0 or interval == 0 or self._now_ms() >= self._assigned_at + interval
+        # The clock may go back, also when another broker becomes the coordinator. The group does not wait for it.
+        elapsed = self._now_ms() - self._assigned_at
+        return not 0 <= elapsed < self._setting("consumer.assignment.interval.ms")
 
     def _assign(self) -> None:
         subscribers = {

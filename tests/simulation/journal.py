@@ -13,6 +13,7 @@ from typing import Any
 from aiokafka_lite import ErrorCode, TopicPartition
 from aiokafka_lite.embedded.faults import Exchange
 from aiokafka_lite.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
     FetchRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -24,6 +25,7 @@ from tests.end_to_end.history import Found, History, violations
 from tests.simulation.workload import WriterPlan
 
 SESSION_TIMEOUT = 6.0
+HEARTBEAT_INTERVAL = 1.0
 MAX_POLL_INTERVAL = 10.0
 LAST_HEARTBEAT = 3.0
 """Seconds in which the last heartbeat of a session fails: ``request_timeout``."""
@@ -144,6 +146,47 @@ def may_share(
         return True
     contacts = (contact, _contact(new, exchanges)[0])
     return any(each is not None and each.node_id != coordinator and cut_off(each.node_id) for each in contacts)
+
+
+def may_share_assigned(
+    owner: str,
+    new: str,
+    partition: tuple[bytes, int],
+    now: float,
+    exchanges: Sequence[Exchange],
+    coordinator: int,
+    *,
+    cut_off: Callable[[int], bool],
+) -> bool:
+    """``may_share`` for a group of the consumer protocol; ``partition`` is a topic id and a number.
+
+    Its members do not know the session timeout: a member that reaches no coordinator keeps its partitions until a
+    heartbeat is answered, and the epoch fences its commits. The coordinator counts the rebalance timeout from the
+    answer that asks for the partition.
+    """
+    answers = [each for each in exchanges if each.client_id == owner and _is_accepted_heartbeat(each)]
+    if not answers or _elapsed(answers[-1].at, now) >= SESSION_TIMEOUT:
+        return True
+    asked_at: float | None = None
+    for answer in answers:
+        response: Any = answer.response
+        if response.assignment is not None:
+            is_assigned = any(
+                topic.topic_id == partition[0] and partition[1] in topic.partitions
+                for topic in response.assignment.topic_partitions
+            )
+            asked_at = None if is_assigned else answer.at if asked_at is None else asked_at
+    if asked_at is not None and _elapsed(asked_at, now) >= MAX_POLL_INTERVAL:
+        return True
+    of_new = [each for each in exchanges if each.client_id == new and _is_accepted_heartbeat(each)]
+    contacts = (answers[-1], *of_new[-1:])
+    return any(each.node_id != coordinator and cut_off(each.node_id) for each in contacts)
+
+
+def _is_accepted_heartbeat(exchange: Exchange) -> bool:
+    response: Any = exchange.response
+    is_heartbeat = isinstance(exchange.request, ConsumerGroupHeartbeatRequest)
+    return is_heartbeat and response is not None and response.error_code == ErrorCode.NONE
 
 
 def _elapsed(since: float, now: float) -> float:

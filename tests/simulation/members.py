@@ -24,8 +24,11 @@ from aiokafka_lite import (
 )
 from aiokafka_lite.consumer import Claim, ConsumerGroupSession
 from aiokafka_lite.group import MemberState
-from tests.simulation.journal import MAX_POLL_INTERVAL, SESSION_TIMEOUT, GroupJournal
+from tests.simulation.journal import HEARTBEAT_INTERVAL, MAX_POLL_INTERVAL, SESSION_TIMEOUT, GroupJournal
 from tests.simulation.workload import SCRATCH, GroupPlan
+
+CLASSIC_TIMES = {"session_timeout": SESSION_TIMEOUT, "heartbeat_interval": HEARTBEAT_INTERVAL}
+"""Under the consumer protocol the brokers set both."""
 
 
 class UserError(Exception):
@@ -90,8 +93,7 @@ class Member:
         self._next: dict[TopicPartition, int] = {}  # the offset that must come next
         self._settings = {
             "client_id": name,
-            "session_timeout": SESSION_TIMEOUT,
-            "heartbeat_interval": 1.0,
+            **(CLASSIC_TIMES if group.plan.protocol == "classic" else {}),
             "max_poll_interval": MAX_POLL_INTERVAL,
             "auto_commit_interval": 1.0,
             "metadata_max_age": 10.0,
@@ -342,5 +344,5 @@ class HandlerMember(Member, ConsumerGroupHandler[Any, Any]):
 
 
 def may_end_a_member(error: KafkaError) -> bool:
-    """Two members of one instance id: the newer one fences the older one (KIP-345)."""
-    return getattr(error, "code", None) is ErrorCode.FENCED_INSTANCE_ID
+    """Two members of one instance id: the newer one fences the older one (KIP-345), or is refused (KIP-848)."""
+    return getattr(error, "code", None) in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID)

@@ -15,6 +15,9 @@ NODES = (1, 2, 3)
 PARTITIONS = 4
 GROUPS = (0, 1, 2)
 
+FIRST_OF_BOTH_PROTOCOLS = 10_000
+"""The groups of this seed and of the later ones have the classic protocol or the consumer protocol (KIP-848)."""
+
 CODES = {
     "Produce": (
         "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",
@@ -27,6 +30,10 @@ CODES = {
     "Metadata": ("LEADER_NOT_AVAILABLE",),
     "FindCoordinator": ("COORDINATOR_NOT_AVAILABLE",),
     "JoinGroup": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "UNKNOWN_MEMBER_ID"),
+    "ConsumerGroupHeartbeat": (
+        "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "UNKNOWN_MEMBER_ID",
+        "FENCED_MEMBER_EPOCH",
+    ),
     "SyncGroup": ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID"),
     "Heartbeat": ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID"),
     "LeaveGroup": ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"),
@@ -51,7 +58,7 @@ CODES = {
 """The requests that faults hit, and the error codes that a healthy cluster may answer each with at any time."""
 
 _TRANSACTION_REQUESTS = ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
-_USUAL_REQUESTS = tuple(each for each in CODES if each not in _TRANSACTION_REQUESTS)
+_USUAL_REQUESTS = tuple(each for each in CODES if each not in (*_TRANSACTION_REQUESTS, "ConsumerGroupHeartbeat"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,8 @@ def schedule(seed: int) -> list[Step]:
     """The steps of a seed. The same seed always gives the same steps."""
     random = Random(seed)
     kinds = _kinds(random, theme(seed))
+    if seed >= FIRST_OF_BOTH_PROTOCOLS:
+        kinds += [("request", _heartbeat_request)] * (len(kinds) // 8)
     return [_step(random, *random.choice(kinds)) for _ in range(random.randrange(4, 28))]
 
 
@@ -139,6 +148,10 @@ def _node_and(*amounts: float) -> Callable[[Random], dict[str, object]]:
 
 def _request(random: Random) -> dict[str, object]:
     return _fault_of(random, random.choice(_USUAL_REQUESTS), fails=2)
+
+
+def _heartbeat_request(random: Random) -> dict[str, object]:
+    return _fault_of(random, "ConsumerGroupHeartbeat", fails=4)
 
 
 def _writing_request(random: Random) -> dict[str, object]:

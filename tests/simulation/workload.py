@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from tests.end_to_end.history import Promises
-from tests.simulation.schedule import Theme, theme
+from tests.simulation.schedule import FIRST_OF_BOTH_PROTOCOLS, Theme, theme
 
 FIXED = "orders"
 """A topic whose partitions stay the same."""
@@ -48,6 +48,7 @@ class GroupPlan:
     reading: str
     committing: str
     is_static: bool
+    protocol: str = "classic"
 
     @property
     def reads_all(self) -> bool:
@@ -78,6 +79,14 @@ class Workload:
 
 def workload(seed: int) -> Workload:
     """The workload of a seed. The same seed always gives the same workload."""
+    plan = _workload(seed)
+    if seed < FIRST_OF_BOTH_PROTOCOLS:
+        return plan
+    random = Random(seed ^ 0x848)
+    return replace(plan, groups=tuple(_with_either_protocol(random, group) for group in plan.groups))
+
+
+def _workload(seed: int) -> Workload:
     random = Random(seed ^ 0x30B)
     if theme(seed) is Theme.TRANSACTIONS:
         return Workload((_writer(random, "a", _PAUSES),), (_group(random, 0),), _transactions(random))
@@ -154,4 +163,18 @@ def _group(random: Random, number: int) -> GroupPlan:
         reading=reading,
         committing=committing,
         is_static=is_static,
+    )
+
+
+def _with_either_protocol(random: Random, plan: GroupPlan) -> GroupPlan:
+    """Most groups become groups of the consumer protocol, in which the coordinator assigns the partitions."""
+    if random.random() < 0.3:
+        return plan
+    settings = {name: value for name, value in plan.settings.items() if name != "strategies"}
+    assignor = random.choice((None, "range", "uniform"))
+    return replace(
+        plan,
+        group_id=f"consumer-{plan.group_id}",
+        settings={**settings, "group_protocol": "consumer", "group_remote_assignor": assignor},
+        protocol="consumer",
     )

@@ -24,7 +24,15 @@ from aiokafka_lite.aio import virtual_time
 from aiokafka_lite.embedded import ClusterConfig
 from tests.embedded.producer.logs import values_of
 from tests.simulation.faults import Faults
-from tests.simulation.journal import commit_anomalies, log_anomalies, may_share, rate_anomalies
+from tests.simulation.journal import (
+    HEARTBEAT_INTERVAL,
+    SESSION_TIMEOUT,
+    commit_anomalies,
+    log_anomalies,
+    may_share,
+    may_share_assigned,
+    rate_anomalies,
+)
 from tests.simulation.members import SimulatedGroup
 from tests.simulation.network import Network
 from tests.simulation.schedule import PARTITIONS, Step, schedule
@@ -145,8 +153,17 @@ class World:
         now = asyncio.get_running_loop().time()
         exchanges = list(self.cluster.history)
         names, cut_off = (member.name, new), self.faults.was_cut_off
-        if not may_share(*names, now, exchanges, coordinator, cut_off=cut_off, blocked=self.blocked):
+        if group.plan.protocol == "consumer":
+            there = self._by_id(partition)
+            is_legal = may_share_assigned(*names, there, now, exchanges, coordinator, cut_off=cut_off)
+        else:
+            is_legal = may_share(*names, now, exchanges, coordinator, cut_off=cut_off, blocked=self.blocked)
+        if not is_legal:
             self.anomaly(f"{new} was assigned {partition} while {member.name} owned it")
+
+    def _by_id(self, partition: TopicPartition) -> tuple[bytes, int]:
+        topic = self.cluster.controller.topics.get(partition.topic)
+        return (b"" if topic is None else topic.topic_id), partition.partition
 
     # The run.
 
@@ -156,7 +173,10 @@ class World:
         loop.set_exception_handler(lambda _, context: complaints.append(_ADDRESS.sub("", str(context))))
         config = ClusterConfig(broker_session_timeout=3.0, history_limit=1_000_000, wall_clock=self.wall_clock)
         transactions = self._plan.transactions
-        configs = {}
+        configs = {
+            "group.consumer.session.timeout.ms": str(int(SESSION_TIMEOUT * 1000)),
+            "group.consumer.heartbeat.interval.ms": str(int(HEARTBEAT_INTERVAL * 1000)),
+        }
         if transactions is not None and not transactions.is_verified:
             configs["transaction.partition.verification.enable"] = "false"
         cluster = EmbeddedCluster(brokers=3, tcp=False, seed=self._seed, config=config, configs=configs)

@@ -21,7 +21,12 @@ def pytest_asyncio_loop_factories(
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
     """Three brokers with a topic of six partitions. The offsets topic is on all three."""
-    configs = {"offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "3"}
+    configs = {
+        "offsets.topic.replication.factor": "3",
+        "offsets.topic.num.partitions": "3",
+        # The broker measures it by the time of day, which virtual time does not move.
+        "group.consumer.assignment.interval.ms": "0",
+    }
     async with EmbeddedCluster(brokers=3, tcp=False, seed=1, configs=configs) as cluster:
         await cluster.create_topic("orders", partitions=6)
         yield cluster

@@ -19,6 +19,9 @@ from aiokafka_lite.types import Record, TopicPartition
 ORDERS = [TopicPartition("orders", number) for number in range(6)]
 COOPERATIVE: dict[str, Any] = {"strategies": [CooperativeStickyStrategy()]}
 
+CONSUMER: dict[str, Any] = {"group_protocol": "consumer"}
+
+each_protocol = pytest.mark.parametrize("protocol", [{}, CONSUMER], ids=["classic", "consumer"])
 each_mode = pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -20,24 +19,17 @@ from aiokafka_lite.protocol.messages import (
     OffsetFetchRequest,
 )
 from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import ORDERS, Ownership, Reading, Worker, member_of, read_all, until_stable
+from tests.embedded.group.members import (
+    CONSUMER,
+    ORDERS,
+    Ownership,
+    Reading,
+    Worker,
+    member_of,
+    read_all,
+    until_stable,
+)
 from tests.embedded.group.test_cancellation import cancelled_after
-
-CONSUMER: dict[str, Any] = {"group_protocol": "consumer"}
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    """Three brokers with a topic of six partitions."""
-    configs = {
-        "offsets.topic.replication.factor": "3",
-        "offsets.topic.num.partitions": "3",
-        # The broker measures it by the time of day, which virtual time does not move.
-        "group.consumer.assignment.interval.ms": "0",
-    }
-    async with EmbeddedCluster(brokers=3, tcp=False, seed=1, configs=configs) as cluster:
-        await cluster.create_topic("orders", partitions=6)
-        yield cluster
 
 
 def epochs(cluster: EmbeddedCluster) -> list[int]:

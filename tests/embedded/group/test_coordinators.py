@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.faults import Exchange
 from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
 from aiokafka_lite.errors import BrokerError, ErrorCode
 from aiokafka_lite.group import MemberState
 from aiokafka_lite.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -23,11 +25,14 @@ from aiokafka_lite.protocol.messages import (
 from aiokafka_lite.types import OffsetAndMetadata
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import (
+    CONSUMER,
+    COOPERATIVE,
     ORDERS,
     Ownership,
     Reading,
     Worker,
     each_mode,
+    each_protocol,
     member_of,
     now,
     read_all,
@@ -42,11 +47,18 @@ def coordinator_of(cluster: EmbeddedCluster, group: str = "workers") -> int:
     return cluster.leader_of(OFFSETS_TOPIC, partition_of(group, 3))
 
 
-async def one_joins_another(cluster: EmbeddedCluster, ownership: Ownership) -> tuple[Worker, Worker]:
-    """A member of a stable group, and one whose JoinGroup waits at the coordinator."""
-    first = await Worker(cluster, ownership, "first").start()
+def heartbeats(cluster: EmbeddedCluster) -> list[Exchange]:
+    """The heartbeats of either protocol."""
+    return [*cluster.history.of(HeartbeatRequest), *cluster.history.of(ConsumerGroupHeartbeatRequest)]
+
+
+async def one_joins_another(
+    cluster: EmbeddedCluster, ownership: Ownership, **protocol: Any
+) -> tuple[Worker, Worker]:
+    """A member of a stable group, and one that joins; in the classic protocol its JoinGroup waits."""
+    first = await Worker(cluster, ownership, "first", **protocol).start()
     await until_stable(first.consumer)
-    second = await Worker(cluster, ownership, "second").start()
+    second = await Worker(cluster, ownership, "second", **protocol).start()
     await asyncio.sleep(1.0)  # virtual
     return first, second
 
@@ -54,7 +66,7 @@ async def one_joins_another(cluster: EmbeddedCluster, ownership: Ownership) -> t
 # The coordinator.
 
 
-@each_mode
+@pytest.mark.parametrize("settings", [{}, COOPERATIVE, CONSUMER], ids=["eager", "cooperative", "consumer"])
 @pytest.mark.parametrize("how", ["kill", "stop", "move"])
 async def test_members_follow_their_coordinator_and_keep_their_partitions(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], how: str
@@ -78,8 +90,7 @@ async def test_members_follow_their_coordinator_and_keep_their_partitions(
     assert sum(ownership.read.values()) == 10
     assert [worker.consumer.assignment for worker in workers] == owned
     assert {worker.consumer.group_metadata().generation_id for worker in workers} == {generation}
-    beats = [each for each in cluster.history.of(HeartbeatRequest) if each.at > began and each.node_id != old]
-    assert beats
+    assert any(each.at > began and each.node_id != old for each in heartbeats(cluster))
     assert await workers[0].consumer.commit()
     for worker in workers:
         assert worker.error is None
@@ -87,10 +98,11 @@ async def test_members_follow_their_coordinator_and_keep_their_partitions(
     assert ownership.clashes == []
 
 
+@each_protocol
 async def test_a_group_is_stable_ten_seconds_after_its_coordinator_dies_in_a_rebalance(
-    cluster: EmbeddedCluster, ownership: Ownership
+    cluster: EmbeddedCluster, ownership: Ownership, protocol: dict[str, Any]
 ) -> None:
-    first, second = await one_joins_another(cluster, ownership)
+    first, second = await one_joins_another(cluster, ownership, **protocol)
     await cluster.kill(coordinator_of(cluster))
     await until_stable(first.consumer, second.consumer, within=10.0)
     await first.stop()
@@ -98,10 +110,11 @@ async def test_a_group_is_stable_ten_seconds_after_its_coordinator_dies_in_a_reb
     assert ownership.clashes == []
 
 
+@each_protocol
 async def test_a_join_at_a_frozen_coordinator_moves_to_the_next_one(
-    cluster: EmbeddedCluster, ownership: Ownership
+    cluster: EmbeddedCluster, ownership: Ownership, protocol: dict[str, Any]
 ) -> None:
-    first, second = await one_joins_another(cluster, ownership)
+    first, second = await one_joins_another(cluster, ownership, **protocol)
     await cluster.freeze(coordinator_of(cluster))
     await asyncio.sleep(cluster.broker_session_timeout)
     await until_stable(first.consumer, second.consumer, within=10.0)
@@ -110,10 +123,13 @@ async def test_a_join_at_a_frozen_coordinator_moves_to_the_next_one(
     assert ownership.clashes == []
 
 
+@pytest.mark.parametrize(
+    "settings", [{"session_timeout": 18.0, "heartbeat_interval": 1.0}, CONSUMER], ids=["classic", "consumer"]
+)
 async def test_a_member_that_connects_to_a_frozen_coordinator_moves_to_the_next_one(
-    cluster: EmbeddedCluster, ownership: Ownership
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:
-    worker = await Worker(cluster, ownership, "worker", session_timeout=18.0, heartbeat_interval=1.0).start()
+    worker = await Worker(cluster, ownership, "worker", **settings).start()
     await until_stable(worker.consumer)
     cluster.broker_session_timeout = 1000.0  # the broker stays registered, and is the coordinator until it is moved
     frozen = coordinator_of(cluster)
@@ -121,8 +137,8 @@ async def test_a_member_that_connects_to_a_frozen_coordinator_moves_to_the_next_
     await asyncio.sleep(8.0)  # a heartbeat has failed, and with it the connection: the next one needs a new connection
     await cluster.move_leader(OFFSETS_TOPIC, partition_of("workers", 3))
     assert coordinator_of(cluster) != frozen
-    moved, heartbeats = now(), len(cluster.history.of(HeartbeatRequest))
-    while len(cluster.history.of(HeartbeatRequest)) == heartbeats and now() - moved < 20.0:
+    moved, before = now(), len(heartbeats(cluster))
+    while len(heartbeats(cluster)) == before and now() - moved < 20.0:
         await asyncio.sleep(0.05)  # virtual time
     assert now() - moved < 7.0  # two lookups; connect_timeout is 10 s
     assert ownership.clashes == []
@@ -157,8 +173,11 @@ async def test_a_coordinator_that_loads_its_groups_ends_no_session(
     await worker.stop()
 
 
-async def test_a_commit_at_a_frozen_coordinator_moves_to_the_next_one(cluster: EmbeddedCluster) -> None:
-    async with member_of(cluster, auto_commit=False) as consumer, Reading(consumer):
+@each_protocol
+async def test_a_commit_at_a_frozen_coordinator_moves_to_the_next_one(
+    cluster: EmbeddedCluster, protocol: dict[str, Any]
+) -> None:
+    async with member_of(cluster, auto_commit=False, **protocol) as consumer, Reading(consumer):
         await until_stable(consumer)
         old = coordinator_of(cluster)
         mine = next(each for each in ORDERS if cluster.leader_of(*each) != old)
@@ -286,7 +305,7 @@ async def test_a_blocked_event_loop_costs_the_membership_only_beyond_the_session
     await worker.stop()
 
 
-@each_mode
+@pytest.mark.parametrize("settings", [{}, COOPERATIVE, CONSUMER], ids=["eager", "cooperative", "consumer"])
 async def test_poll_keeps_its_timeout_during_rebalances_and_without_a_coordinator(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:
@@ -298,7 +317,8 @@ async def test_poll_keeps_its_timeout_during_rebalances_and_without_a_coordinato
             elif number % 6 == 3:
                 await others.pop(0).stop()
             elif number in (20, 40):
-                cluster.on(HeartbeatRequest).fail(ErrorCode.UNKNOWN_MEMBER_ID)
+                for request in (HeartbeatRequest, ConsumerGroupHeartbeatRequest):
+                    cluster.on(request).fail(ErrorCode.UNKNOWN_MEMBER_ID)
             elif number == 50:
                 await cluster.kill(coordinator_of(cluster))
             began = now()

@@ -30,11 +30,12 @@ from aiokafka_lite.consumer import (
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.group.offsets import Offsets
-from aiokafka_lite.protocol.messages import JoinGroupRequest
+from aiokafka_lite.protocol.messages import ConsumerGroupHeartbeatRequest, JoinGroupRequest
+from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import OffsetAndMetadata, Record, TopicPartition
 from tests.cancelling import MOST_TURNS, at_every_turn, public_coroutines
 from tests.embedded.consumer.logs import fill, write
-from tests.embedded.group.members import ORDERS, member_of, read_all
+from tests.embedded.group.members import CONSUMER, ORDERS, each_protocol, member_of, read_all
 from tests.embedded.group.test_cancellation import (
     closed_connections,
     members_in,
@@ -85,7 +86,9 @@ READS: dict[str, Callable[[Consumer], Awaitable[object]]] = {
 
 @covers("Consumer.poll", "Consumer.__anext__", "Batches.__anext__", "ArrowBatches.__anext__")
 @pytest.mark.parametrize(
-    "settings", [{}, {"value_deserializer": doubled}, {"group_id": None}], ids=["bytes", "deserialized", "alone"]
+    "settings",
+    [{}, CONSUMER, {"value_deserializer": doubled}, {"group_id": None}],
+    ids=["bytes", "consumer protocol", "deserialized", "alone"],
 )
 @pytest.mark.parametrize("read", READS)
 async def test_a_read_that_is_cancelled_loses_and_repeats_nothing(
@@ -143,11 +146,14 @@ ASKS: dict[str, tuple[Callable[[Consumer], Awaitable[object]], object]] = {
 @covers("Consumer.offsets_for_times", "Consumer.committed", "Consumer.commit", "Offsets.commit", "Offsets.fetch")
 @covers("Consumer.seek_to_committed", "Consumer.topics")
 @covers("Offsets.commit_marked", "Consumer.seek_to_beginning", "Consumer.seek_to_end")
+@each_protocol
 @pytest.mark.parametrize("ask", ASKS)
-async def test_a_lookup_that_is_cancelled_can_be_repeated(cluster: EmbeddedCluster, ask: str) -> None:
+async def test_a_lookup_that_is_cancelled_can_be_repeated(
+    cluster: EmbeddedCluster, ask: str, protocol: dict[str, Any]
+) -> None:
     call, expected = ASKS[ask]
     fill(cluster, FIRST, 10)
-    async with member_of(cluster) as consumer:
+    async with member_of(cluster, **protocol) as consumer:
         await read_all(consumer, 10)
         await consumer.poll()
         assert await consumer.commit()
@@ -183,9 +189,12 @@ async def test_a_lookup_that_is_cancelled_can_be_repeated(cluster: EmbeddedClust
 
 
 @covers("Consumer.wait_assigned")
-async def test_a_cancelled_wait_for_the_assignment_can_be_repeated(cluster: EmbeddedCluster) -> None:
+@each_protocol
+async def test_a_cancelled_wait_for_the_assignment_can_be_repeated(
+    cluster: EmbeddedCluster, protocol: dict[str, Any]
+) -> None:
     for turns in range(3):
-        async with member_of(cluster) as consumer:
+        async with member_of(cluster, **protocol) as consumer:
             waiting = asyncio.ensure_future(consumer.wait_assigned())
             for _ in range(turns):
                 await asyncio.sleep(0)
@@ -208,7 +217,7 @@ async def test_a_cancelled_lookup_of_partitions_can_be_repeated(cluster: Embedde
 
 
 @covers("Consumer.start")
-@pytest.mark.parametrize("settings", [{}, {"group_id": None}, {"topics": ()}], ids=str)
+@pytest.mark.parametrize("settings", [{}, CONSUMER, {"group_id": None}, {"topics": ()}], ids=str)
 async def test_a_start_that_is_cancelled_leaves_nothing(cluster: EmbeddedCluster, settings: dict[str, Any]) -> None:
     fill(cluster, FIRST, 1)
     before, connections = asyncio.all_tasks(), open_connections(cluster)
@@ -230,7 +239,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(cluster: EmbeddedCluster
 
 
 @covers("Consumer.close")
-@pytest.mark.parametrize("settings", [{}, {"group_id": None}], ids=str)
+@pytest.mark.parametrize("settings", [{}, CONSUMER, {"group_id": None}], ids=str)
 async def test_a_close_that_is_cancelled_still_closes(
     cluster: EmbeddedCluster, settings: dict[str, Any]
 ) -> None:
@@ -259,15 +268,18 @@ async def test_a_close_that_is_cancelled_still_closes(
 
 
 @covers("ConsumerGroup.consume", "ConsumerGroup.close", "ConsumerGroup.__aenter__", "ConsumerGroup.__aexit__")
+@each_protocol
 @pytest.mark.parametrize("what", ["consume", "close", "async with"])
-async def test_a_cancelled_group_has_left_and_loses_nothing(cluster: EmbeddedCluster, what: str) -> None:
+async def test_a_cancelled_group_has_left_and_loses_nothing(
+    cluster: EmbeddedCluster, what: str, protocol: dict[str, Any]
+) -> None:
     for partition in ORDERS:
         fill(cluster, partition, 5)
     before, connections = asyncio.all_tasks(), open_connections(cluster)
     read: set[tuple[int, int]] = set()
     for turns in range(MOST_TURNS):
         handler = Recorder()
-        group = group_of(cluster)
+        group = group_of(cluster, **protocol)
         consuming = asyncio.ensure_future(group.consume(["orders"], handler))
         if what == "consume":
             task: asyncio.Task[Any] = consuming
@@ -309,7 +321,8 @@ async def within(group: ConsumerGroup) -> None:
 
 
 @covers("ConsumerGroupSession.commit", "ConsumerGroupSession.wait_cancelled", "Claim.__anext__")
-async def test_calls_of_a_session_can_be_cancelled(cluster: EmbeddedCluster) -> None:
+@each_protocol
+async def test_calls_of_a_session_can_be_cancelled(cluster: EmbeddedCluster, protocol: dict[str, Any]) -> None:
     seen: list[int] = []
 
     class Impatient(ConsumerGroupHandler):
@@ -349,16 +362,23 @@ async def test_calls_of_a_session_can_be_cancelled(cluster: EmbeddedCluster) -> 
             raise ValueError("enough")
 
     with pytest.raises(ValueError, match="enough"):
-        await group_of(cluster).consume(["orders"], Impatient())
+        await group_of(cluster, **protocol).consume(["orders"], Impatient())
     assert seen == list(range(len(seen)))
     assert await committed(cluster) == {FIRST: len(seen)}
 
 
 @covers("GroupErrors.__anext__")
-async def test_a_cancelled_wait_for_an_error_loses_none(cluster: EmbeddedCluster) -> None:
+@pytest.mark.parametrize(
+    "protocol,join",
+    [({}, JoinGroupRequest), (CONSUMER, ConsumerGroupHeartbeatRequest)],
+    ids=["classic", "consumer"],
+)
+async def test_a_cancelled_wait_for_an_error_loses_none(
+    cluster: EmbeddedCluster, protocol: dict[str, Any], join: type[Request[Any]]
+) -> None:
     handler = Recorder()
-    cluster.on(JoinGroupRequest).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=3)
-    running = Running(cluster, handler)
+    cluster.on(join).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=3)
+    running = Running(cluster, handler, **protocol)
     errors = running.group.errors()
     found: list[str] = []
     turns = 0
@@ -380,7 +400,8 @@ async def test_a_cancelled_wait_for_an_error_loses_none(cluster: EmbeddedCluster
 
 @covers("RebalanceHandle.commit", "RebalanceHandle.position", "RebalanceHandle.committed")
 @covers("RebalanceHandle.offsets_for_times", "RebalanceHandle.seek_to_beginning", "RebalanceHandle.seek_to_end")
-async def test_calls_of_a_listener_can_be_cancelled(cluster: EmbeddedCluster) -> None:
+@each_protocol
+async def test_calls_of_a_listener_can_be_cancelled(cluster: EmbeddedCluster, protocol: dict[str, Any]) -> None:
     fill(cluster, FIRST, 10)
     results: list[Any] = []
 
@@ -401,7 +422,7 @@ async def test_calls_of_a_listener_can_be_cancelled(cluster: EmbeddedCluster) ->
                 assert found == {FIRST: None}
             assert await handle.commit({FIRST: OffsetAndMetadata(3)})
 
-    async with member_of(cluster, listener=Impatient()) as consumer:
+    async with member_of(cluster, listener=Impatient(), **protocol) as consumer:
         await until_stable_reading(consumer)
         assert (await consumer.committed([FIRST]))[FIRST] == OffsetAndMetadata(3)
     assert results

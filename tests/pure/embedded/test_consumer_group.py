@@ -164,6 +164,14 @@ async def test_assignments_are_computed_at_most_once_in_the_interval() -> None:
     assert world.heartbeat("b", 2).epoch == 3
 
 
+async def test_a_clock_that_goes_back_delays_no_assignment() -> None:
+    world = World(consumer_assignment_interval_ms=1000)
+    world.topic("t", 4)
+    world.join("a", "t")
+    world.now_ms -= 100_000
+    assert world.join("b", "t").epoch == 3
+
+
 async def test_a_full_group_takes_no_other_member(world: World) -> None:
     for member in "abc":
         world.join(member, "t")
