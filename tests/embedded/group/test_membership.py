@@ -26,11 +26,14 @@ from aiokafka_lite.protocol.messages import JoinGroupRequest, LeaveGroupRequest
 from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import (
+    CONSUMER,
+    COOPERATIVE,
     ORDERS,
     Ownership,
     Reading,
     Worker,
     each_mode,
+    each_protocol,
     member_of,
     now,
     read_all,
@@ -59,14 +62,15 @@ async def test_a_member_that_does_not_read_leaves_and_joins_again_with_the_next_
         assert consumer.membership is MemberState.STABLE
 
 
+@pytest.mark.parametrize("settings", [{"session_timeout": 40.0}, CONSUMER], ids=["classic", "consumer"])
 async def test_a_read_in_the_turn_in_which_a_member_is_found_overdue_keeps_it_in_the_group(
-    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+    cluster: EmbeddedCluster, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The heartbeats task and the user wake in the same turn of the loop, which was blocked."""
     fill(cluster, ORDERS[0], 5)
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
-    async with member_of(cluster, max_poll_interval=20.0, session_timeout=40.0) as consumer:
+    async with member_of(cluster, max_poll_interval=20.0, **settings) as consumer:
         await read_all(consumer, 5)
 
         async def read_after_work() -> object:
@@ -90,17 +94,20 @@ async def test_waiting_for_records_counts_as_reading(cluster: EmbeddedCluster) -
         assert len(cluster.history.of(JoinGroupRequest)) == 2  # the second one carries the id from the first answer
 
 
-async def test_slow_iteration_over_a_long_batch_counts_as_reading(cluster: EmbeddedCluster) -> None:
+@each_protocol
+async def test_slow_iteration_over_a_long_batch_counts_as_reading(
+    cluster: EmbeddedCluster, ownership: Ownership, protocol: dict[str, Any]
+) -> None:
     fill(cluster, ORDERS[0], 100, batch_size=100)
-    worker = Worker(cluster, Ownership(), "worker", work=2.0, max_poll_interval=20.0)
+    worker = Worker(cluster, ownership, "worker", work=2.0, max_poll_interval=20.0, **protocol)
     await worker.start()
     await asyncio.sleep(150.0)
     assert len(worker.read) > 70
-    assert len(cluster.history.of(LeaveGroupRequest)) == 0
+    assert [what for _, what, _ in ownership.events] == ["assigned"]
     await worker.stop()
 
 
-@each_mode
+@pytest.mark.parametrize("settings", [{}, COOPERATIVE, CONSUMER], ids=["eager", "cooperative", "consumer"])
 async def test_a_rebalance_waits_for_the_record_in_progress_up_to_a_bound(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:
@@ -120,13 +127,14 @@ async def test_a_rebalance_waits_for_the_record_in_progress_up_to_a_bound(
     await quick.stop()
 
 
+@each_protocol
 async def test_a_user_beyond_the_rebalance_timeout_does_not_delay_the_group(
-    cluster: EmbeddedCluster, ownership: Ownership
+    cluster: EmbeddedCluster, ownership: Ownership, protocol: dict[str, Any]
 ) -> None:
     fill(cluster, ORDERS[0], 3)
-    stuck = await Worker(cluster, ownership, "stuck", work=10_000.0, rebalance_timeout=12.0).start()
+    stuck = await Worker(cluster, ownership, "stuck", work=10_000.0, rebalance_timeout=12.0, **protocol).start()
     await asyncio.sleep(1.0)
-    quick = await Worker(cluster, ownership, "quick", rebalance_timeout=12.0).start()
+    quick = await Worker(cluster, ownership, "quick", rebalance_timeout=12.0, **protocol).start()
     await until_stable(stuck.consumer, quick.consumer, within=16.0)
     await stuck.stop()
     await quick.stop()

@@ -15,18 +15,20 @@ from aiokafka_lite.group import MemberState, RoundRobinStrategy, StickyStrategy
 from aiokafka_lite.protocol.messages import HeartbeatRequest, JoinGroupRequest
 from tests.cases import seeds
 from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import COOPERATIVE, ORDERS, Ownership, Worker, member_of, until_stable
+from tests.embedded.group.members import CONSUMER, COOPERATIVE, ORDERS, Ownership, Worker, member_of, until_stable
 from tests.waiting import until
 
 QUICK: dict[str, Any] = {"session_timeout": 6.0, "heartbeat_interval": 1.0}
 
-STRATEGIES: list[dict[str, Any]] = [
-    {},
-    {"strategies": [RoundRobinStrategy()]},
-    {"strategies": [StickyStrategy()]},
-    COOPERATIVE,
-]
-each_strategy = pytest.mark.parametrize("settings", STRATEGIES, ids=["default", "roundrobin", "sticky", "cooperative"])
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "roundrobin": {"strategies": [RoundRobinStrategy()]},
+    "sticky": {"strategies": [StickyStrategy()]},
+    "cooperative": COOPERATIVE,
+    "consumer": CONSUMER,
+}
+"""The strategies of the classic protocol, and the consumer protocol, in which the coordinator assigns."""
+each_strategy = pytest.mark.parametrize("settings", STRATEGIES.values(), ids=STRATEGIES)
 
 
 @each_strategy
@@ -83,6 +85,8 @@ async def test_members_that_die_lose_no_record(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], seed: int
 ) -> None:
     choice = random.Random(seed)
+    # Under the consumer protocol the brokers set the session: 45 seconds.
+    settings, session = (settings, 45.0) if settings is CONSUMER else ({**QUICK, **settings}, 6.0)
     for partition in ORDERS:
         fill(cluster, partition, 100)
     workers: list[Worker] = []
@@ -91,9 +95,9 @@ async def test_members_that_die_lose_no_record(
             worker = workers.pop(choice.randrange(len(workers)))
             await (worker.die() if choice.random() < 0.5 else worker.stop())
         else:
-            workers.append(await Worker(cluster, ownership, f"worker-{number}", work=0.2, **QUICK, **settings).start())
+            workers.append(await Worker(cluster, ownership, f"worker-{number}", work=0.2, **settings).start())
         await asyncio.sleep(choice.choice([0.0, 0.5, 3.0]))
-    await until_stable(*(worker.consumer for worker in workers), within=20.0)
+    await until_stable(*(worker.consumer for worker in workers), within=session + 14.0)
     async with asyncio.timeout(300):
         while len(ownership.read) < 600:
             await asyncio.sleep(1.0)
@@ -191,7 +195,7 @@ async def test_restarting_static_members_keep_their_partitions(
     assert ownership.clashes == []
 
 
-@pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("settings", [{}, COOPERATIVE, CONSUMER], ids=["eager", "cooperative", "consumer"])
 async def test_twenty_members_are_stable_ten_seconds_after_a_minute_of_churn(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:
