@@ -23,6 +23,10 @@ CONSUMER: dict[str, Any] = {"group_protocol": "consumer"}
 
 each_protocol = pytest.mark.parametrize("protocol", [{}, CONSUMER], ids=["classic", "consumer"])
 each_mode = pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+each_way = pytest.mark.parametrize(
+    "settings", [{}, COOPERATIVE, CONSUMER], ids=["eager", "cooperative", "consumer protocol"]
+)
+"""How partitions are handed over: the two modes of the classic protocol, and the consumer protocol."""
 
 
 class Ownership:

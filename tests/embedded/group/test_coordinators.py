@@ -26,13 +26,13 @@ from aiokafka_lite.types import OffsetAndMetadata
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import (
     CONSUMER,
-    COOPERATIVE,
     ORDERS,
     Ownership,
     Reading,
     Worker,
     each_mode,
     each_protocol,
+    each_way,
     member_of,
     now,
     read_all,
@@ -66,7 +66,7 @@ async def one_joins_another(
 # The coordinator.
 
 
-@pytest.mark.parametrize("settings", [{}, COOPERATIVE, CONSUMER], ids=["eager", "cooperative", "consumer"])
+@each_way
 @pytest.mark.parametrize("how", ["kill", "stop", "move"])
 async def test_members_follow_their_coordinator_and_keep_their_partitions(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any], how: str
@@ -305,7 +305,7 @@ async def test_a_blocked_event_loop_costs_the_membership_only_beyond_the_session
     await worker.stop()
 
 
-@pytest.mark.parametrize("settings", [{}, COOPERATIVE, CONSUMER], ids=["eager", "cooperative", "consumer"])
+@each_way
 async def test_poll_keeps_its_timeout_during_rebalances_and_without_a_coordinator(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:

@@ -12,7 +12,7 @@ from aiokafka_lite.errors import ErrorCode, UnknownTopic
 from aiokafka_lite.protocol.messages import JoinGroupRequest, MetadataRequest, MetadataResponse
 from aiokafka_lite.types import TopicPartition
 from tests.embedded.consumer.logs import consumer_of, fill
-from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of, read_all
+from tests.embedded.group.members import ORDERS, each_way, member_of, read_all
 from tests.waiting import until
 
 OTHER = TopicPartition("other", 0)
@@ -29,13 +29,13 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING and "other" in each.message]
 
 
-@pytest.mark.parametrize("strategies", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+@each_way
 async def test_a_group_reads_on_without_a_deleted_topic(
-    cluster: EmbeddedCluster, strategies: dict[str, object], caplog: pytest.LogCaptureFixture
+    cluster: EmbeddedCluster, settings: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
-        member_of(cluster, topics=["orders", "other"], allow_auto_create_topics=False, **strategies) as first,
-        member_of(cluster, topics=["orders", "other"], allow_auto_create_topics=False, **strategies) as second,
+        member_of(cluster, topics=["orders", "other"], allow_auto_create_topics=False, **settings) as first,
+        member_of(cluster, topics=["orders", "other"], allow_auto_create_topics=False, **settings) as second,
     ):
         members = (first, second)
 

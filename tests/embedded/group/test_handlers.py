@@ -28,7 +28,7 @@ from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Record, TopicPartition
 from tests.cases import seeds
 from tests.embedded.consumer.logs import fill, write_batch
-from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of, now
+from tests.embedded.group.members import CONSUMER, COOPERATIVE, ORDERS, each_way, member_of, now
 from tests.embedded.group.test_sessions import Recorder, Running, committed, group_of, until
 
 QUICK: dict[str, Any] = {"session_timeout": 6.0, "heartbeat_interval": 1.0, "rebalance_timeout": 8.0}
@@ -406,11 +406,12 @@ async def disturb_the_coordinator(cluster: EmbeddedCluster, choice: random.Rando
             await cluster.restart(node)
 
 
-@pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+@each_way
 @pytest.mark.parametrize("seed", seeds(4, usual=1))
 async def test_a_storm_of_handlers_processes_every_record_and_commits_only_processed_ones(
     cluster: EmbeddedCluster, settings: dict[str, Any], seed: int
 ) -> None:
+    settings = settings if settings is CONSUMER else {**QUICK, **settings}
     in_time = seed % 2 == 0  # else it takes longer than others wait
     choice, storm = random.Random(seed), Storm(late=4.0 if in_time else 20.0)
     for partition in ORDERS:
@@ -434,7 +435,7 @@ async def test_a_storm_of_handlers_processes_every_record_and_commits_only_proce
                 await leaver.group.close()
                 await leaver.task
         else:
-            running.append(Running(cluster, Careless(storm, choice), **QUICK, **settings))
+            running.append(Running(cluster, Careless(storm, choice), **settings))
         if choice.random() < 0.2 and storm.owners:
             await disturb_the_coordinator(cluster, choice)
         await asyncio.sleep(choice.choice([0.0, 0.5, 3.0, 6.0]))

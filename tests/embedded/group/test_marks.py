@@ -15,7 +15,7 @@ from aiokafka_lite.group import MemberState
 from aiokafka_lite.protocol.messages import HeartbeatRequest, OffsetCommitRequest
 from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
 from tests.embedded.consumer.logs import fill, take
-from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of, read_all, until_stable
+from tests.embedded.group.members import ORDERS, each_way, member_of, read_all, until_stable
 from tests.embedded.group.test_offsets import committed
 from tests.waiting import until
 
@@ -30,13 +30,13 @@ async def records(cluster: EmbeddedCluster) -> None:
 # What is marked is not in hand.
 
 
-@pytest.mark.parametrize("strategies", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+@each_way
 @pytest.mark.parametrize("how", ["mark(record)", "mark()", "commit(offsets)", "offsets.mark"])
 @pytest.mark.parametrize("read", ["iterate", "poll"])
 async def test_a_rebalance_does_not_wait_for_records_that_are_marked(
-    cluster: EmbeddedCluster, strategies: dict[str, object], how: str, read: str
+    cluster: EmbeddedCluster, settings: dict[str, object], how: str, read: str
 ) -> None:
-    async with member_of(cluster, **strategies) as first, member_of(cluster, **strategies) as second:
+    async with member_of(cluster, **settings) as first, member_of(cluster, **settings) as second:
         record = (await take(first, 1) if read == "iterate" else await first.poll(1, timeout=30.0))[0]
         if how == "mark(record)":
             first.mark(record)

@@ -27,13 +27,13 @@ from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import (
     CONSUMER,
-    COOPERATIVE,
     ORDERS,
     Ownership,
     Reading,
     Worker,
     each_mode,
     each_protocol,
+    each_way,
     member_of,
     now,
     read_all,
@@ -107,7 +107,7 @@ async def test_slow_iteration_over_a_long_batch_counts_as_reading(
     await worker.stop()
 
 
-@pytest.mark.parametrize("settings", [{}, COOPERATIVE, CONSUMER], ids=["eager", "cooperative", "consumer"])
+@each_way
 async def test_a_rebalance_waits_for_the_record_in_progress_up_to_a_bound(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:

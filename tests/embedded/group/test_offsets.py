@@ -24,7 +24,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
 from tests.embedded.consumer.logs import fill, take
-from tests.embedded.group.members import ORDERS, Ownership, Worker, member_of, read_all, until_stable
+from tests.embedded.group.members import ORDERS, Ownership, Worker, each_protocol, member_of, read_all, until_stable
 
 FIRST = ORDERS[0]
 
@@ -54,8 +54,9 @@ def offsets_answer(
     return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id=group.group_id, topics=[named])])
 
 
-async def test_the_record_in_hand_is_never_committed(cluster: EmbeddedCluster) -> None:
-    async with member_of(cluster) as consumer:
+@each_protocol
+async def test_the_record_in_hand_is_never_committed(cluster: EmbeddedCluster, protocol: dict[str, Any]) -> None:
+    async with member_of(cluster, **protocol) as consumer:
         async for record in consumer:
             if record.offset == 7:
                 result = await consumer.commit()
@@ -68,8 +69,11 @@ async def test_the_record_in_hand_is_never_committed(cluster: EmbeddedCluster) -
     assert await committed(cluster) == 30  # closing commits, too
 
 
-async def test_polled_records_count_as_processed_at_the_next_poll(cluster: EmbeddedCluster) -> None:
-    async with member_of(cluster, auto_commit=False) as consumer:
+@each_protocol
+async def test_polled_records_count_as_processed_at_the_next_poll(
+    cluster: EmbeddedCluster, protocol: dict[str, Any]
+) -> None:
+    async with member_of(cluster, auto_commit=False, **protocol) as consumer:
         await read_all(consumer, 10)
         assert (await consumer.commit()).committed == {}
         assert await consumer.poll(5, timeout=1.0)

@@ -15,7 +15,16 @@ from aiokafka_lite.group import MemberState, RoundRobinStrategy, StickyStrategy
 from aiokafka_lite.protocol.messages import HeartbeatRequest, JoinGroupRequest
 from tests.cases import seeds
 from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import CONSUMER, COOPERATIVE, ORDERS, Ownership, Worker, member_of, until_stable
+from tests.embedded.group.members import (
+    CONSUMER,
+    COOPERATIVE,
+    ORDERS,
+    Ownership,
+    Worker,
+    each_way,
+    member_of,
+    until_stable,
+)
 from tests.waiting import until
 
 QUICK: dict[str, Any] = {"session_timeout": 6.0, "heartbeat_interval": 1.0}
@@ -195,7 +204,7 @@ async def test_restarting_static_members_keep_their_partitions(
     assert ownership.clashes == []
 
 
-@pytest.mark.parametrize("settings", [{}, COOPERATIVE, CONSUMER], ids=["eager", "cooperative", "consumer"])
+@each_way
 async def test_twenty_members_are_stable_ten_seconds_after_a_minute_of_churn(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
 ) -> None:

@@ -16,7 +16,7 @@ from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode, Ill
 from aiokafka_lite.protocol.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest
 from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import COOPERATIVE, ORDERS, member_of
+from tests.embedded.group.members import ORDERS, each_way, member_of
 
 
 class Recorder(ConsumerGroupHandler):
@@ -119,7 +119,7 @@ async def test_a_claim_has_its_initial_offset_and_high_watermark(cluster: Embedd
     assert seen == [(0, 30), (10, 30)]
 
 
-@pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+@each_way
 async def test_a_rebalance_ends_the_session_and_nothing_is_read_twice(
     cluster: EmbeddedCluster, settings: dict[str, Any]
 ) -> None:
@@ -352,7 +352,7 @@ async def test_a_group_that_finds_no_broker_can_be_closed_at_once(cluster: Embed
 
 
 @pytest.mark.parametrize("after", [0.0, 0.001, 0.5, 3.2, 4.0])
-@pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+@each_way
 async def test_closing_a_group_during_a_rebalance_is_quick_and_leaves_it(
     cluster: EmbeddedCluster, settings: dict[str, Any], after: float
 ) -> None:
