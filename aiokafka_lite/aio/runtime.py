@@ -8,9 +8,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from ..arguments import check_function
+
+is_seeded: ContextVar[bool] = ContextVar("is_seeded", default=False)
+"""Whether the module ``random`` was seeded in order to repeat a run, as ``virtual_time.run`` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +33,10 @@ class Runtime:
         check_function("random", self.random)
 
     def new_id(self) -> str:
-        """A random UUID. From the system, unless ``random`` was given: programs may seed the module ``random``."""
+        """A random UUID. From the system, unless ``random`` was given or the run must repeat: two programs may seed the
+        module ``random`` alike."""
         import uuid  # here, because few clients need one
 
-        if self.random is random.random:
+        if self.random is random.random and not is_seeded.get():
             return str(uuid.uuid4())
         return str(uuid.UUID(int=int(self.random() * (1 << 64)) << 64 | int(self.random() * (1 << 64)), version=4))

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 import anyio._backends._asyncio as anyio_asyncio
 
+from .runtime import is_seeded
+
 T = TypeVar("T")
 
 STALL_LIMIT = 10.0
@@ -62,10 +64,12 @@ def run(main: Coroutine[Any, Any, T], *, seed: int = 0, debug: bool | None = Non
     """
     state = random.getstate()
     random.seed(seed)
+    seeded = is_seeded.set(True)
     try:
         with _ordered_cancellation(), asyncio.Runner(loop_factory=VirtualTimeLoop, debug=debug) as runner:
             return runner.run(main)
     finally:
+        is_seeded.reset(seeded)
         random.setstate(state)
 
 

@@ -10,6 +10,10 @@ import pytest
 from aiokafka_lite import ErrorCode, TopicPartition
 from aiokafka_lite.embedded.faults import Exchange
 from aiokafka_lite.protocol.messages import (
+    ConsumerGroupHeartbeatAssignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatTopicPartitions,
     FetchRequest,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -30,6 +34,7 @@ from tests.simulation.journal import (
     commit_anomalies,
     log_anomalies,
     may_share,
+    may_share_assigned,
     rate_anomalies,
 )
 from tests.simulation.workload import WriterPlan
@@ -128,4 +133,44 @@ def test_two_owners_are_found_unless_the_coordinator_could_not_know(
     exchanges: Sequence[Exchange], after: float, expected: bool
 ) -> None:
     shares = may_share("old", "new", 100.0 + after, exchanges, 1, cut_off=lambda node: node == 3, blocked=2.0)
+    assert shares is expected
+
+
+def assigned(at: float, partitions: list[int] | None, *, member: str = "old", node: int = 1, code: int = 0) -> Exchange:
+    """A heartbeat of the consumer protocol; its answer has an assignment unless ``partitions`` is None."""
+    topics = [ConsumerGroupHeartbeatTopicPartitions(topic_id=TOPIC_ID, partitions=partitions or [])]
+    answer = ConsumerGroupHeartbeatResponse(
+        error_code=code,
+        member_epoch=1,
+        heartbeat_interval_ms=1000,
+        assignment=None if partitions is None else ConsumerGroupHeartbeatAssignment(topic_partitions=topics),
+    )
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
+    return Exchange(node, 1, member, 1, at, request, answer)
+
+
+ASKED = [assigned(90.0, [0, 1]), assigned(91.0, [1]), assigned(95.0, [1]), assigned(100.0, None)]
+
+
+@pytest.mark.parametrize(
+    "exchanges, after, expected",
+    [
+        ([], 0.0, True),
+        ([assigned(100.0, [0])], 1.0, False),
+        ([assigned(100.0, [0])], SESSION_TIMEOUT, True),
+        ([assigned(94.0, [0]), assigned(100.0, None, code=ErrorCode.UNKNOWN_MEMBER_ID)], 0.0, True),
+        (ASKED, MAX_POLL_INTERVAL - 9.0, True),  # it did not release the partition in time
+        (ASKED, MAX_POLL_INTERVAL - 9.1, False),
+        ([*ASKED, assigned(100.0, [0])], MAX_POLL_INTERVAL - 9.0, False),  # it has the partition again
+        ([assigned(100.0, [0], node=3)], 1.0, True),  # of a coordinator that is cut off
+        ([assigned(100.0, [0], node=2)], 1.0, False),
+        ([assigned(100.0, [0]), assigned(100.0, [0], member="new", node=3)], 1.0, True),
+    ],
+)
+def test_two_owners_of_an_assigned_partition_are_found_unless_the_old_one_could_not_know(
+    exchanges: Sequence[Exchange], after: float, expected: bool
+) -> None:
+    shares = may_share_assigned(
+        "old", "new", (TOPIC_ID, 0), 100.0 + after, exchanges, 1, cut_off=lambda node: node == 3
+    )
     assert shares is expected

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from aiokafka_lite.aio import virtual_time
+from aiokafka_lite.aio.runtime import Runtime
 from aiokafka_lite.aio.virtual_time import run
 
 
@@ -61,6 +62,17 @@ def test_the_same_seed_gives_the_same_numbers_and_restores_the_state() -> None:
     assert run(main(), seed=7) == run(main(), seed=7)
     assert run(main(), seed=7) != run(main(), seed=8)
     assert random.random() == expected
+
+
+def test_the_same_seed_gives_the_same_ids_and_no_other_run_has_them() -> None:
+    async def main() -> str:
+        return Runtime().new_id()
+
+    assert run(main(), seed=7) == run(main(), seed=7)
+    random.seed(42)
+    first = Runtime().new_id()
+    random.seed(42)
+    assert Runtime().new_id() != first
 
 
 def test_a_deadlock_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
