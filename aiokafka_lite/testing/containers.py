@@ -57,13 +57,19 @@ def _engine_problem() -> str | None:
     return None
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port on which nothing listens now.
+_ports = random.Random().sample(range(15_000, 32_000), 17_000)
+"""The ports that ``free_port`` returns, in this order."""
 
-    It is outside the range of ephemeral ports: another process could get one of those for an outgoing connection.
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port on which nothing listens now, and which this function has not returned before in this process.
+
+    It is outside the range of ephemeral ports. From that range, another process could get the port for an outgoing
+    connection, and a client that connects to a closed port could get the same port as its source, and be connected to
+    itself.
     """
     while True:
-        port = random.randrange(15_000, 32_000)
+        port = _ports.pop()
         with socket.socket() as listener, contextlib.suppress(OSError):
             listener.bind((host, port))
             return port

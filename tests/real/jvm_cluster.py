@@ -6,15 +6,14 @@ a ZooKeeper, which has no faults. Faults are signals to the process; the cluster
 
 from __future__ import annotations
 
-import random
 import shutil
 import signal
-import socket
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
 
+from aiokafka_lite.testing.containers import free_port
 from tests.real.jvm import (
     CLUSTER_ID,
     JavaProcess,
@@ -77,9 +76,9 @@ class JvmNode:
     def __init__(self, version: str, node_id: int, directory: Path) -> None:
         self.version = version
         self.node_id = node_id
-        self.port = quiet_port()
-        self.controller_port = quiet_port()
-        self.client_port = quiet_port()
+        self.port = free_port()
+        self.controller_port = free_port()
+        self.client_port = free_port()
         self.advertised_port = self.client_port
         """The port of the CLIENT listener that clients connect to: the broker's own, or a proxy's."""
         self.state = NodeState.STOPPED
@@ -200,19 +199,3 @@ class JvmCluster:
         if self._zookeeper is not None:
             self._zookeeper.stop(kill=True)
         shutil.rmtree(self._directory, ignore_errors=True)
-
-
-def quiet_port() -> int:
-    """A free port below the range of ephemeral ports. A node keeps its port while it is down.
-
-    From the ephemeral range, another process could get the port meanwhile. A client that connects to a closed port of
-    that range on its own machine can even get the same port as its source, and is then connected to itself.
-    """
-    while True:
-        port = random.randrange(15_000, 32_000)
-        with socket.socket() as listener:
-            try:
-                listener.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port

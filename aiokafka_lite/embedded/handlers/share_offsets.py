@@ -93,6 +93,7 @@ def _described_topic(
         state = None if group is None else group.states.get((topic_id, index))
         if not is_allowed:
             partition.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            partition.error_message = ErrorCode.TOPIC_AUTHORIZATION_FAILED.description
         elif topic is not None and state is not None and state.start_offset >= 0:
             end = context.broker.share_groups.end_offset((topic.name, index))
             partition.start_offset = state.start_offset
@@ -142,7 +143,7 @@ def alter_share_group_offsets(
 def _require_idle(context: RequestContext, group_id: str, operation: AclOperation) -> ShareGroup | None:
     """The group, None if there is none. Raises GroupRefusal unless its offsets may be changed here."""
     if not context.allows_group(operation, group_id):
-        raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
+        raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     require_share_group(context, group_id)
     group = context.broker.share_groups.find(group_id)
     if group is not None and group.state is not ShareGroupState.EMPTY:
