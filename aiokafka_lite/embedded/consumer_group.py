@@ -16,12 +16,13 @@ Rules of this file:
  5. A static member that leaves for a while (epoch -2) keeps its partitions until its session expires, and a new member
     with its instance id takes them over.
  6. Nothing changes if a request is refused.
+ 7. A member with ``classic`` uses the classic protocol (``classic_members``). Its joins are heartbeats of this group.
+    If the last other member leaves, the group becomes a classic one (``group_migration``), at the same epoch.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
@@ -29,7 +30,7 @@ from typing import NamedTuple
 
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer, decode_versioned, encode_versioned
-from .consumer_group_members import JOIN, LEAVE_STATIC, ConsumerMember, MemberState
+from .consumer_group_members import JOIN, LEAVE_STATIC, ClassicSupport, ConsumerMember, MemberState
 from .consumer_group_records import (
     CURRENT,
     GROUP,
@@ -46,6 +47,7 @@ from .consumer_group_records import (
     read_subscription,
     read_target,
 )
+from .consumer_group_topics import GroupTopics
 from .coordinator_log import Rows
 from .metadata_view import MetadataView
 from .server_assignors import ASSIGNORS, Subscriber, TopicIdPartition
@@ -91,6 +93,7 @@ class MemberHeartbeat(NamedTuple):
     regex: str | None = None
     assignor: str | None = None
     owned: frozenset[TopicIdPartition] | None = None
+    classic: ClassicSupport | None = None
 
     @property
     def is_full(self) -> bool:
@@ -111,7 +114,8 @@ class ConsumerGroup:
     """A consumer group. Owner: the coordinator of its node. No method awaits, so each one is atomic.
 
     ``setting`` gives a setting of this group as a number. ``persist`` takes the records that changed. ``assignors``
-    are the names that members may choose, the default first.
+    are the names that members may choose, the default first. ``downgrade`` is called after a member left; it may
+    replace the group by a classic one, and is then true.
     """
 
     type = protocol_type = "consumer"
@@ -127,23 +131,23 @@ class ConsumerGroup:
         call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle],
         now_ms: Callable[[], int],
         persist: Callable[[Rows], None],
+        downgrade: Callable[[ConsumerGroup], bool],
     ) -> None:
         self.group_id = group_id
         self.epoch = 1
         self.assignment_epoch = 0
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, frozenset[TopicIdPartition]] = {}
-        self._metadata = metadata
+        self._topics = GroupTopics(metadata, self.members)
         self._setting = setting
         self._assignors = tuple(assignors)
         self._max_size = max_size
         self._call_later = call_later
         self._now_ms = now_ms
         self._persist = persist
+        self._downgrade = downgrade
         self._assigned_at = 0
         self._metadata_hash = 0
-        self._matched: dict[str, frozenset[str]] = {}  # regular expression → topics
-        self._matched_version = -1
         self._stored: dict[tuple[int, str], bytes] = {}  # the records in the log, by kind and member
 
     def __repr__(self) -> str:
@@ -171,10 +175,10 @@ class ConsumerGroup:
 
     # Heartbeats.
 
-    def heartbeat(self, request: MemberHeartbeat, may_describe: Callable[[str], bool]) -> HeartbeatAnswer:
+    def heartbeat(self, request: MemberHeartbeat, may_describe: Callable[[str], bool] | None) -> HeartbeatAnswer:
         """A member joins, or is alive. ``may_describe``: regular expressions match only these topics.
 
-        Raises GroupRefusal.
+        None keeps the topics that they matched before. Raises GroupRefusal.
         """
         if len(self.members) >= self._max_size and request.member_id not in self.members:
             text = f"The consumer group has reached its maximum capacity of {self._max_size} members."
@@ -182,19 +186,17 @@ class ConsumerGroup:
         member = self._find_for(request)
         if request.regex and all(each.regex != request.regex for each in self.members.values()):
             _check_pattern(request.regex)
-        returns = member.epoch == LEAVE_STATIC
+        returns = member.epoch == LEAVE_STATIC or member.member_id != request.member_id
         if returns:
             self._replace(member, request.member_id)
         self.members.setdefault(member.member_id, member)
         changed = _update(member, request)
         self._refresh(may_describe, changed=changed)
-        assigns = self.epoch > self.assignment_epoch and self._may_assign()
-        if assigns:
-            self._assign()
+        assigns = self._assign()
         before = member.assigned.keys()
         if not member.is_reconciled(self.assignment_epoch) or changed:
             self._reconcile(member, request.owned)
-        self._restart_session(member)
+        self.touch(member)
         self._save(*self.members.values() if returns or assigns else (member,))
         answer = HeartbeatAnswer(member.member_id, member.epoch)
         if request.epoch == JOIN or request.is_full or member.assigned.keys() != before:
@@ -210,8 +212,8 @@ class ConsumerGroup:
         else:
             member = self._static_member(request.instance_id)
             if request.epoch != JOIN:
-                member = self._owner(request.instance_id, request.member_id)
-            elif member is not None and member.epoch != LEAVE_STATIC:
+                member = self.owner(request.instance_id, request.member_id)
+            elif member is not None and member.epoch != LEAVE_STATIC and not (member.classic or request.classic):
                 raise GroupRefusal(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"Static member {request.member_id} with instance id {request.instance_id} cannot join the group "
@@ -226,12 +228,12 @@ class ConsumerGroup:
     def _static_member(self, instance_id: str) -> ConsumerMember | None:
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
-    def _owner(self, instance_id: str, member_id: str) -> ConsumerMember:
-        """The member with an instance id. Raises GroupRefusal if it is another one than ``member_id``."""
+    def owner(self, instance_id: str, member_id: str | None) -> ConsumerMember:
+        """The member with an instance id. Raises GroupRefusal if it is another one than ``member_id``; None is any."""
         member = self._static_member(instance_id)
         if member is None:
             raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        if member.member_id != member_id:
+        if member_id not in (None, member.member_id):
             raise GroupRefusal(
                 ErrorCode.FENCED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
@@ -251,78 +253,63 @@ class ConsumerGroup:
 
     # Topics.
 
-    def _refresh(self, may_describe: Callable[[str], bool], *, changed: bool) -> None:
+    def _refresh(self, may_describe: Callable[[str], bool] | None, *, changed: bool) -> None:
         """Look at the topics of all members. A new epoch begins if they changed, or if a subscription ``changed``."""
-        patterns = {member.regex for member in self.members.values() if member.regex}
-        if self._matched_version != self._metadata.version or patterns != self._matched.keys():
-            self._matched_version = self._metadata.version
-            self._matched = {each: self._match(each, may_describe) for each in sorted(patterns)}
-        metadata_hash = self._hash()
+        if may_describe is not None:
+            self._topics.match(may_describe)
+        metadata_hash = self._topics.hash()
         if changed or metadata_hash != self._metadata_hash:
             self.epoch += 1
             self._metadata_hash = metadata_hash
 
-    def _match(self, regex: str, may_describe: Callable[[str], bool]) -> frozenset[str]:
-        pattern = topic_pattern(regex)
-        return frozenset(name for name in self._metadata.topics if pattern.fullmatch(name) and may_describe(name))
-
-    def topics_of(self, member: ConsumerMember) -> set[str]:
-        """The names of the topics that a member subscribes to, also of those that do not exist."""
-        return {*member.topics, *self._matched.get(member.regex or "", ())}
-
     def subscribed_topics(self) -> set[str]:
         """The names of the topics that any member subscribes to."""
-        return {name for member in self.members.values() for name in self.topics_of(member)}
-
-    def _topic_ids(self, member: ConsumerMember) -> set[bytes]:
-        known = (self._metadata.topics.get(name) for name in self.topics_of(member))
-        return {topic.topic_id for topic in known if topic is not None}
-
-    def _partition_counts(self) -> dict[bytes, int]:
-        """The number of partitions of each topic of a member, by the id of the topic, in the order of names."""
-        known = [self._metadata.topics.get(name) for name in sorted(self.subscribed_topics())]
-        return {topic.topic_id: len(topic.partitions) for topic in known if topic is not None}
-
-    def _hash(self) -> int:
-        """A number that changes with the topics of members and with their partitions; 0 without topics."""
-        counts = self._partition_counts()
-        if not counts:
-            return 0
-        text = repr(sorted(counts.items()))
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+        return self._topics.names()
 
     # The assignment.
 
-    def _may_assign(self) -> bool:
+    def _assign(self) -> bool:
+        """Compute the targets of all members, if they are older than the group and the interval allows it."""
         # The clock may go back, also when another broker becomes the coordinator. The group does not wait for it.
         elapsed = self._now_ms() - self._assigned_at
-        return not 0 <= elapsed < self._setting("consumer.assignment.interval.ms")
-
-    def _assign(self) -> None:
+        waits = 0 <= elapsed < self._setting("consumer.assignment.interval.ms")
+        if self.epoch == self.assignment_epoch or waits:
+            return False
         subscribers = {
-            member_id: Subscriber(self._topic_ids(member), self.targets.get(member_id, NO_TARGET))
+            member_id: Subscriber(self._topics.ids_of(member), self.targets.get(member_id, NO_TARGET))
             for member_id, member in self.members.items()
         }
-        found = ASSIGNORS[self.assignor](subscribers, self._partition_counts())
+        found = ASSIGNORS[self.assignor](subscribers, self._topics.partition_counts())
         self.targets = {member_id: frozenset(partitions) for member_id, partitions in found.items()}
         self.assignment_epoch = self.epoch
         self._assigned_at = self._now_ms()
+        return True
 
     def _reconcile(self, member: ConsumerMember, owned: Collection[TopicIdPartition] | None) -> None:
         others = [each for each in self.members.values() if each is not member]
         changed = member.reconcile(
             self.assignment_epoch,
             self.targets.get(member.member_id, NO_TARGET),
-            self._topic_ids(member),
+            self._topics.ids_of(member),
             owned,
             lambda partition: not any(other.has(partition) for other in others),
         )
         if not changed:
             return
         member.stop_revocation()
-        if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             epoch = member.epoch
             member.revocation = self._call_later(member.rebalance_timeout, lambda: self._end_revocation(member, epoch))
+
+    def renew_assignment(self) -> None:
+        """Compute a new assignment if it is due."""
+        if self._assign():
+            self._save(*self.members.values())
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether another member still has a partition of the member's target."""
+        missing = self.targets.get(member.member_id, NO_TARGET) - member.assigned.keys()
+        return any(each.has(partition) for each in self.members.values() if each is not member for partition in missing)
 
     def _end_revocation(self, member: ConsumerMember, epoch: int) -> None:
         if member.epoch == epoch:
@@ -331,9 +318,12 @@ class ConsumerGroup:
     # Leaving.
 
     def leave(self, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatAnswer:
-        """A member leaves, with epoch -1, or -2 if it is static and will be back. Raises GroupRefusal."""
+        """A member leaves, with epoch -1, or -2 if it is static and will be back. Raises GroupRefusal.
+
+        An operator removes a static member by its instance id alone.
+        """
         if instance_id is not None:
-            member = self._owner(instance_id, member_id)
+            member = self.owner(instance_id, member_id or None)
         elif member_id in self.members:
             member = self.members[member_id]
         else:
@@ -348,27 +338,41 @@ class ConsumerGroup:
             self._fence(member)
         return HeartbeatAnswer(member_id, epoch)
 
-    def remove_static(self, instance_id: str) -> ErrorCode:
-        """An operator removes a static member."""
-        member = self._static_member(instance_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        self._fence(member)
-        return ErrorCode.NONE
-
-    def _restart_session(self, member: ConsumerMember) -> None:
+    def touch(self, member: ConsumerMember) -> None:
+        """Restart the session of a member."""
         member.stop_session()
-        timeout = self._setting("consumer.session.timeout.ms") / 1000
+        classic = member.classic
+        timeout = self._setting("consumer.session.timeout.ms") / 1000 if classic is None else classic.session_timeout
         member.session = self._call_later(timeout, lambda: self._fence(member))
+
+    def await_request(self, member: ConsumerMember) -> None:
+        """A classic member has to join or to sync within its rebalance timeout; otherwise it is fenced."""
+        if member.revocation is None:
+            member.revocation = self._call_later(member.rebalance_timeout, lambda: self._fence(member))
 
     def _fence(self, member: ConsumerMember) -> None:
         """Remove a member. Its partitions are free at once."""
         member.stop()
         del self.members[member.member_id]
         self.targets.pop(member.member_id, None)
+        if self._downgrade(self):
+            return
         self.epoch += 1
-        self._metadata_hash = self._hash()
+        self._metadata_hash = self._topics.hash()
         self._save(*self.members.values())
+
+    def start_sessions(self) -> None:
+        """Start the sessions of the members that have none: of a group that was loaded or converted."""
+        for member in self.members.values():
+            if member.session is None:
+                self.touch(member)
+
+    def adopt(self, epoch: int, members: Collection[ConsumerMember]) -> None:
+        """Begin with the members of a classic group, and its generation as the epoch."""
+        self.epoch = self.assignment_epoch = epoch
+        for member in members:
+            self.members[member.member_id] = member
+            self.targets[member.member_id] = frozenset(member.assigned)
 
     def close(self, error: ErrorCode) -> None:
         """End the group on this node. No request waits for a consumer group, so no request gets the ``error``."""
@@ -400,7 +404,7 @@ class ConsumerGroup:
         may_commit = epoch < member.epoch and all(member.may_commit(each, epoch) for each in partitions)
         if may_commit:
             return ErrorCode.NONE
-        return ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if transactional or member.classic else ErrorCode.STALE_MEMBER_EPOCH
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Whether a client may fetch the committed offsets: any client may that is no member."""
@@ -409,7 +413,9 @@ class ConsumerGroup:
         member = self.members.get(member_id or "")
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+        if epoch == member.epoch:
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if member.classic else ErrorCode.STALE_MEMBER_EPOCH
 
     # The log.
 
@@ -459,8 +465,7 @@ class ConsumerGroup:
                 self.targets[member_id] = frozenset(read_target(value))
             elif kind == CURRENT and member_id in self.members:
                 read_current(self.members[member_id], value)
-        for member in self.members.values():
-            self._restart_session(member)
+        self.start_sessions()
 
 
 def _check_pattern(regex: str) -> None:
@@ -492,6 +497,9 @@ def _update(member: ConsumerMember, request: MemberHeartbeat) -> bool:
     changed = topics != member.topics or (regex or None) != (member.regex or None)
     member.topics, member.regex = topics, regex
     member.client_id, member.client_host = request.client_id, request.client_host
+    if member.classic is not None and request.classic is None:
+        member.stop_revocation()  # the member no longer has to join and sync
+    member.classic = request.classic
     if request.instance_id is not None:
         member.instance_id = request.instance_id
     if request.rack_id is not None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from .server_assignors import TopicIdPartition
 
@@ -34,12 +35,20 @@ class MemberState(IntEnum):
     """The member waits for partitions that other members have to revoke."""
 
 
+class ClassicSupport(NamedTuple):
+    """What a member of the classic protocol brought: its session timeout in seconds, and its protocols."""
+
+    session_timeout: float
+    protocols: tuple[tuple[str, bytes], ...]
+
+
 @dataclass(slots=True, eq=False)
 class ConsumerMember:
     """A member of a consumer group. Owner: the ConsumerGroup.
 
     ``assigned`` and ``revoking`` have the member epoch at which each partition was assigned. ``rebalance_timeout`` is
-    in seconds. ``session`` expires the member, ``revocation`` too if it keeps partitions that it has to revoke.
+    in seconds. ``session`` expires the member, ``revocation`` too if it keeps partitions that it has to revoke, or, as
+    a ``classic`` member, does not join or sync in time.
     """
 
     member_id: str
@@ -51,6 +60,7 @@ class ConsumerMember:
     topics: tuple[str, ...] = ()
     regex: str | None = None
     assignor: str | None = None
+    classic: ClassicSupport | None = None
     epoch: int = JOIN
     previous_epoch: int = JOIN
     state: MemberState = MemberState.STABLE

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..protocol.codec import Buffer, decode_versioned, encode_versioned
-from ..protocol.schema import Message, array, int8, int32, int64, message, string, struct, uuid
-from .consumer_group_members import ConsumerMember, MemberState
+from ..protocol.schema import Message, array, blob, int8, int32, int64, message, nested, string, struct, uuid
+from .consumer_group_members import ClassicSupport, ConsumerMember, MemberState
 from .server_assignors import TopicIdPartition
 
 GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
@@ -43,6 +43,22 @@ class ConsumerGroupMetadataValue(Message):
     metadata_hash: int = int64(default=0, tag=0)
 
 
+@struct
+class StoredClassicProtocol:
+    """A protocol of a classic member, and its subscription under that protocol."""
+
+    name: str = string()
+    metadata: bytes = blob()
+
+
+@struct
+class StoredClassicMember:
+    """What a classic member brought. The timeout is in milliseconds."""
+
+    session_timeout_ms: int = int32()
+    supported_protocols: list[StoredClassicProtocol] = array(StoredClassicProtocol)
+
+
 @message(key=-1, versions=(0, 0), flexible=0)
 class ConsumerGroupMemberMetadataValue(Message):
     """A member and its subscription. The timeout is in milliseconds."""
@@ -55,6 +71,9 @@ class ConsumerGroupMemberMetadataValue(Message):
     subscribed_topic_regex: str | None = string(nullable="0+")
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = string(nullable="0+")
+    classic_member_metadata: StoredClassicMember | None = nested(
+        StoredClassicMember, nullable="0+", default=None, tag=0
+    )
 
 
 @message(key=-1, versions=(0, 0), flexible=0)
@@ -128,6 +147,7 @@ def by_topic_id(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]
 
 def encode_subscription(member: ConsumerMember) -> bytes:
     """The value that stores a member's subscription."""
+    classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -137,6 +157,12 @@ def encode_subscription(member: ConsumerMember) -> bytes:
         subscribed_topic_regex=member.regex,
         rebalance_timeout_ms=round(member.rebalance_timeout * 1000),
         server_assignor=member.assignor,
+        classic_member_metadata=None
+        if classic is None
+        else StoredClassicMember(
+            session_timeout_ms=round(classic.session_timeout * 1000),
+            supported_protocols=[StoredClassicProtocol(name=name, metadata=data) for name, data in classic.protocols],
+        ),
     )
     return encode_versioned(value, 0)
 
@@ -173,6 +199,10 @@ def _with_epochs(partitions: Mapping[TopicIdPartition, int]) -> list[CurrentTopi
 def read_subscription(member_id: str, value: Buffer) -> ConsumerMember:
     """A member with its stored subscription."""
     read = decode_versioned(ConsumerGroupMemberMetadataValue, value)[0]
+    stored = read.classic_member_metadata
+    protocols = (
+        () if stored is None else tuple((each.name, bytes(each.metadata)) for each in stored.supported_protocols)
+    )
     return ConsumerMember(
         member_id,
         read.instance_id,
@@ -183,6 +213,7 @@ def read_subscription(member_id: str, value: Buffer) -> ConsumerMember:
         tuple(read.subscribed_topic_names),
         read.subscribed_topic_regex,
         read.server_assignor,
+        None if stored is None else ClassicSupport(stored.session_timeout_ms / 1000, tuple(protocols)),
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
 from ..errors import ErrorCode
+from .classic_members import ClassicMembers
 from .configs import BrokerSettings
 from .consumer_group import ConsumerGroup, GroupRefusal, HeartbeatAnswer, MemberHeartbeat
 from .consumer_group_members import JOIN
@@ -114,8 +115,13 @@ class GroupCoordinator:
         if group is None:
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         result = group.join(request, require_member_id=require_member_id)
-        if group.members:
-            self._hosted[group_id].empty_since = -1
+        if isinstance(group, Group):
+            if group.members:
+                self._hosted[group_id].empty_since = -1
+            return result
+        hosted = self._hosted[group_id].group
+        if isinstance(hosted, ConsumerGroup):
+            self._hosted.downgrade(hosted)  # the member may have replaced the last one of the consumer protocol
         return result
 
     def sync(
@@ -143,20 +149,19 @@ class GroupCoordinator:
         return error if group is None else group.heartbeat(member_id, instance_id, generation)
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
-        """One member of LeaveGroup, which can also remove a static member of a consumer group."""
-        hosted = self._hosted.get(group_id)
-        if hosted is not None and isinstance(hosted.group, ConsumerGroup) and instance_id is not None and not member_id:
-            return hosted.group.remove_static(instance_id)
+        """One member of LeaveGroup."""
         group, error = self._find(group_id)
         return error if group is None else group.leave(member_id, instance_id)
 
-    def _find(self, group_id: str) -> tuple[Group | None, ErrorCode]:
+    def _find(self, group_id: str) -> tuple[Group | ClassicMembers | None, ErrorCode]:
         error = self.check(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         hosted = self._hosted.get(group_id)
         if error is not ErrorCode.NONE:
             return None, error
-        if hosted is None or not isinstance(hosted.group, Group):
+        if hosted is None:
             return None, ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(hosted.group, ConsumerGroup):
+            return self._hosted.classic_members(hosted.group), ErrorCode.NONE
         return hosted.group, ErrorCode.NONE
 
     def consumer_heartbeat(
@@ -218,7 +223,9 @@ class GroupCoordinator:
             hosted.empty_since = NEVER  # the group is invisible until something is committed
         group = hosted.group
         if isinstance(group, ConsumerGroup):
-            if generation >= 0 and member_id in group.members and not knows_epochs and not transactional:
+            member = group.members.get(member_id)
+            needs_epoch = member is not None and member.classic is None and generation >= 0
+            if needs_epoch and not knows_epochs and not transactional:
                 return ErrorCode.UNSUPPORTED_VERSION
             topics = self._metadata.topics
             owned = [(topics[name].topic_id, number) for name, number in partitions if name in topics]

@@ -1,6 +1,7 @@
 """The groups in the memory of a coordinator, with their offsets: how they are made, stored, and change their type.
 
 A group id belongs to one group, which has one type. An empty group changes its type with the first member of another.
+A group with members changes it as ``group_migration`` says, if ``group.consumer.migration.policy`` allows it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from dataclasses import dataclass
 from random import Random
 
 from ..errors import ErrorCode
+from .classic_members import ClassicMembers
 from .configs import BrokerSettings
 from .consumer_group import ConsumerGroup, GroupRefusal
 from .coordinator_log import Rows
 from .group import Group
 from .group_log import CommittedOffset, GroupLog, GroupRecords, encode_group
 from .group_members import Member
+from .group_migration import downgrade, is_classic, upgrade
 from .group_records import GroupMetadataValue, group_key
 from .metadata_view import MetadataView
 from .resource_configs import group_number
@@ -78,15 +81,19 @@ class HostedGroups(dict[str, HostedGroup]):
             hosted = self[group_id] = HostedGroup(self._classic_group(group_id), {}, self._now_ms())
         return hosted
 
-    def classic(self, group_id: str) -> Group | None:
-        """The group for a classic member that joins; None if it has members of another type."""
+    def classic(self, group_id: str) -> Group | ClassicMembers | None:
+        """The group for a classic member that joins; None if that has members of another type and may not migrate."""
         hosted = self.host(group_id)
         if isinstance(hosted.group, ConsumerGroup):
             if not hosted.group.is_empty:
-                return None
+                return None if self._policy() == "disabled" else self.classic_members(hosted.group)
             self._replace(hosted, self._classic_group(group_id))
         assert isinstance(hosted.group, Group)
         return hosted.group
+
+    def classic_members(self, group: ConsumerGroup) -> ClassicMembers:
+        """The classic members of a consumer group."""
+        return ClassicMembers(group, self._metadata, self.new_id)
 
     def consumer(self, group_id: str, *, joins: bool) -> ConsumerGroup:
         """The group for a heartbeat of a consumer protocol member; a new one, not hosted yet, if the member ``joins``.
@@ -96,22 +103,46 @@ class HostedGroups(dict[str, HostedGroup]):
         hosted = self.get(group_id)
         if hosted is not None and isinstance(hosted.group, ConsumerGroup):
             return hosted.group
-        if joins and (hosted is None or hosted.group.is_empty):
-            return self._consumer_group(group_id)
-        if hosted is None:
+        if not joins and hosted is None:
             raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
-        raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        if not joins:
+            raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        group = self._consumer_group(group_id)
+        if hosted is not None and isinstance(hosted.group, Group) and not hosted.group.is_empty:
+            allowed = self._policy() in ("upgrade", "bidirectional")
+            size = self._settings.number("group.consumer.max.size")
+            upgrade(hosted.group, group, self._metadata, allowed=allowed, max_size=size)
+        return group
 
     def put(self, group: ConsumerGroup) -> None:
         """Host a group that has got its first member."""
         hosted = self.host(group.group_id)
         if hosted.group is not group:
             self._replace(hosted, group)
+            group.start_sessions()
             hosted.empty_since = -1
+
+    def downgrade(self, group: ConsumerGroup) -> bool:
+        """Replace a consumer group by a classic group, if all members are classic. The members then rebalance once."""
+        hosted = self.get(group.group_id)
+        if hosted is None or hosted.group is not group or not is_classic(group):
+            return False
+        too_large = len(group.members) > self._settings.number("group.max.size")
+        if too_large or self._policy() not in ("downgrade", "bidirectional"):
+            return False
+        classic = self._classic_group(group.group_id)
+        downgrade(group, classic, self._metadata)
+        self._replace(hosted, classic)
+        self._persist(classic)
+        classic.rebalance()
+        return True
+
+    def _policy(self) -> str:
+        return self._settings.value("group.consumer.migration.policy").lower()
 
     def _replace(self, hosted: HostedGroup, group: AnyGroup) -> None:
         old, hosted.group = hosted.group, group
-        old.close(ErrorCode.UNKNOWN_MEMBER_ID)
+        old.close(ErrorCode.REBALANCE_IN_PROGRESS)  # the waiting members join the other group
         rows = tombstones(old)
         if rows:
             self._log.append(group.group_id, rows)
@@ -136,6 +167,7 @@ class HostedGroups(dict[str, HostedGroup]):
             call_later=asyncio.get_running_loop().call_later,
             now_ms=self._now_ms,
             persist=lambda rows: self._persist_consumer(group_id, rows),
+            downgrade=self.downgrade,
         )
 
     def assignors(self) -> list[str]:

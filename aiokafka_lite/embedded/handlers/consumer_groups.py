@@ -31,8 +31,8 @@ from ..consumer_group_records import by_topic_id
 from ..handling import RequestContext, handles
 from ..server_assignors import TopicIdPartition
 
-CONSUMER_PROTOCOL = 1
-"""The type of a member in ConsumerGroupDescribe."""
+CLASSIC_PROTOCOL, CONSUMER_PROTOCOL = 0, 1
+"""The types of members in ConsumerGroupDescribe."""
 
 
 @handles(ConsumerGroupHeartbeatRequest)
@@ -186,7 +186,7 @@ def _describe(context: RequestContext, group_id: str) -> ConsumerGroupDescribeGr
             subscribed_topic_regex=member.regex or "",
             assignment=_assignment(context, member.assigned),
             target_assignment=_assignment(context, group.targets.get(member_id, ())),
-            member_type=CONSUMER_PROTOCOL,
+            member_type=CONSUMER_PROTOCOL if member.classic is None else CLASSIC_PROTOCOL,
         )
         for member_id, member in group.members.items()
     ]

@@ -50,6 +50,7 @@ class World:
             call_later=asyncio.get_running_loop().call_later,
             now_ms=lambda: self.now_ms,
             persist=self.store,
+            downgrade=lambda group: False,
         )
 
     def store(self, rows: Rows) -> None:
