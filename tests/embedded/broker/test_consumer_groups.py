@@ -82,7 +82,8 @@ async def test_a_group_outlives_a_restart_from_disk(tmp_path: Path) -> None:
 
 
 async def test_a_group_id_belongs_to_one_type_until_the_group_is_empty() -> None:
-    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+    configs = {"group.consumer.migration.policy": "disabled"}
+    async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster:
         await cluster.create_topic("t", 2)
         await heartbeat(cluster, 0)
         async with Peer(cluster) as peer:

@@ -10,7 +10,24 @@ import pytest
 
 from aiokafka_lite.admin import Admin, GroupType
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.group import RangeStrategy
+from aiokafka_lite.protocol.codec import encode_versioned
+from aiokafka_lite.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupRequestMember,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from tests.embedded.broker.peer import Peer
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import COOPERATIVE, ORDERS, Ownership, Worker, until_stable
 
@@ -24,7 +41,8 @@ each_strategy = pytest.mark.parametrize("classic", [COOPERATIVE, EAGER], ids=["c
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
     """A broker with a topic of six partitions. Assignments are not delayed: virtual time does not move that clock."""
-    async with EmbeddedCluster(tcp=False, seed=1, configs={"group.consumer.assignment.interval.ms": "0"}) as cluster:
+    configs = {"group.consumer.assignment.interval.ms": "0"}
+    async with EmbeddedCluster(brokers=1, tcp=False, seed=1, configs=configs) as cluster:
         await cluster.create_topic("orders", partitions=6)
         yield cluster
 
@@ -65,18 +83,20 @@ async def test_a_member_of_the_consumer_protocol_joins_classic_members(
     assert [worker.error for worker in workers] == [None, None, None]
 
 
-@each_strategy
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
 @pytest.mark.parametrize("upgrades", [True, False], ids=["upgrade", "downgrade"])
+@each_strategy
 async def test_three_members_migrate_one_after_the_other(
-    cluster: EmbeddedCluster, ownership: Ownership, classic: dict[str, Any], upgrades: bool
+    cluster: EmbeddedCluster, ownership: Ownership, classic: dict[str, Any], upgrades: bool, static: bool
 ) -> None:
     before, after = (classic, CONSUMER) if upgrades else (CONSUMER, classic)
-    workers = [await Worker(cluster, ownership, f"before-{number}", **before).start() for number in range(3)]
+    names = [{"group_instance_id": f"static-{number}"} if static else {} for number in range(3)]
+    workers = [await Worker(cluster, ownership, f"before-{n}", **before, **names[n]).start() for n in range(3)]
     await until_stable(*(each.consumer for each in workers))
-    for number in range(3):
+    for n in range(3):
         await read_once(cluster, ownership)
         await workers.pop(0).stop()
-        workers.append(await Worker(cluster, ownership, f"after-{number}", **after).start())
+        workers.append(await Worker(cluster, ownership, f"after-{n}", **after, **names[n]).start())
         await until_stable(*(each.consumer for each in workers))
     await read_once(cluster, ownership)
     assert await group_type(cluster) is (GroupType.CONSUMER if upgrades else GroupType.CLASSIC)
@@ -102,3 +122,121 @@ async def test_a_group_becomes_classic_when_its_last_member_of_the_consumer_prot
     for worker in workers:
         await worker.stop()
     assert ownership.clashes == []
+
+
+def join_request(member_id: str = "", metadata: bytes | None = None, protocol_type: str = "consumer") -> Any:
+    """A JoinGroup request of a classic member."""
+    subscription = encode_versioned(ConsumerProtocolSubscription(topics=["orders"]), 1)
+    protocol = JoinGroupRequestProtocol(name="range", metadata=subscription if metadata is None else metadata)
+    return JoinGroupRequest(
+        group_id="workers",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=20_000,
+        member_id=member_id,
+        protocol_type=protocol_type,
+        protocols=[protocol],
+    )
+
+
+def heartbeat_request(epoch: int, member_id: str = "new") -> ConsumerGroupHeartbeatRequest:
+    request = ConsumerGroupHeartbeatRequest(group_id="workers", member_id=member_id, member_epoch=epoch)
+    if epoch == 0:
+        request.rebalance_timeout_ms, request.subscribed_topic_names, request.topic_partitions = 20_000, ["orders"], []
+    return request
+
+
+async def host_group(peer: Peer) -> None:
+    """Create the topic of the offsets, so that the broker hosts the group."""
+    await peer.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["workers"]))
+
+
+@pytest.mark.parametrize(
+    ("policy", "upgrade", "join", "after"),
+    [
+        ("bidirectional", ErrorCode.NONE, ErrorCode.NONE, GroupType.CLASSIC),
+        ("UPGRADE", ErrorCode.NONE, ErrorCode.NONE, GroupType.CONSUMER),
+        ("downgrade", ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NONE, GroupType.CLASSIC),
+        ("disabled", ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, GroupType.CONSUMER),
+    ],
+)
+async def test_the_policy_allows_each_direction(
+    policy: str, upgrade: ErrorCode, join: ErrorCode, after: GroupType
+) -> None:
+    configs = {"group.consumer.migration.policy": policy}
+    async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster:
+        await cluster.create_topic("orders", partitions=6)
+        async with Peer(cluster) as peer:
+            await host_group(peer)
+            classic = await peer.ask(join_request(), 3)
+            assert (await peer.ask(heartbeat_request(0))).error_code == upgrade
+            leaving = LeaveGroupRequestMember(member_id=classic.member_id)
+            left = await peer.ask(LeaveGroupRequest(group_id="workers", members=[leaving]))
+            assert left.members[0].error_code == ErrorCode.NONE
+            await peer.ask(heartbeat_request(-1))
+            assert (await peer.ask(heartbeat_request(0))).error_code == ErrorCode.NONE
+            assert (await peer.ask(join_request(), 3)).error_code == join
+            await peer.ask(heartbeat_request(-1))
+            assert await group_type(cluster) is after
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"metadata": b""}, "the embedded consumer protocol is malformed"),
+        ({"protocol_type": "connect"}, "the group does not use the consumer embedded protocol"),
+    ],
+)
+async def test_a_group_without_subscriptions_of_consumers_stays_classic(
+    cluster: EmbeddedCluster, values: dict[str, Any], says: str
+) -> None:
+    async with Peer(cluster) as peer:
+        await host_group(peer)
+        joined = await peer.ask(join_request(**values), 3)
+        refused = await peer.ask(heartbeat_request(0))
+        assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert says in str(refused.error_message)
+        heartbeat = HeartbeatRequest(
+            group_id="workers", generation_id=joined.generation_id, member_id=joined.member_id
+        )
+        assert (await peer.ask(heartbeat)).error_code == ErrorCode.NONE
+
+
+async def test_a_custom_assignor_keeps_its_group_classic(cluster: EmbeddedCluster) -> None:
+    assignment = encode_versioned(ConsumerProtocolAssignment(assigned_partitions=[], user_data=b"mine"), 1)
+    async with Peer(cluster) as peer:
+        await host_group(peer)
+        joined = await peer.ask(join_request(), 3)
+        synced = await peer.ask(sync_request(joined, assignment), 3)
+        assert synced.assignment == assignment
+        refused = await peer.ask(heartbeat_request(0))
+        assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert "an unsupported custom assignor is in use" in str(refused.error_message)
+
+
+def sync_request(joined: JoinGroupResponse, assignment: bytes | None = None) -> SyncGroupRequest:
+    own = joined.member_id
+    given = [] if assignment is None else [SyncGroupRequestAssignment(member_id=own, assignment=assignment)]
+    return SyncGroupRequest(
+        group_id="workers", generation_id=joined.generation_id, member_id=own, assignments=given
+    )
+
+
+@pytest.mark.parametrize("syncs", [True, False], ids=["does not join again", "does not sync"])
+async def test_a_classic_member_that_only_sends_heartbeats_is_removed(cluster: EmbeddedCluster, syncs: bool) -> None:
+    """It has its rebalance timeout of 20 s to sync, and to join again when another member needs its partitions."""
+    async with Peer(cluster) as peer:
+        await host_group(peer)
+        await peer.ask(heartbeat_request(0))
+        joined = await peer.ask(join_request(), 3)
+        if syncs:
+            await peer.ask(sync_request(joined), 3)
+            await peer.ask(heartbeat_request(0, "third"))
+        heartbeat = HeartbeatRequest(
+            group_id="workers", generation_id=joined.generation_id, member_id=joined.member_id
+        )
+        seen = []
+        for _ in range(6):
+            seen.append((await peer.ask(heartbeat)).error_code)
+            await asyncio.sleep(4.5)
+        alive = ErrorCode.REBALANCE_IN_PROGRESS if syncs else ErrorCode.NONE
+        assert seen == [alive] * 5 + [ErrorCode.UNKNOWN_MEMBER_ID]
