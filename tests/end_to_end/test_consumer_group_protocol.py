@@ -12,13 +12,21 @@ from aiokafka_lite.admin import Admin, ConfigResource
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol.codec import decode_versioned, encode_versioned
 from aiokafka_lite.protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatTopicPartitions,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupRequestMember,
     OffsetCommitRequest,
@@ -27,6 +35,8 @@ from aiokafka_lite.protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
 )
 from aiokafka_lite.protocol.schema import Request, Response
 from tests.end_to_end.conftest import Kafka
@@ -102,6 +112,45 @@ class RawGroup:
     async def join(self, member_id: str, **fields: Any) -> Answer:
         subscription = {"rebalance_timeout_ms": 60000, "subscribed_topic_names": [self.topic]}
         return await self.heartbeat(member_id, 0, owns=(), **subscription | fields)
+
+    # Members of the classic protocol.
+
+    async def classic_join(self, member_id: str, *, owns: tuple[int, ...] = ()) -> JoinGroupResponse:
+        """``owns`` are the numbers of the partitions in the subscription."""
+        owned = [ConsumerProtocolSubscriptionTopicPartition(topic=self.topic, partitions=list(owns))] if owns else []
+        subscription = ConsumerProtocolSubscription(topics=[self.topic], owned_partitions=owned)
+        protocol = JoinGroupRequestProtocol(name="cooperative-sticky", metadata=encode_versioned(subscription, 1))
+        request = JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout_ms=30000,
+            rebalance_timeout_ms=60000,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocols=[protocol],
+        )
+        return await self.send(request)
+
+    async def classic_sync(
+        self, member_id: str, generation: int, assignment: tuple[int, ...] | None = None
+    ) -> tuple[ErrorCode, tuple[int, ...]]:
+        """The error and the numbers of the partitions. A leader sends its own ``assignment``."""
+        own = [ConsumerProtocolAssignmentTopicPartition(topic=self.topic, partitions=list(assignment or ()))]
+        data = encode_versioned(ConsumerProtocolAssignment(assigned_partitions=own), 1)
+        request = SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=generation,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocol_name="cooperative-sticky",
+            assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=data)] if assignment else [],
+        )
+        answer = await self.send(request)
+        found = decode_versioned(ConsumerProtocolAssignment, answer.assignment)[0].assigned_partitions
+        return ErrorCode(answer.error_code), tuple(sorted(number for each in found for number in each.partitions))
+
+    async def classic_heartbeat(self, member_id: str, generation: int) -> ErrorCode:
+        request = HeartbeatRequest(group_id=self.group_id, generation_id=generation, member_id=member_id)
+        return ErrorCode((await self.send(request)).error_code)
 
 
 only_on_the_newest = since(NEWEST, "Kafka's answers and their texts change between releases")
@@ -318,3 +367,89 @@ async def test_requests_of_the_classic_protocol(group: RawGroup) -> None:
     about = ConsumerGroupDescribeRequest(group_ids=[group.group_id], include_authorized_operations=False)
     (described,) = (await group.send(about)).groups
     assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Empty", 3, 2)
+
+
+@only_on_the_newest
+async def test_a_classic_member_in_a_consumer_group_that_becomes_classic_and_a_consumer_group_again(
+    group: RawGroup,
+) -> None:
+    none, rebalances = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
+    every = (0, 1, 2, 3)
+    assert await group.join("a") == accepted("a", 2, every)
+    joined = await group.classic_join("")
+    assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    member_id = joined.member_id
+    joined = await group.classic_join(member_id)
+    assert (joined.error_code, joined.generation_id, joined.leader, joined.members) == (none, 3, "", [])
+    assert (joined.protocol_type, joined.protocol_name) == ("consumer", "cooperative-sticky")
+    assert await group.classic_sync(member_id, 3) == (none, ())
+    assert await group.classic_heartbeat(member_id, 3) is none, "a has not revoked"
+    assert await group.classic_heartbeat(member_id, 2) is ErrorCode.ILLEGAL_GENERATION
+    assert await group.classic_heartbeat("a", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    kept = (await group.heartbeat("a", 2)).assignment
+    assert kept is not None
+    assert await group.heartbeat("a", 2, owns=kept) == accepted("a", 3)
+    assert await group.classic_heartbeat(member_id, 3) is rebalances, "what it waits for is free"
+    assert (await group.classic_join(member_id)).generation_id == 3
+    assert await group.classic_sync(member_id, 3) == (none, tuple(each for each in every if each not in kept))
+    assert await group.classic_heartbeat(member_id, 3) is none
+
+    assert await group.heartbeat("a", -1) == left("a", -1)
+    assert await group.classic_heartbeat(member_id, 3) is rebalances, "the group has become classic"
+    assert await group.heartbeat("a", 3) == refused(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group."
+    )
+    joined = await group.classic_join(member_id)
+    assert (joined.error_code, joined.generation_id, joined.leader) == (none, 4, member_id)
+    assert await group.classic_sync(member_id, 4, every) == (none, every)
+    assert await group.classic_heartbeat(member_id, 4) is none
+
+    assert await group.join("d") == accepted("d", 5, ())
+    assert await group.classic_heartbeat(member_id, 4) is rebalances, "the group is a consumer group again"
+    assert (await group.classic_join(member_id, owns=every)).generation_id == 4
+    error, mine = await group.classic_sync(member_id, 4)
+    assert (error, len(mine)) == (none, 2)
+    assert await group.classic_heartbeat(member_id, 4) is rebalances, "it has to join again when it has revoked"
+    assert await group.heartbeat("d", 5) == accepted("d", 5)
+    assert (await group.classic_join(member_id, owns=mine)).generation_id == 5
+    assert await group.classic_sync(member_id, 5) == (none, mine)
+    assert await group.heartbeat("d", 5) == accepted("d", 5, tuple(each for each in every if each not in mine))
+    about = ConsumerGroupDescribeRequest(group_ids=[group.group_id], include_authorized_operations=False)
+    (described,) = (await group.send(about)).groups
+    assert {each.member_id: each.member_type for each in described.members} == {"d": 1, member_id: 0}
+    leave = LeaveGroupRequest(group_id=group.group_id, members=[LeaveGroupRequestMember(member_id=member_id)])
+    (removed,) = (await group.send(leave)).members
+    assert ErrorCode(removed.error_code) is none
+    assert await group.heartbeat("d", 5) == accepted("d", 6, every)
+
+
+@only_on_the_newest
+async def test_classic_requests_that_a_consumer_group_refuses(group: RawGroup) -> None:
+    await group.join("a")
+    member_id = (await group.classic_join("")).member_id
+    await group.classic_join(member_id)
+    offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+    commit = OffsetCommitRequest(
+        group_id=group.group_id,
+        member_id=member_id,
+        generation_id_or_member_epoch=99,
+        topics=[OffsetCommitRequestTopic(topic_id=group.topic_id, name=group.topic, partitions=[offset])],
+    )
+    answer = await group.send(commit)
+    assert ErrorCode(answer.topics[0].partitions[0].error_code) is ErrorCode.ILLEGAL_GENERATION
+    await group.join("b")
+    sync = SyncGroupRequest(
+        group_id=group.group_id,
+        generation_id=3,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[],
+    )
+    assert ErrorCode((await group.send(sync)).error_code) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    sync.protocol_name = "cooperative-sticky"
+    assert ErrorCode((await group.send(sync)).error_code) is ErrorCode.REBALANCE_IN_PROGRESS
+    sync.generation_id = 2
+    assert ErrorCode((await group.send(sync)).error_code) is ErrorCode.ILLEGAL_GENERATION
+    sync.member_id = "a"
+    assert ErrorCode((await group.send(sync)).error_code) is ErrorCode.UNKNOWN_MEMBER_ID
