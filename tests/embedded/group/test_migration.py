@@ -124,6 +124,23 @@ async def test_a_group_becomes_classic_when_its_last_member_of_the_consumer_prot
     assert ownership.clashes == []
 
 
+async def test_a_group_of_both_protocols_outlives_its_coordinator(ownership: Ownership) -> None:
+    configs = {"group.consumer.assignment.interval.ms": "0", "offsets.topic.replication.factor": "3"}
+    async with EmbeddedCluster(brokers=3, tcp=False, seed=1, configs=configs) as cluster:
+        await cluster.create_topic("orders", partitions=6, replication_factor=3)
+        protocols = {"new": CONSUMER, "cooperative": COOPERATIVE, "other": COOPERATIVE}
+        workers = [await Worker(cluster, ownership, name, **values).start() for name, values in protocols.items()]
+        await until_stable(*(each.consumer for each in workers))
+        (found,) = cluster.history.of(FindCoordinatorRequest)[-1].response.coordinators
+        await cluster.stop(found.node_id)
+        await read_once(cluster, ownership)
+        await asyncio.sleep(60)  # longer than each session
+        assert {what for _, what, _ in ownership.events} == {"assigned", "revoked"}
+        for worker in workers:
+            await worker.stop()
+        assert ownership.clashes == []
+
+
 def join_request(member_id: str = "", metadata: bytes | None = None, protocol_type: str = "consumer") -> Any:
     """A JoinGroup request of a classic member."""
     subscription = encode_versioned(ConsumerProtocolSubscription(topics=["orders"]), 1)
