@@ -258,6 +258,50 @@ async def test_librdkafka_members_of_the_consumer_protocol_come_and_go(cluster: 
     assert sum(each.offset for each in offsets.values()) == COUNT
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_librdkafka_members_of_both_protocols_share_a_group(cluster: EmbeddedCluster, strategy: str) -> None:
+    """A member of the consumer protocol and two classic members; the group is classic after the first one left.
+
+    With ``range`` the classic members begin. With ``cooperative-sticky`` they cannot: librdkafka's assignments then
+    have user data, and Kafka does not upgrade such a group.
+    """
+    confluent = pytest.importorskip("confluent_kafka")
+    servers = cluster.bootstrap_servers
+    both = {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest", "log_level": 0}
+    classic = {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 100, "session.timeout.ms": 6000}
+    found: list[bytes] = []
+
+    def until_owned(members: list[Any], sizes: list[int]) -> None:
+        end = time.monotonic() + DEADLINE
+        while sorted(len(member.assignment()) for member in members) != sizes:
+            assert time.monotonic() < end, [member.assignment() for member in members]
+            for member in members:
+                found.extend(each.value() for each in member.consume(COUNT, timeout=0.1) if not each.error())
+
+    def read() -> None:
+        new_protocol = [False, False, True] if strategy == "range" else [True, False, False]
+        members: list[Any] = []
+        try:
+            for is_new, sizes in zip(new_protocol, ([3], [1, 2], [1, 1, 1]), strict=True):
+                members.append(confluent.Consumer(both | (NEW_PROTOCOL if is_new else classic)))
+                members[-1].subscribe(["t"])
+                until_owned(members, sizes)
+            members.pop(1).close()
+            until_owned(members, [1, 2])
+            members.pop(new_protocol.index(True) // 2).close()
+            until_owned(members, [3])
+            while len(set(found)) < COUNT:
+                found.extend(each.value() for each in members[0].consume(1, timeout=DEADLINE))
+        finally:
+            for member in members:
+                member.close()
+
+    await asyncio.to_thread(confluent_writes, servers)
+    await alter_group(cluster, {"consumer.heartbeat.interval.ms": 100, "consumer.assignment.interval.ms": 0})
+    await asyncio.to_thread(read)
+    assert set(found) == set(VALUES)
+
+
 async def alter_group(cluster: EmbeddedCluster, settings: dict[str, int]) -> None:
     async with Admin(cluster.bootstrap_servers) as admin:
         (await admin.configs.alter({ConfigResource.group("g"): settings})).raise_for_errors()
