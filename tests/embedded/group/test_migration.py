@@ -238,15 +238,24 @@ def sync_request(joined: JoinGroupResponse, assignment: bytes | None = None) -> 
     )
 
 
-@pytest.mark.parametrize("syncs", [True, False], ids=["does not join again", "does not sync"])
-async def test_a_classic_member_that_only_sends_heartbeats_is_removed(cluster: EmbeddedCluster, syncs: bool) -> None:
-    """It has its rebalance timeout of 20 s to sync, and to join again when another member needs its partitions."""
+BEATS = {
+    "syncs": [ErrorCode.NONE] * 6,
+    "does not sync": [ErrorCode.NONE] * 5 + [ErrorCode.UNKNOWN_MEMBER_ID],
+    "does not join again": [ErrorCode.REBALANCE_IN_PROGRESS] * 5 + [ErrorCode.UNKNOWN_MEMBER_ID],
+}
+
+
+@pytest.mark.parametrize("what", list(BEATS))
+async def test_a_classic_member_is_removed_if_it_does_not_sync_or_join_within_20_s(
+    cluster: EmbeddedCluster, what: str
+) -> None:
     async with Peer(cluster) as peer:
         await host_group(peer)
         await peer.ask(heartbeat_request(0))
         joined = await peer.ask(join_request(), 3)
-        if syncs:
+        if what != "does not sync":
             await peer.ask(sync_request(joined), 3)
+        if what == "does not join again":
             await peer.ask(heartbeat_request(0, "third"))
         heartbeat = HeartbeatRequest(
             group_id="workers", generation_id=joined.generation_id, member_id=joined.member_id
@@ -255,5 +264,18 @@ async def test_a_classic_member_that_only_sends_heartbeats_is_removed(cluster: E
         for _ in range(6):
             seen.append((await peer.ask(heartbeat)).error_code)
             await asyncio.sleep(4.5)
-        alive = ErrorCode.REBALANCE_IN_PROGRESS if syncs else ErrorCode.NONE
-        assert seen == [alive] * 5 + [ErrorCode.UNKNOWN_MEMBER_ID]
+        assert seen == BEATS[what]
+
+
+async def test_a_member_of_a_classic_group_keeps_its_session_timeout(cluster: EmbeddedCluster) -> None:
+    async with Peer(cluster) as peer:
+        await host_group(peer)
+        joined = await peer.ask(join_request(), 3)
+        await peer.ask(sync_request(joined), 3)
+        half = (await peer.ask(heartbeat_request(0))).assignment
+        assert half is not None
+        assert len(half.topic_partitions[0].partitions) == 3
+        await asyncio.sleep(10.5)
+        every = (await peer.ask(heartbeat_request(2))).assignment
+        assert every is not None
+        assert every.topic_partitions[0].partitions == [0, 1, 2, 3, 4, 5]
