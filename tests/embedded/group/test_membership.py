@@ -356,14 +356,19 @@ async def test_waiting_for_an_assignment_ends_with_the_timeout(cluster: Embedded
             await consumer.wait_assigned(timeout=5.0)
 
 
-async def test_waiting_for_an_assignment_ends_with_the_consumer(cluster: EmbeddedCluster) -> None:
+@pytest.mark.parametrize(
+    "protocol,joining", [({}, MemberState.SYNCING), (CONSUMER, MemberState.JOINING)], ids=["classic", "consumer"]
+)
+async def test_waiting_for_an_assignment_ends_with_the_consumer(
+    cluster: EmbeddedCluster, protocol: dict[str, Any], joining: MemberState
+) -> None:
     """The consumer is closed at each turn around its assignment: the wait never returns an empty assignment."""
     outcomes: set[object] = set()
     for turns in range(60):
-        consumer = member_of(cluster)
+        consumer = member_of(cluster, **protocol)
         await consumer.start()
         waiting = asyncio.create_task(consumer.wait_assigned())
-        while consumer.membership is not MemberState.SYNCING:
+        while consumer.membership is not joining:
             await asyncio.sleep(0)
         for _ in range(turns):
             await asyncio.sleep(0)
