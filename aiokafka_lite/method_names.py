@@ -1,12 +1,17 @@
-"""The error for a method that a client lacks, which is usually a method of another client.
+"""The errors for calls in the form of another client: a method or an argument that a client of this package lacks.
 
-``setting_names`` does the same for keyword arguments.
+``setting_names`` does the same for settings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Never
+from collections.abc import Callable, Coroutine, Mapping
+from functools import wraps
+from typing import Any, Never, TypeVar
+
+from .types import TopicPartition
+
+T = TypeVar("T")
 
 PRODUCER = {
     "stop": "close()",
@@ -17,6 +22,7 @@ PRODUCER = {
     "poll": "nothing: the event loop delivers results; await the Delivery",
     "list_topics": "partitions_for(topic), or Admin",
     "init_transactions": "start(), which does it if transactional_id is set",
+    "bootstrap_connected": "health()",
 }
 CONSUMER = {
     "stop": "close()",
@@ -31,6 +37,32 @@ CONSUMER = {
     "seek_to_committed_offsets": "seek_to_committed()",
     "partitions_for_topic": "partitions_for(topic)",
     "offsets_for_time": "offsets_for_times({partition: milliseconds})",
+    "highwater": "high_watermark(partition)",
+    "last_poll_timestamp": "metrics().group.last_poll_ago",
+    "bootstrap_connected": "health()",
+    "memberid": "group_metadata().member_id",
+}
+ADMIN = {
+    "create_topics": "topics.create()",
+    "delete_topics": "topics.delete()",
+    "list_topics": "topics.list()",
+    "describe_topics": "topics.describe()",
+    "create_partitions": "topics.add_partitions()",
+    "describe_configs": "configs.describe()",
+    "alter_configs": "configs.alter()",
+    "incremental_alter_configs": "configs.alter()",
+    "list_groups": "groups.list()",
+    "list_consumer_groups": "groups.list()",
+    "describe_consumer_groups": "groups.describe()",
+    "delete_consumer_groups": "groups.delete()",
+    "list_consumer_group_offsets": "groups.offsets()",
+    "alter_consumer_group_offsets": "groups.alter_offsets()",
+    "list_offsets": "offsets.list()",
+    "delete_records": "records.delete()",
+    "describe_cluster": "cluster.describe()",
+    "describe_acls": "acls.describe()",
+    "create_acls": "acls.create()",
+    "delete_acls": "acls.delete()",
 }
 """Methods of aiokafka, kafka-python, confluent-kafka and Java's client, and what to use instead."""
 
@@ -45,6 +77,41 @@ class _Missing:
     def __get__(self, client: object, owner: type) -> Never:
         text = f"{owner.__name__!r} object has no attribute {self._name!r}; use {self._instead}"
         raise AttributeError(text, name=self._name, obj=client)
+
+
+class PropertyPartitions(tuple[TopicPartition, ...]):
+    """The partitions that a property returns. In other clients, ``assignment`` and ``paused`` are methods."""
+
+    __slots__ = ()
+
+    def __call__(self) -> Never:
+        raise TypeError("assignment and paused are properties; use them without parentheses")
+
+
+def checks_topics(make: Callable[..., None]) -> Callable[..., None]:
+    """Decorate the constructor of a client whose other clients take topics as positional arguments."""
+
+    @wraps(make)
+    def construct(client: object, *given: object, **named: object) -> None:
+        if len(given) > 1 or (given and "bootstrap_servers" in named):
+            servers = named.get("bootstrap_servers", "host:port")
+            name = type(client).__name__
+            raise TypeError(f"topics must be given by name: use {name}({servers!r}, topics={list(given)!r})")
+        make(client, *given, **named)
+
+    return construct
+
+
+def checks_milliseconds(call: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., Coroutine[Any, Any, T]]:
+    """Decorate a method with a ``timeout`` in seconds that other clients have as ``timeout_ms``."""
+
+    @wraps(call)
+    async def checked(client: object, *given: object, **named: object) -> T:
+        if "timeout_ms" in named:
+            raise TypeError(f"timeout_ms is not an argument of {call.__name__}(); use timeout, in seconds")
+        return await call(client, *given, **named)
+
+    return checked
 
 
 def explain(client: type, instead: Mapping[str, str]) -> None:

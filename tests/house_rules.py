@@ -49,8 +49,10 @@ _EXEMPT = {
     "tests/house_rules.py",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
-    "aiokafka_lite/compat/aiokafka/consumer.py",  # these two have the names of another client
+    "aiokafka_lite/compat/aiokafka/consumer.py",  # these four have the names of other clients
+    "aiokafka_lite/method_names.py",
     "tests/end_to_end/test_compat_aiokafka.py",
+    "tests/pure/test_method_names.py",
 }
 
 

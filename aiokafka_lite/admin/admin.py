@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 from ..aio.service import Component
 from ..cluster.client import Client
 from ..config import ClientConfig, ClientSettings
+from ..method_names import ADMIN, explain
 from ..net.connector import Connector
 from .acls import Acls
 from .calls import Calls
@@ -108,3 +109,6 @@ class Admin(Component):
 
     def __repr__(self) -> str:
         return f"<Admin {self._client.config.client_id} {self.state.name}>"
+
+
+explain(Admin, ADMIN)

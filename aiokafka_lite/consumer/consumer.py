@@ -25,7 +25,7 @@ from ..arguments import partitions as checked_partitions
 from ..arguments import timestamps as checked_timestamps
 from ..cluster.topics import check_topic_name
 from ..errors import ConfigurationError, IllegalStateError
-from ..method_names import CONSUMER, explain
+from ..method_names import CONSUMER, PropertyPartitions, checks_milliseconds, checks_topics, explain
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
@@ -155,7 +155,7 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The assigned partitions."""
-        return tuple(self._core.subscription.partitions)
+        return PropertyPartitions(self._core.subscription.partitions)
 
     async def wait_assigned(self, *, timeout: float | None = None) -> tuple[TopicPartition, ...]:
         """Wait until the group has assigned partitions to this member, and return them; they may be none.
@@ -199,7 +199,7 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
     @property
     def paused(self) -> tuple[TopicPartition, ...]:
         """The partitions that ``pause`` has paused."""
-        return tuple(each.partition for each in self._core.subscription if each.position.paused)
+        return PropertyPartitions(each.partition for each in self._core.subscription if each.position.paused)
 
     # Topics.
 
@@ -398,6 +398,9 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
 
 
 explain(Consumer, CONSUMER)
+if not TYPE_CHECKING:  # a type checker finds these mistakes by the signatures
+    Consumer.__init__ = checks_topics(Consumer.__init__)
+    Consumer.poll = checks_milliseconds(Consumer.poll)
 
 
 def _checked_assignment(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

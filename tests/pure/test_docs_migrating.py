@@ -8,6 +8,7 @@ from typing import Any
 
 import aiokafka
 import aiokafka.admin
+import aiokafka.errors
 import confluent_kafka
 import confluent_kafka.admin
 import confluent_kafka.schema_registry.avro
@@ -17,6 +18,7 @@ import pytest
 
 import aiokafka_lite
 import aiokafka_lite.admin
+import aiokafka_lite.errors
 import aiokafka_lite.producer
 import aiokafka_lite.schemas
 from tests.pure.documents import PARTS, ROOT, UNKNOWN, Names, Row, code_spans, imported, rows
@@ -24,6 +26,7 @@ from tests.pure.documents import PARTS, ROOT, UNKNOWN, Names, Row, code_spans, i
 kafka = imported("kafka")
 OURS: dict[str, Any] = {
     **{name: getattr(aiokafka_lite, name) for name in aiokafka_lite.__all__},
+    **vars(aiokafka_lite.errors),
     **{name: getattr(aiokafka_lite.admin, name) for name in aiokafka_lite.admin.__all__},
     **{name: getattr(aiokafka_lite.producer, name) for name in aiokafka_lite.producer.__all__},
     **{name: getattr(aiokafka_lite.schemas, name) for name in aiokafka_lite.schemas.__all__},
@@ -42,6 +45,8 @@ GIVEN = dict.fromkeys(
 )
 THEIRS: dict[str, dict[str, Any]] = {
     "aiokafka": {
+        **vars(aiokafka.errors),
+        "message": aiokafka.structs.ConsumerRecord("t", 0, 0, 0, 0, None, None, None, 0, 0, ()),
         "AIOKafkaAdminClient": aiokafka.admin.AIOKafkaAdminClient,
         "AIOKafkaConsumer": aiokafka.AIOKafkaConsumer,
         "AIOKafkaProducer": aiokafka.AIOKafkaProducer,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import inspect
+from typing import Any
 
 import pytest
 
-from aiokafka_lite import Consumer, Producer
-from aiokafka_lite.method_names import CONSUMER, PRODUCER
+from aiokafka_lite import Admin, Consumer, Producer, TopicPartition
+from aiokafka_lite.method_names import ADMIN, CONSUMER, PRODUCER
 
 
 @pytest.mark.parametrize(
@@ -17,6 +19,8 @@ from aiokafka_lite.method_names import CONSUMER, PRODUCER
         (Producer("localhost:9092"), "stop", r"use close\(\)"),
         (Consumer("localhost:9092"), "getmany", r"use poll\("),
         (Consumer("localhost:9092"), "store_offsets", r"use mark\("),
+        (Consumer("localhost:9092"), "highwater", r"use high_watermark\("),
+        (Admin("localhost:9092"), "create_topics", r"use topics.create\("),
     ],
 )
 def test_the_error_names_the_counterpart(client: object, name: str, says: str) -> None:
@@ -34,3 +38,38 @@ def test_any_other_name_is_an_ordinary_attribute_error() -> None:
 def test_no_name_in_the_tables_exists_here() -> None:
     assert [name for name in PRODUCER if hasattr(Producer, name)] == []
     assert [name for name in CONSUMER if hasattr(Consumer, name)] == []
+    assert [name for name in ADMIN if hasattr(Admin, name)] == []
+
+
+@pytest.mark.parametrize("use", ADMIN.values())
+def test_each_call_of_an_admin_that_is_named_exists(use: str) -> None:
+    group, method = use.removesuffix("()").split(".")
+    assert callable(getattr(getattr(Admin("localhost:9092"), group), method))
+
+
+def test_topics_as_the_first_argument_are_answered_with_the_call_to_write() -> None:
+    make: Any = Consumer
+    with pytest.raises(TypeError, match=r"^topics must be given by name: use Consumer\('h:1', topics=\['a', 'b'\]\)$"):
+        make("a", "b", bootstrap_servers="h:1")
+    with pytest.raises(TypeError, match=r"use Consumer\('host:port', topics=\['a', 'b'\]\)$"):
+        make("a", "b")
+    assert make(bootstrap_servers="h:1", topics=["a"]).assignment == ()
+
+
+async def test_milliseconds_of_another_client_are_answered_with_seconds() -> None:
+    poll: Any = Consumer("localhost:9092").poll
+    with pytest.raises(TypeError, match=r"^timeout_ms is not an argument of poll\(\); use timeout, in seconds$"):
+        await poll(timeout_ms=100)
+    assert inspect.iscoroutinefunction(poll)
+    assert [*inspect.signature(poll).parameters] == ["max_records", "timeout", "partitions"]
+
+
+@pytest.mark.parametrize("name", ["assignment", "paused"])
+def test_a_property_that_is_a_method_elsewhere_says_so(name: str) -> None:
+    consumer = Consumer("localhost:9092")
+    consumer.assign([TopicPartition("orders", 0)])
+    consumer.pause()
+    value: Any = getattr(consumer, name)
+    assert value == (TopicPartition("orders", 0),)
+    with pytest.raises(TypeError, match="assignment and paused are properties; use them without parentheses"):
+        value()
