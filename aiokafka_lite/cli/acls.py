@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .arguments import principal_of
+from .confirm import Yes, confirmed
 from .options import Shared, command
 from .output import Table, show_errors
+from .running import FAILED
 
 if TYPE_CHECKING:
     from ..admin import AclBinding, AclFilter
@@ -157,12 +159,16 @@ async def remove(
     operation: Operations = None,
     host: Host = None,
     prefixed: Prefixed = False,
+    yes: Yes = False,
 ) -> int:
     """Remove the ACLs of a resource; with options, only those of these users, operations or this address.
 
     The command prints the ACLs that it removed.
     """
     wanted = filters(kind, name, principal or [], operation or [], host, prefixed=prefixed)
+    which = " that match" if principal or operation or host else ""
+    if not await confirmed(f"Remove the ACLs of {kind} {wanted[0].resource_name}{which}?", yes):
+        return FAILED
     async with shared.connection.admin() as admin:
         deleted = await admin.acls.delete(wanted)
     _show(shared, dict.fromkeys(each for acls in deleted.done.values() for each in acls))

@@ -22,8 +22,13 @@ def topics(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def groups(context: typer.Context, incomplete: str) -> list[str]:
-    """The groups that begin with the typed text."""
+    """The consumer groups that begin with the typed text."""
     return _names(context, incomplete, _groups)
+
+
+def share_groups(context: typer.Context, incomplete: str) -> list[str]:
+    """The share groups that begin with the typed text."""
+    return _names(context, incomplete, _share_groups)
 
 
 async def _topics(admin: Admin) -> list[str]:
@@ -31,7 +36,11 @@ async def _topics(admin: Admin) -> list[str]:
 
 
 async def _groups(admin: Admin) -> list[str]:
-    return [each.group_id for each in await admin.groups.list()]
+    return [each.group_id for each in await admin.groups.list(types=("classic", "consumer"))]
+
+
+async def _share_groups(admin: Admin) -> list[str]:
+    return [each.group_id for each in await admin.share_groups.list()]
 
 
 def _names(context: typer.Context, incomplete: str, ask: Callable[[Admin], Awaitable[list[str]]]) -> list[str]:

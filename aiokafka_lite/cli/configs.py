@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .arguments import names_and_values
+from .confirm import say_done
 from .options import Shared, command
 from .output import Cell, Table, show_errors
 
@@ -93,6 +94,8 @@ async def alter(
     changed = resource(kind, name)
     async with shared.connection.admin() as admin:
         answered = await admin.configs.alter({changed: wanted}, validate_only=validate_only)
+    if not validate_only:
+        say_done(answered.done, "changed the settings of")
     return show_errors(answered.failed.values())
 
 

@@ -67,8 +67,8 @@ def _text(name: str, data: bytes | None) -> dict[str, str | None]:
 def from_json_line(line: bytes) -> JsonRecord:
     """The record of a line. Raises SerializationError for a line that is not a record."""
     try:
-        found = json.loads(line)
-    except ValueError as error:
+        found = json.loads(line.decode("utf-8-sig"))  # json guesses the encoding of bytes
+    except (ValueError, RecursionError) as error:
         raise SerializationError(f"must be a JSON object: {error}") from None
     if not isinstance(found, dict):
         raise SerializationError(must_be("a line", "a JSON object", found))

@@ -44,11 +44,12 @@ async def lag(connection: Connection, output: Output, view: View, every: float |
 
         async def look_up() -> tuple[Table, Sequence[KafkaError]]:
             table, failed = await _look_up(admin, view)
-            return trend.add(table, asyncio.get_running_loop().time()), failed
+            measured = trend.add(table, asyncio.get_running_loop().time())  # also the rows that are not shown
+            return Table(TREND_HEADINGS, selected(measured.rows, view)), failed
 
         if every is None:
             table, failed = await _look_up(admin, view)
-            output.show(table)
+            output.show(Table(HEADINGS, selected(table.rows, view)))
             return show_errors(failed)
         log_warnings()
         if output.is_terminal and not output.as_json:
@@ -61,7 +62,7 @@ async def lag(connection: Connection, output: Output, view: View, every: float |
 async def _look_up(admin: Admin, view: View) -> tuple[Table, Sequence[KafkaError]]:
     answered = await admin.groups.lag(view.groups or await every_group(admin), isolation_level=view.isolation_level)
     rows = [row for name in sorted(answered.done) for row in topic_rows(answered[name])]
-    return Table(HEADINGS, selected(rows, view)), list(answered.failed.values())
+    return Table(HEADINGS, rows), list(answered.failed.values())
 
 
 def selected(rows: Sequence[tuple[Cell, ...]], view: View) -> list[tuple[Cell, ...]]:
@@ -95,7 +96,7 @@ class Trend:
         seen = self._seen.setdefault((row[_GROUP], row[_TOPIC]), deque(maxlen=TREND_LENGTH))
         rate = None
         if seen and at > seen[0][0]:
-            rate = round((lag - seen[0][1]) / (at - seen[0][0]), 1)
+            rate = round((lag - seen[0][1]) / (at - seen[0][0]), 1) + 0.0  # never -0.0
         seen.append((at, lag))
         if not lag:
             return rate, 0

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .confirm import Yes, confirmed
+from .confirm import Yes, confirmed, say_done
 from .options import Shared, command
 from .output import Table, show_errors
 from .partitions import Partitions, SomePartitions, partitions_of
+from .running import FAILED, say
 
 if TYPE_CHECKING:
     from ..types import TopicPartition
@@ -42,13 +43,15 @@ async def elect_leaders(
 
     question = "Elect replicas that are not in sync? Records that they do not have are lost."
     if unclean and not await confirmed(question, yes):
-        return 1
+        return FAILED
     async with shared.connection.admin() as admin:
         wanted = await partitions_of(admin, partitions) if partitions else None
         elected = await admin.leaders.elect(wanted, election=Election.UNCLEAN if unclean else Election.PREFERRED)
     rows = [(*partition, is_new) for partition, is_new in sorted(elected.done.items())]
     if rows or shared.output.as_json:
         shared.output.show(Table(("TOPIC", "PARTITION", "ELECTED"), rows))
+    elif not elected.failed:
+        say("no partition needs an election")
     return show_errors(elected.failed.values())
 
 
@@ -85,6 +88,7 @@ async def start(
         if brokers is not None:
             plan = spread(await partitions_of(admin, partitions or ()), parse_brokers(brokers))
         started = await admin.reassignments.alter(plan)
+    say_done(started.done, "began to move")
     return show_errors(started.failed.values())
 
 
@@ -124,14 +128,29 @@ def spread(partitions: Iterable[TopicPartition], brokers: Sequence[int]) -> dict
 
 
 def parse_plan(text: str) -> dict[TopicPartition, Sequence[int] | None]:
-    """The brokers of partitions in the JSON of Kafka's own tool. Raises ValueError for any other form."""
-    from ..types import TopicPartition
+    """The brokers of partitions in the JSON of Kafka's own tool. Raises ValueError for any other form.
+
+    So does a plan that the command cannot carry out as it is: a partition that is listed twice, and directories.
+    """
+    from .. import arguments
 
     try:
-        return {
-            TopicPartition(each["topic"], each["partition"]): each["replicas"]
-            for each in json.loads(text)["partitions"]
-        }
-    except (ValueError, KeyError, TypeError):
+        entries = json.loads(text)["partitions"]
+        listed = [
+            (arguments.partition((each["topic"], each["partition"])), arguments.broker_ids(each["replicas"]))
+            for each in entries
+        ]
+        directories = [name for each in entries for name in each.get("log_dirs") or () if name != "any"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         form = '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}'
         raise ValueError(f"file must be JSON in the form {form}") from None
+    if not listed:
+        raise ValueError("file must have at least one partition, got []")
+    if directories:
+        raise ValueError(arguments.must_be("log_dirs", '"any", since brokers choose the directory', directories[0]))
+    plan: dict[TopicPartition, Sequence[int] | None] = {}
+    for partition, brokers in listed:
+        if partition in plan:
+            raise ValueError(f"file must have each partition once, got {partition} twice")
+        plan[partition] = brokers
+    return plan

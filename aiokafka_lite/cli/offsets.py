@@ -53,8 +53,9 @@ async def offsets(
 
     async with shared.connection.admin() as admin:
         wanted = await partitions_of(admin, partitions)
-        found = await find(admin, OffsetSpec.LATEST if spec is None else spec)
+        # EARLIEST first: if records are deleted in between, the difference is too large, and never negative.
         firsts = await find(admin, OffsetSpec.EARLIEST) if spec is None else None
+        found = await find(admin, OffsetSpec.LATEST if spec is None else spec)
     if firsts is None:
         table = Table(("TOPIC", "PARTITION", "OFFSET", "TIMESTAMP"), place_rows(found.done))
     else:

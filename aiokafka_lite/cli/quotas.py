@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .arguments import names_and_values
+from .confirm import say_done
 from .options import Shared, command
 from .output import Table, show_errors
 
@@ -76,18 +77,23 @@ async def alter(
     changes = parse_quotas(settings or [], unset or [])
     async with shared.connection.admin() as admin:
         altered = await admin.quotas.alter({entity: changes}, validate_only=validate_only)
+    if not validate_only:
+        say_done(altered.done, "changed the quotas of")
     return show_errors(altered.failed.values())
 
 
 def parse_quotas(settings: list[str], unset: list[str]) -> dict[str, float | None]:
-    """The new quotas by name, None for those to remove. Raises ValueError if there is none, or one is no number."""
+    """The new quotas by name, None for those to remove. Raises ValueError for a contradiction, or no number."""
     changes: dict[str, float | None] = {}
     for name, value in names_and_values("set", settings).items():
         try:
             changes[name] = float(value)
         except ValueError:
             raise ValueError(f"{name} must be a number, got {value!r}") from None
-    changes |= dict.fromkeys(unset)
+    for name in unset:
+        if name in changes:
+            raise ValueError(f"{name} must not be both set and unset")
+        changes[name] = None
     if not changes:
         raise ValueError("quotas alter requires --set or --unset")
     return changes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +12,7 @@ from .confirm import Yes, confirmed, listed
 from .options import Shared, command
 from .output import Table, show_errors
 from .partitions import Partitions, partitions_of
+from .running import FAILED
 from .starts import TIMES, parse_time
 
 if TYPE_CHECKING:
@@ -48,13 +49,13 @@ async def delete(
     """Delete the records before an offset or a time, and show the first offsets that remain."""
     offset, milliseconds = parse_before(before, time.time())
     if not await confirmed(f"Delete the records of {listed(partitions)} before {before}?", yes):
-        return 1
+        return FAILED
     async with shared.connection.admin() as admin:
         wanted = await partitions_of(admin, partitions)
         if milliseconds is None:
             limits = dict.fromkeys(wanted, offset)
         else:
-            limits = await _at_time(admin, wanted, milliseconds)
+            limits = await _before_time(admin, wanted, milliseconds)
         deleted = await admin.records.delete(limits)
     if deleted.done or shared.output.as_json:
         rows = [(*partition, first) for partition, first in sorted(deleted.done.items())]
@@ -62,10 +63,19 @@ async def delete(
     return show_errors(deleted.failed.values())
 
 
-async def _at_time(admin: Admin, partitions: Iterable[TopicPartition], time: int) -> dict[TopicPartition, int | None]:
-    """The offset of the first record of a time or later. None, which is the end, where all records are older."""
+async def _before_time(
+    admin: Admin, partitions: Sequence[TopicPartition], time: int
+) -> dict[TopicPartition, int | None]:
+    """The offset of the first record of a time or later; where all records are older, the end.
+
+    The end is looked up first: a record that is written during the command is younger than the time, and must stay.
+    """
+    from ..admin import OffsetSpec
+
+    ends = (await admin.offsets.list(dict.fromkeys(partitions, OffsetSpec.LATEST))).raise_for_errors()
     found = (await admin.offsets.list(dict.fromkeys(partitions, time))).raise_for_errors()
-    return {partition: None if each is None else each.offset for partition, each in found.items()}
+    limits = {partition: found[partition] or ends[partition] for partition in partitions}
+    return {partition: limit.offset for partition, limit in limits.items() if limit is not None}
 
 
 def parse_before(text: str, now: float) -> tuple[int | None, int | None]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import completion
+from .confirm import Yes, confirmed, listed, say_done
 from .groups import format_assignment, parse_reset
 from .options import Shared, command
 from .output import Cell, Table, show_errors
@@ -40,7 +42,9 @@ async def list_(
 )
 async def describe(
     shared: Shared,
-    groups: Annotated[list[str] | None, typer.Argument(help="Names of groups.")] = None,
+    groups: Annotated[
+        list[str] | None, typer.Argument(autocompletion=completion.share_groups, help="Names of groups.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Describe all share groups.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Show the members and their partitions.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Show state, epochs, coordinator and assignor.")] = False,
@@ -92,7 +96,7 @@ async def describe(
 )
 async def reset_offsets(
     shared: Shared,
-    group: Annotated[str, typer.Argument(help="Name of the group.")],
+    group: Annotated[str, typer.Argument(autocompletion=completion.share_groups, help="Name of the group.")],
     to: Annotated[
         str,
         typer.Option(
@@ -121,10 +125,17 @@ async def reset_offsets(
 
 
 @command(application, examples="aiokafka-lite share-groups delete billing")
-async def delete(shared: Shared, groups: Annotated[list[str], typer.Argument(help="Names of groups.")]) -> int:
+async def delete(
+    shared: Shared,
+    groups: Annotated[list[str], typer.Argument(autocompletion=completion.share_groups, help="Names of groups.")],
+    yes: Yes = False,
+) -> int:
     """Delete share groups that have no members, with their offsets."""
+    if not await confirmed(f"Delete the share groups {listed(groups)} and their offsets?", yes):
+        return FAILED
     async with shared.connection.admin() as admin:
         deleted = await admin.share_groups.delete(groups)
+    say_done(deleted.done, "deleted")
     return show_errors(deleted.failed.values())
 
 

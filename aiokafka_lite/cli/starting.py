@@ -35,5 +35,5 @@ def _report(client: Admin | Consumer | Producer) -> None:
     if not sys.stderr.isatty():
         return  # a script reads the error at the end
     outages = client.diagnose().outages
-    reason = outages[-1].error.partition(": ")[2] if outages else "no broker has answered yet"
-    say(f"still connecting: {reason}")
+    kind, _, reason = outages[0].error.partition(": ") if outages else ("", "", "no broker has answered yet")
+    say(f"still connecting: {reason or kind}")

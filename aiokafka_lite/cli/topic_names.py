@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 GRACE = 1.0
-"""Seconds in which a topic may still appear: a broker lists a new topic a moment after it was created."""
-
-LOOK_AGAIN = 0.1
+"""Seconds in which a topic may still appear: a broker knows a new topic a moment after it was created."""
 
 
 async def check_topics(connection: Connection, names: Iterable[str], *, may_create: bool) -> None:
     """Report the topics that do not exist, also after ``GRACE``. Raises KafkaError unless a producer may create them.
 
-    Kafka's internal topics are not checked: they are not in the list.
+    Raises the other errors of topics, such as AuthorizationError. A list of all topics lacks those that the user may
+    not see, so each topic is asked for by its name.
     """
-    wanted = [name for name in names if not name.startswith("__")]
+    wanted = list(dict.fromkeys(names))
     loop = asyncio.get_running_loop()
     deadline = loop.time() + GRACE
     async with connection.admin() as admin:
-        while True:
-            known = [each.name for each in await admin.topics.list()]
-            missing = [name for name in wanted if name not in known]
-            if not missing or loop.time() >= deadline:
-                break
-            await asyncio.sleep(LOOK_AGAIN)
-    for name in missing:
+        missing = (await admin.topics.describe(wanted)).failed
+        while missing and loop.time() < deadline and all(isinstance(each, UnknownTopic) for each in missing.values()):
+            missing = (await admin.topics.describe(wanted)).failed
+        known = [each.name for each in await admin.topics.list()] if missing else []
+    for error in missing.values():
+        if not isinstance(error, UnknownTopic):
+            raise error
+    for name in map(str, missing):
         text = f"there is no topic {name!r}"
         if not may_create:
             raise KafkaError(f"{text}{hint(nearest(name, known))}")

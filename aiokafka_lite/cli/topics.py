@@ -136,9 +136,12 @@ async def alter(
             totals = dict.fromkeys(topics, partitions)
             added = await admin.topics.add_partitions(totals, validate_only=validate_only)
             failed += await explained(admin, added.failed)
+            say_done([] if validate_only else added.done, "added partitions to")
         if changes:
             wanted = {ConfigResource.topic(name): changes for name in topics}
-            failed += (await admin.configs.alter(wanted, validate_only=validate_only)).failed.values()
+            altered = await admin.configs.alter(wanted, validate_only=validate_only)
+            failed += altered.failed.values()
+            say_done([] if validate_only else altered.done, "changed the settings of")
     return show_errors(failed)
 
 

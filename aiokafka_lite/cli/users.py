@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
+from .confirm import Yes, confirmed, listed, say_done
 from .options import Shared, command
 from .output import Table, show_errors
+from .running import FAILED
 
 application = typer.Typer(no_args_is_help=True, help="List, add and remove users that log in by SCRAM.")
 
@@ -70,10 +72,14 @@ async def remove(
     shared: Shared,
     users: Annotated[list[str], typer.Argument(help="Names of users.")],
     mechanism: MechanismOption = Mechanism.SHA_512,
+    yes: Yes = False,
 ) -> int:
     """Remove users, so that they can no longer log in by the mechanism."""
+    if not await confirmed(f"Remove the users {listed(users)} from {mechanism.value}?", yes):
+        return FAILED
     async with shared.connection.admin() as admin:
         removed = await admin.users.remove(users, mechanism=mechanism.value)
+    say_done(removed.done, "removed")
     return show_errors(removed.failed.values())
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from aiokafka_lite.testing.containers import free_port
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import embedded_kafka, run, terminal
 
@@ -49,7 +51,8 @@ async def test_no_bar_is_shown_between_records_on_a_terminal(embedded: Kafka) ->
     await run("produce", topic, "-b", embedded.bootstrap_servers, stdin=b"one\ntwo\n")
     async with terminal("consume", topic, "--until", "end", "-b", embedded.bootstrap_servers) as person:
         assert await person.ended() == 0
-        assert person.screen == "one\ntwo\n"
+        shown = [line for line in person.screen.splitlines() if not line.startswith("aiokafka-lite: still connecting")]
+        assert shown == ["one", "two"]
 
 
 async def test_a_bar_is_shown_while_records_go_to_a_file(embedded: Kafka, tmp_path: Path) -> None:
@@ -73,3 +76,9 @@ async def test_a_person_is_asked_before_a_topic_is_deleted(embedded: Kafka) -> N
             person.type(typed)
             assert await person.ended() == status
             assert answer in person.screen
+
+
+async def test_a_person_learns_after_a_second_why_nothing_happens() -> None:
+    async with terminal("topics", "list", "-b", f"127.0.0.1:{free_port()}", "--timeout", "3") as person:
+        assert await person.ended() == 1
+        assert re.search(r"still connecting: \S", person.screen), person.screen

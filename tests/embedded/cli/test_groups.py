@@ -65,6 +65,7 @@ def test_quotas_are_set_listed_and_removed(cli: CommandLine) -> None:
     for options, said in (
         (("--set", "producer_byte_rate=1"), "requires --user, --client-id or --ip"),
         (("--user", "alice"), "requires --set or --unset"),
+        (("--user", "alice", "--set", "x=1", "--unset", "x"), "x must not be both set and unset"),
         (("--user", "alice", "--set", "producer_byte_rate=fast"), "producer_byte_rate must be a number, got 'fast'"),
     ):
         assert said in cli.fails("quotas", "alter", *options, status=2)

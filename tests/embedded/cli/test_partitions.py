@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("typer")
 
+from aiokafka_lite.protocol.messages import DeleteRecordsRequest
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.embedded.cli.conftest import CommandLine
 from tests.waiting import DEADLINE
@@ -62,6 +63,15 @@ def test_records_are_deleted_up_to_an_offset_a_time_or_the_end(cli: CommandLine)
     ]
     assert "OFFSET_OUT_OF_RANGE" in cli.fails("records", "delete", "orders:0", "--before", "77")
     assert "before must be end, an offset" in cli.fails("records", "delete", "orders", "--before", "x", status=2)
+
+
+def test_records_that_are_written_during_a_deletion_by_time_stay(cli: CommandLine, server: EmbeddedKafkaServer) -> None:
+    seen = len(server.cluster.history.of(DeleteRecordsRequest))
+    cli.ask("records", "delete", "orders", "--before", "1s")
+    sent = server.cluster.history.of(DeleteRecordsRequest)[seen:]
+    listed = [each for exchange in sent for topic in exchange.request.topics for each in topic.partitions]  # type: ignore[attr-defined]
+    limits = {(each.partition_index, each.offset) for each in listed}
+    assert limits == {(0, 3), (1, 1)}  # the ends that were found, not the end at the time of the deletion
 
 
 def test_leaders_are_elected(cli: CommandLine) -> None:

@@ -74,22 +74,22 @@ def test_separators_may_be_escaped(cli: CommandLine, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def minutes(server: EmbeddedKafkaServer, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A topic of two partitions with the values 0 to 9, a minute apart, the last one a second ago."""
+def hours(server: EmbeddedKafkaServer, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A topic of two partitions with the values 0 to 9, an hour apart, the last one a second ago."""
     from aiokafka_lite import Producer
 
     last = int(time.time() * 1000) - 1000
-    server.create_topic("minutes", partitions=2)
+    server.create_topic("hours", partitions=2)
 
     async def fill() -> None:
         async with Producer(server.bootstrap_servers) as producer:
             for number in range(10):
                 await producer.send(
-                    "minutes", b"%d" % number, timestamp=last - 60_000 * (9 - number), partition=number % 2
+                    "hours", b"%d" % number, timestamp=last - 3_600_000 * (9 - number), partition=number % 2
                 )
 
     server.call(fill)
-    return "minutes"
+    return "hours"
 
 
 @pytest.mark.parametrize(
@@ -98,19 +98,19 @@ def minutes(server: EmbeddedKafkaServer, tmp_path_factory: pytest.TempPathFactor
         (("--from", "-1"), "89"),
         (("--from", "-2"), "6789"),
         (("--from", "-100"), "0123456789"),
-        (("--until", "90s"), "01234567"),
-        (("--from", "150s", "--until", "90s"), "7"),
-        (("--until", "1h"), ""),
-        (("--from", "-2", "--until", "90s"), "67"),
+        (("--until", "90m"), "01234567"),
+        (("--from", "150m", "--until", "90m"), "7"),
+        (("--until", "1d"), ""),
+        (("--from", "-2", "--until", "90m"), "67"),
         (("--from", "-1", "--partition", "1"), "9"),
         (("--from", "-1", "--group", "new"), "89"),
-        (("--until", "90s", "--group", "other"), "01234567"),
+        (("--until", "90m", "--group", "other"), "01234567"),
     ],
 )
 def test_reading_begins_and_ends_at_the_given_places(
-    cli: CommandLine, minutes: str, options: tuple[str, ...], printed: str
+    cli: CommandLine, hours: str, options: tuple[str, ...], printed: str
 ) -> None:
-    assert "".join(sorted(consume(cli, minutes, *options).split())) == printed
+    assert "".join(sorted(consume(cli, hours, *options).split())) == printed
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ import pytest
 
 pytest.importorskip("typer")
 
+from aiokafka_lite.cli import completion
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.embedded.cli.conftest import CommandLine
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,6 +47,12 @@ def test_a_misspelled_topic_is_answered_with_the_nearest_name(cli: CommandLine, 
     assert error.endswith("; did you mean 'orders'?\n")
 
 
+def test_a_topic_that_the_user_may_not_see_is_not_called_missing(cli: CommandLine, server: EmbeddedKafkaServer) -> None:
+    server.create_topic("secret")
+    server.call(server.cluster.authorizer.deny_topic, "secret")
+    assert "TOPIC_AUTHORIZATION_FAILED" in cli.fails("consume", "secret")
+
+
 def test_a_topic_that_a_producer_creates_is_reported(cli: CommandLine, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("one\n")
@@ -71,6 +79,7 @@ def test_names_are_completed(cli: CommandLine, typed: str, completed: str) -> No
     }
     for name, value in variables.items():
         cli.monkeypatch.setenv(name, value)
+    cli.monkeypatch.setattr(completion, "LIMIT", DEADLINE)
     _, output, errors = cli.run()
     assert (output.split(), errors) == ([completed], "")
 

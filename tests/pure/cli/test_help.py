@@ -51,6 +51,11 @@ def test_every_command_explains_itself_and_each_of_its_options(path: tuple[str, 
         assert getattr(parameter, "help", "") or parameter.name == "help", parameter.name
 
 
+def test_every_command_that_deletes_asks_a_person_first() -> None:
+    deleting = {path: found for path, found in ALL.items() if path[-1].startswith(("delete", "remove"))}
+    assert [path for path, found in deleting.items() if "yes" not in {each.name for each in found.params}] == []
+
+
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_examples_are_commands_with_options_that_exist(path: tuple[str, ...]) -> None:
     _, found, examples = ALL[path].help.partition("Examples:\n")

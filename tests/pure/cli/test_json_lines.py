@@ -31,11 +31,17 @@ def test_all_but_the_value_may_be_left_out() -> None:
     assert from_json_line(b'{"value":"v"}') == JsonRecord(None, b"v", (), None, None)
 
 
+def test_a_byte_order_mark_is_skipped() -> None:
+    assert from_json_line('{"value":"v"}'.encode("utf-8-sig")).value == b"v"
+
+
 @pytest.mark.parametrize(
     "line, said",
     [
         (b"text", "must be a JSON object"),
         (b"\xff", "must be a JSON object"),
+        (b"[" * 100_000, "must be a JSON object"),
+        ('{"value":"v"}'.encode("utf-16"), "must be a JSON object"),
         (b"[1]", "a line must be a JSON object, got [1]"),
         (b"{}", "a record requires value or value_base64"),
         (b'{"vaule":"v"}', "has the unknown member 'vaule'; it may have key,"),

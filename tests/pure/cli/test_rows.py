@@ -22,6 +22,7 @@ from aiokafka_lite.admin import (
 from aiokafka_lite.cli.configs import changes, resource
 from aiokafka_lite.cli.groups import lag_rows
 from aiokafka_lite.cli.lag import HEADINGS, Trend, View, selected, topic_rows
+from aiokafka_lite.cli.leaders import parse_plan
 from aiokafka_lite.cli.output import Table
 from aiokafka_lite.cli.topics import parse_assignment
 from aiokafka_lite.types import Node, TopicPartition
@@ -75,6 +76,26 @@ def test_lags_can_be_selected_and_sorted() -> None:
     view = View((), "read_committed", only_behind=False, by_lag=True)
     assert [row[0] for row in selected(rows, view)] == ["d", "b", "a", "c"]
     assert [row[0] for row in selected(rows, replace(view, only_behind=True, by_lag=False))] == ["b", "d"]
+
+
+@pytest.mark.parametrize(
+    "partitions, said",
+    [
+        ('[{"topic": "t", "partition": 0, "replicas": null}]', "file must be JSON in the form"),
+        ('[{"topic": 5, "partition": 0, "replicas": [1]}]', "file must be JSON in the form"),
+        ('[{"topic": "t", "partition": 0, "replicas": "12"}]', "file must be JSON in the form"),
+        ("[" * 100_000, "file must be JSON in the form"),
+        ("[]", "file must have at least one partition"),
+        ('[{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/data"]}]', "log_dirs must be"),
+        (
+            '[{"topic": "t", "partition": 0, "replicas": [1]}, {"topic": "t", "partition": 0, "replicas": [2]}]',
+            "got t-0 twice",
+        ),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_is_explained(partitions: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_plan(f'{{"partitions": {partitions}}}')
 
 
 def test_options_become_changes_of_settings() -> None:
