@@ -8,10 +8,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
+from aiokafka_lite import Consumer
 from aiokafka_lite.admin import Admin, ConfigResource
 from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.config import ClientConfig
+from aiokafka_lite.config import ClientConfig, GroupProtocolName
 from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.group import CooperativeStickyStrategy
 from aiokafka_lite.protocol.codec import decode_versioned, encode_versioned
 from aiokafka_lite.protocol.messages import (
     ConsumerGroupDescribeRequest,
@@ -40,6 +42,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.schema import Request, Response
 from tests.end_to_end.conftest import Kafka
+from tests.end_to_end.test_groups import write
 from tests.real.releases import NEWEST, since
 from tests.waiting import DEADLINE
 
@@ -453,3 +456,43 @@ async def test_classic_requests_that_a_consumer_group_refuses(group: RawGroup) -
     assert ErrorCode((await group.send(sync)).error_code) is ErrorCode.ILLEGAL_GENERATION
     sync.member_id = "a"
     assert ErrorCode((await group.send(sync)).error_code) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@only_on_the_newest
+async def test_three_classic_members_are_replaced_one_after_the_other(kafka: Kafka, group: RawGroup) -> None:
+    """The group is never without members, and reads every record."""
+    topic = await kafka.create_topic(partitions=6)
+    seen: set[tuple[int, int]] = set()
+
+    async def read(consumer: Consumer) -> None:
+        async for record in consumer:
+            seen.add((record.partition, record.offset))
+
+    async def until_shared(members: list[Consumer]) -> None:
+        while sorted(each.partition for member in members for each in member.assignment) != list(range(6)):
+            await asyncio.sleep(0.05)  # between looks at the members
+
+    members: list[Consumer] = []
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as tasks:
+        for number in range(6):
+            if number >= 3:
+                await members.pop(0).close()
+            protocol: GroupProtocolName = "classic" if number < 3 else "consumer"
+            strategies = [CooperativeStickyStrategy()] if number < 3 else None
+            member = Consumer(
+                kafka.bootstrap_servers,
+                topics=[topic],
+                group_id=group.group_id,
+                group_protocol=protocol,
+                strategies=strategies,
+                auto_offset_reset="earliest",
+            )
+            await member.start()
+            members.append(member)
+            tasks.create_task(read(member))
+            await until_shared(members)
+            await write(kafka, topic, 6, 5, first=5 * number)
+        while len(seen) < 6 * 30:
+            await asyncio.sleep(0.05)
+        for member in members:
+            await member.close()
