@@ -19,6 +19,9 @@ Rule 6: Topic ids that metadata does not know stay in the target assignment unti
 Rule 7: After a new epoch or assignment the next heartbeats are sent early, with growing pauses. Members that join often
         come together, and each of them may take partitions from the others; the coordinator assigns once a second at
         most. Java's client waits for the whole interval, 5 seconds by default, at each step.
+Rule 8: A coordinator refuses a join with an instance id that a member of the group has, also if that is the same
+        member: the answer to its join was lost, or its epoch was fenced. The member then leaves with epoch -2, which
+        the coordinator accepts only from the holder of the id, and joins again. Java's client fails.
 """
 
 from __future__ import annotations
@@ -28,7 +31,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ..errors import ErrorCode, ProtocolError
-from ..protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatTopicPartitions
+from ..protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatTopicPartitions,
+)
 from ..protocol.state import Transitions
 from ..types import TopicPartition
 from .base_member import BaseMember
@@ -53,6 +60,7 @@ from .events import (
     TopicsNamed,
 )
 from .ownership import NO_GENERATION
+from .payloads import MAX_ASSIGNED
 from .requests import UNKNOWN_ERRORS_TOLERATED, refusal
 from .states import MemberEvent, MemberState
 
@@ -66,6 +74,9 @@ SHORTEST_INTERVAL = 0.1
 
 EARLY = 0.5
 """Seconds until the heartbeat after a new epoch or assignment; then doubled, up to the interval (rule 7)."""
+
+RELEASES = 5
+"""The maximum number of times that a member releases its instance id to join again (rule 8)."""
 
 _API = "ConsumerGroupHeartbeat"
 
@@ -132,10 +143,14 @@ class ConsumerMember(BaseMember):
         self._must_assign = False
         # The coordinator may have this member: a heartbeat was sent that joins.
         self._may_be_known = False
+        self._was_known = False  # the same before the last heartbeat that joins
+        self._releases = 0  # rule 8
+        # The attempt of the heartbeat that was in flight when the member began to leave.
+        self._late_attempt: int | None = None
         # The epoch of the heartbeat that leaves; None: leave without one.
         self._leave_epoch: int | None = None
 
-    def handle(self, event: Event) -> list[Action]:
+    def handle(self, event: Event) -> list[Action]:  # noqa: C901 - a flat table of events
         """Move, and return the actions in their order. A FATAL member returns none."""
         if self.state is MemberState.FATAL:
             # Close still counts, because ``is_gone`` must become true: ``close()`` waits for it.
@@ -153,6 +168,8 @@ class ConsumerMember(BaseMember):
                 return [self._heartbeat()]
             case ConsumerHeartbeatAnswer() if event.attempt == self._attempt and self._sends:
                 return self._answered(event)
+            case ConsumerHeartbeatAnswer() if self._is_late(event):
+                self.generation = event.response.member_epoch  # the last commit needs it
             case RequestFailed() if event.attempt == self._attempt:
                 if self.state is MemberState.LEAVING:
                     return self._left()
@@ -161,7 +178,7 @@ class ConsumerMember(BaseMember):
                 return self._commit_refused(event.code)
             case TopicsNamed():
                 self._name(event.names)
-                return [*self._reconcile(), *self._hurry()]
+                return [*self._reconcile(), *self._send_changes()]
             case Released() if self.partitions.release(event.number):
                 return self._released()
             case PollOverdue() if self.state.sends_heartbeats:
@@ -182,6 +199,11 @@ class ConsumerMember(BaseMember):
         """Whether heartbeats are sent that do not leave."""
         return self.state is MemberState.JOINING or self.state.sends_heartbeats
 
+    def _is_late(self, event: ConsumerHeartbeatAnswer) -> bool:
+        """Whether the answer has a newer epoch for a member that has begun to leave."""
+        leaves = self.state is MemberState.LEAVING and event.attempt == self._late_attempt
+        return leaves and event.response.member_epoch > self.generation >= 0
+
     # Heartbeats.
 
     def _follow_subscription(self) -> list[Action]:
@@ -192,7 +214,7 @@ class ConsumerMember(BaseMember):
             return self._join() if self._topics and not self._overdue else []
         if not self._topics:
             return self._leave(LEAVE_EPOCH, in_good_order=True)
-        return [*self._reconcile(), *self._hurry()]
+        return [*self._reconcile(), *self._send_changes()]
 
     def _join(self) -> list[Action]:
         self._advance(MemberEvent.JOIN)
@@ -202,6 +224,8 @@ class ConsumerMember(BaseMember):
         """The next heartbeat, with the fields that the coordinator does not have (rule 3)."""
         if not self.member_id:
             self.member_id = self._new_id()
+        if self.state is MemberState.JOINING:
+            self._was_known = self._may_be_known
         self._attempt += 1
         self._in_flight, self._backing_off, self._may_be_known = True, False, True
         before, now = self._sent, _Sent(self._topics, self._reported)
@@ -237,12 +261,12 @@ class ConsumerMember(BaseMember):
             for topic, of_topic in numbers.items()
         ]
 
-    def _has_news(self) -> bool:
+    def _has_changes(self) -> bool:
         return self._sent is None or self._sent != _Sent(self._topics, self._reported)
 
-    def _hurry(self) -> list[Action]:
+    def _send_changes(self) -> list[Action]:
         """Send a heartbeat now if there is something to report, and none is in flight."""
-        if not self._sends or self._in_flight or self._backing_off or not self._has_news():
+        if not self._sends or self._in_flight or self._backing_off or not self._has_changes():
             return []
         return [self._heartbeat()]
 
@@ -268,12 +292,12 @@ class ConsumerMember(BaseMember):
         self._in_flight = False
         if code is not ErrorCode.NONE:
             return self._refused(code)
-        if response.member_epoch <= JOIN_EPOCH:
-            return [Report(ProtocolError(f"{_API} was answered with epoch {response.member_epoch}")), *self._retry()]
+        if problem := _problem_of(response):
+            return [Report(ProtocolError(f"{_API} was answered with {problem}")), *self._retry()]
         self._unknown_errors = 0
         if self.state is MemberState.JOINING:
             self._advance(MemberEvent.JOINED)
-            self._must_assign = True
+            self._must_assign, self._releases = True, 0
         if response.member_epoch != self.generation or response.assignment is not None:
             self._early = EARLY
         self.generation = response.member_epoch
@@ -286,7 +310,7 @@ class ConsumerMember(BaseMember):
         actions = self._reconcile()
         if self.has_unnamed_topics:
             actions.append(ResolveTopics())
-        return [*actions, *(self._hurry() or [self._pause(self._until_next())])]
+        return [*actions, *(self._send_changes() or [self._pause(self._until_next())])]
 
     def _until_next(self) -> float:
         if self._early >= self._interval:
@@ -299,7 +323,10 @@ class ConsumerMember(BaseMember):
         # A group that does not exist any more has fenced all its members; a join creates a group, so a join that gets
         # this answer has met a group of another type.
         if code in _FENCED and not (joins and code is ErrorCode.GROUP_ID_NOT_FOUND):
-            return self._fenced()
+            return self._fenced(code)
+        if code is ErrorCode.UNRELEASED_INSTANCE_ID and self._was_known and self._releases < RELEASES:
+            self._releases += 1
+            return self._leave(RETURN_EPOCH, in_good_order=False)  # rule 8; _left() joins again
         is_unknown = code is ErrorCode.UNKNOWN_SERVER_ERROR
         if is_unknown and joins:
             self._unknown_errors += 1
@@ -310,17 +337,20 @@ class ConsumerMember(BaseMember):
 
     def _commit_refused(self, code: ErrorCode) -> list[Action]:
         if code in _FENCED:
-            return self._fenced()
+            return self._fenced(code)
         if code is ErrorCode.STALE_MEMBER_EPOCH and not (self._in_flight or self._backing_off):
             return [self._heartbeat()]  # its answer has the newer epoch, or fences the member
         return []
 
-    def _fenced(self) -> list[Action]:
+    def _fenced(self, code: ErrorCode) -> list[Action]:
         """Lose everything, and join again with epoch 0 (rule 4)."""
         lose = self.partitions.lose()
         self.generation = NO_GENERATION
         self._target.clear()
-        self._sent, self._may_be_known, self.has_unnamed_topics = None, False, False
+        self._sent, self.has_unnamed_topics = None, False
+        self._may_be_known = (
+            code is ErrorCode.FENCED_MEMBER_EPOCH
+        )  # the other codes: the coordinator has no such member
         if self.state is MemberState.JOINING:
             return [self._pause(None)]
         self._advance(MemberEvent.FENCE)
@@ -368,7 +398,7 @@ class ConsumerMember(BaseMember):
         if self.state is MemberState.REVOKING:
             self._advance(MemberEvent.RELEASED)
             self._must_assign = True
-            return [*self._reconcile(), *self._hurry()]
+            return [*self._reconcile(), *self._send_changes()]
         return []
 
     # Leaving.
@@ -378,6 +408,7 @@ class ConsumerMember(BaseMember):
         was_fenced = self.state is MemberState.FENCED
         self._advance(MemberEvent.LEAVE)
         self._leave_epoch = epoch
+        self._late_attempt = self._attempt if self._in_flight else None
         self._attempt += 1  # a late answer must not assign partitions to a member that leaves
         if was_fenced:
             return []  # the reader still handles the loss; _released() continues
@@ -398,8 +429,21 @@ class ConsumerMember(BaseMember):
         self._advance(MemberEvent.LEFT)
         self.generation = NO_GENERATION
         self._target.clear()
-        self._sent, self._may_be_known, self.has_unnamed_topics = None, False, False
+        self._sent, self.has_unnamed_topics = None, False
+        self._may_be_known = self._leave_epoch == RETURN_EPOCH  # it left for a while, or its request was lost
         self._in_flight = self._backing_off = False
         if self._overdue or self._closing or not self._topics:
             return []
         return self._join()  # the user subscribed again while the member was leaving
+
+
+def _problem_of(response: ConsumerGroupHeartbeatResponse) -> str | None:
+    """The reason why this answer makes no sense; None if it does."""
+    if response.member_epoch <= JOIN_EPOCH:
+        return f"epoch {response.member_epoch}"
+    topics = () if response.assignment is None else response.assignment.topic_partitions
+    numbers = [number for each in topics for number in each.partitions]
+    if len(numbers) > MAX_ASSIGNED:
+        return f"an assignment of {len(numbers)} partitions, more than {MAX_ASSIGNED}"
+    least = min(numbers, default=0)
+    return f"an assigned partition with the number {least}" if least < 0 else None

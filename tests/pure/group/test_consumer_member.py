@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, UnsupportedVersion
-from aiokafka_lite.group.consumer_member import SHORTEST_INTERVAL, TRANSITIONS, ConsumerMember
+from aiokafka_lite.group.consumer_member import RELEASES, SHORTEST_INTERVAL, TRANSITIONS, ConsumerMember
 from aiokafka_lite.group.events import (
     Action,
     Assign,
@@ -32,6 +32,7 @@ from aiokafka_lite.group.events import (
     Subscribe,
     TopicsNamed,
 )
+from aiokafka_lite.group.payloads import MAX_ASSIGNED
 from aiokafka_lite.group.states import MemberEvent, MemberState
 from aiokafka_lite.protocol.messages import (
     ConsumerGroupHeartbeatAssignment,
@@ -290,6 +291,19 @@ def test_a_refused_join_that_no_retry_can_help_is_fatal(code: ErrorCode) -> None
     assert driver.state is MemberState.FATAL
 
 
+def test_a_static_member_that_the_coordinator_may_have_releases_its_id_and_joins_again() -> None:
+    driver = Driver("i")
+    joining = driver.subscribe()
+    driver.handle(RequestFailed(joining.attempt, ConnectionLost("", sent=True), True))
+    driver.due()
+    for _ in range(RELEASES):
+        leaving = only(driver.refuse(ErrorCode.UNRELEASED_INSTANCE_ID), SendHeartbeat)
+        assert (leaving.request.member_id, leaving.request.member_epoch) == ("m1", -2)
+        again = only(driver.handle(LeaveAnswer(leaving.attempt)), SendHeartbeat)
+        assert (again.request.member_id, again.request.member_epoch) == ("m1", 0)
+    only(driver.refuse(ErrorCode.UNRELEASED_INSTANCE_ID), Fail)  # another member has it
+
+
 def test_an_unknown_server_error_is_retried_five_times_by_a_join_and_without_a_bound_by_a_member() -> None:
     driver = Driver()
     driver.subscribe()
@@ -303,12 +317,28 @@ def test_an_unknown_server_error_is_retried_five_times_by_a_join_and_without_a_b
         only(driver.refuse(ErrorCode.UNKNOWN_SERVER_ERROR), PauseHeartbeat)
 
 
-def test_an_answer_without_an_epoch_is_reported_and_retried() -> None:
+@pytest.mark.parametrize(
+    "epoch,numbers,problem",
+    [
+        (0, [], "epoch 0"),
+        (1, [3, -1], "an assigned partition with the number -1"),
+        (1, [0] * (MAX_ASSIGNED + 1), "100001 partitions"),
+    ],
+    ids=["no epoch", "negative partition", "too many partitions"],
+)
+def test_an_answer_that_makes_no_sense_is_reported_and_retried(epoch: int, numbers: list[int], problem: str) -> None:
     driver = Driver()
     driver.subscribe()
-    response = ConsumerGroupHeartbeatResponse(error_code=0, member_epoch=0, heartbeat_interval_ms=5000)
+    assigned = ConsumerGroupHeartbeatTopicPartitions(topic_id=IDS["t"], partitions=numbers)
+    response = ConsumerGroupHeartbeatResponse(
+        error_code=0,
+        member_epoch=epoch,
+        heartbeat_interval_ms=5000,
+        assignment=ConsumerGroupHeartbeatAssignment(topic_partitions=[assigned]),
+    )
     report, pause = driver.handle(ConsumerHeartbeatAnswer(driver.sent.attempt, response, NAMES))
     assert isinstance(report, Report)
+    assert problem in str(report.error)
     assert isinstance(pause, PauseHeartbeat)
     assert pause.seconds is None
 
@@ -348,6 +378,33 @@ def test_a_member_that_closes_releases_its_partitions_and_then_leaves(
         assert (leaving.request.member_epoch, leaving.request.instance_id) == (epoch, instance_id)
         assert driver.handle(LeaveAnswer(leaving.attempt)) == []
     assert driver.member.is_gone
+
+
+@pytest.mark.parametrize("code,epochs", [(ErrorCode.FENCED_MEMBER_EPOCH, [-1]), (ErrorCode.UNKNOWN_MEMBER_ID, [])])
+def test_a_fenced_member_that_closes_leaves_if_the_coordinator_still_has_it(code: ErrorCode, epochs: list[int]) -> None:
+    driver = Driver().settle(0)
+    driver.due()
+    lose = only(driver.refuse(code), Lose)
+    assert driver.handle(Close(leave=True)) == []
+    sent = driver.handle(Released(lose.number))
+    assert [each.request.member_epoch for each in sent if isinstance(each, SendHeartbeat)] == epochs
+
+
+def test_a_member_that_closes_commits_under_the_epoch_of_the_heartbeat_in_flight() -> None:
+    driver = Driver().settle(0)
+    driver.due()
+    revoke = only(driver.handle(Close(leave=True)), Revoke)
+    assert driver.answer({"t": (0, 1)}) == []
+    assert driver.member.generation == 2
+    assert only(driver.handle(Released(revoke.number)), SendHeartbeat).leaves
+
+
+def test_a_static_member_that_does_not_poll_can_still_leave_for_good() -> None:
+    driver = Driver("i").settle(0)
+    driver.handle(PollOverdue())
+    driver.handle(LeaveAnswer(driver.sent.attempt))
+    leaving = only(driver.handle(Close(leave=True)), SendHeartbeat)
+    assert (leaving.request.member_id, leaving.request.member_epoch) == ("m1", -1)
 
 
 def test_a_member_that_closes_while_it_joins_leaves_under_the_id_that_it_chose() -> None:
