@@ -112,6 +112,17 @@ class Coordinator:
             fail=lambda action: self._handovers.put(action),
             on_error=lambda error: self._requests.report(error),
         )
+        # Before the protocol is decided: a failure that comes meanwhile is raised too.
+        self._handovers = Handovers(
+            config,
+            client_config,
+            lambda: self.member,
+            reading,
+            self.offsets,
+            calm_at=lambda: self._protocol.calm_at,
+            on_released=self._post,
+            on_error=lambda error: self._requests.report(error),
+        )
         self.member: BaseMember
         self._use("consumer" if config.group_protocol == "consumer" else "classic")
 
@@ -170,16 +181,6 @@ class Coordinator:
                 is_overdue=self._is_overdue,
                 post=self._post,
             )
-        self._handovers = Handovers(
-            config,
-            self._client_config,
-            self.member,
-            self._reading,
-            self.offsets,
-            calm_at=lambda: self._protocol.calm_at,
-            on_released=self._post,
-            on_error=self._requests.report,
-        )
 
     def __repr__(self) -> str:
         return f"<Coordinator of {self.member!r}>"

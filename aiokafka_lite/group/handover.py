@@ -36,15 +36,15 @@ COMMIT_TIMEOUT_AT_CLOSE = 2.0
 class Handovers:
     """The handover task of one member. Owner: the group coordinator.
 
-    ``calm_at`` returns the loop's time at which the group was last known not to rebalance. ``on_released`` is called
-    when the reader has released partitions, ``on_error`` with errors that are retried.
+    ``member`` returns the member, ``calm_at`` the loop's time at which the group was last known not to rebalance.
+    ``on_released`` is called when the reader has released partitions, ``on_error`` with errors that are retried.
     """
 
     def __init__(
         self,
         config: GroupConfig,
         client_config: ClientConfig,
-        member: BaseMember,
+        member: Callable[[], BaseMember],
         reading: Reading,
         offsets: Offsets,
         *,
@@ -152,10 +152,10 @@ class Handovers:
         with anyio.CancelScope(deadline=self._deadlines[action.number]) as self._waiting:
             await self._reading.wait_until_done(action.partitions)
         # A member that was fenced or leaves keeps no group waiting, so there is nothing to warn about.
-        if self._waiting.cancelled_caught and not self._closing and self._member.state is MemberState.REVOKING:
+        if self._waiting.cancelled_caught and not self._closing and self._member().state is MemberState.REVOKING:
             logger.warning(
                 "%r releases partitions whose records the user still processes: the group waited for %.1f s",
-                self._member,
+                self._member(),
                 self._config.time_to_revoke,
             )
         self._waiting = None

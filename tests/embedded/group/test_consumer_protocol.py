@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import ConfigurationError, ConsumerGroup
+from aiokafka_lite.acls import AclBinding, AclOperation, AclResourceType
+from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import BrokerError, ErrorCode, UnsupportedVersion
+from aiokafka_lite.errors import AuthorizationError, BrokerError, ErrorCode, UnsupportedVersion
 from aiokafka_lite.group import MemberState
 from aiokafka_lite.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
+    FindCoordinatorRequest,
     JoinGroupRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
@@ -86,6 +89,23 @@ async def test_a_member_that_closes_while_auto_is_not_decided_ends_at_once(clust
     assert asyncio.get_running_loop().time() - began < 3.0
 
 
+async def test_a_topic_that_is_refused_before_auto_is_decided_is_an_error() -> None:
+    async with EmbeddedCluster(tcp=False, super_users=["User:admin"]) as cluster:
+        await cluster.create_topic("orders", partitions=6)
+        acls = cluster.authorizer.acls
+        assert acls is not None
+        acls.create(AclBinding(AclResourceType.GROUP, "workers", "User:ANONYMOUS", AclOperation.READ))
+        cluster.on(FindCoordinatorRequest, times=None).delay(5.0)
+        consumer = member_of(cluster, group_protocol="auto")
+        await consumer.start()
+        await asyncio.sleep(2.0)
+        acls.create(AclBinding(AclResourceType.TOPIC, "orders", "User:ANONYMOUS", AclOperation.READ))
+        with pytest.raises(AuthorizationError, match="orders"):
+            await consumer.poll(timeout=60.0)
+        with pytest.raises(AuthorizationError, match="orders"):
+            await consumer.close()
+
+
 async def test_commits_and_fetches_of_offsets_name_the_member_and_its_epoch(cluster: EmbeddedCluster) -> None:
     fill(cluster, ORDERS[0], 5)
     async with member_of(cluster, **CONSUMER) as consumer:
@@ -128,6 +148,23 @@ async def test_a_fenced_member_loses_its_partitions_and_reads_again_from_its_com
     assert epochs(cluster).count(0) == 2
 
 
+async def test_a_member_whose_event_loop_is_blocked_for_a_session_is_evicted_warns_and_joins_again(
+    cluster: EmbeddedCluster, ownership: Ownership, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = await Worker(cluster, ownership, "worker", **CONSUMER).start()
+    await until_stable(worker.consumer)
+    await asyncio.sleep(20.0)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    loop.now += 60.0
+    await asyncio.sleep(20.0)
+    await until_stable(worker.consumer)
+    await worker.stop()
+    assert [what for _, what, _ in ownership.events] == ["assigned", "lost", "assigned", "revoked"]
+    assert "the event loop was blocked for" in caplog.text
+    assert "was evicted from the group after the event loop was blocked for" in caplog.text
+
+
 async def test_a_heartbeat_whose_answer_is_lost_costs_nothing(cluster: EmbeddedCluster, ownership: Ownership) -> None:
     worker = await Worker(cluster, ownership, "worker", **CONSUMER).start()
     await until_stable(worker.consumer)
@@ -167,6 +204,16 @@ async def test_a_static_member_that_restarts_keeps_its_partitions(
     assert again.consumer.assignment == owned
     await first.stop()
     await again.stop()
+
+
+async def test_a_static_member_whose_join_was_not_answered_joins_again(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    cluster.on(ConsumerGroupHeartbeatRequest).apply_then_disconnect(times=1)
+    worker = await Worker(cluster, ownership, "worker", group_instance_id="a", **CONSUMER).start()
+    await until_stable(worker.consumer)
+    await worker.stop()
+    assert epochs(cluster)[:4] == [0, 0, -2, 0]
 
 
 async def test_an_instance_id_that_another_member_holds_is_refused(cluster: EmbeddedCluster) -> None:
