@@ -26,11 +26,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer, decode_versioned, encode_versioned
-from .consumer_group_members import JOIN, LEAVE_STATIC, ClassicSupport, ConsumerMember, MemberState
+from .consumer_group_members import JOIN, LEAVE_STATIC, ClassicSupport, ConsumerMember
 from .consumer_group_records import (
     CURRENT,
     GROUP,
@@ -220,7 +221,7 @@ class ConsumerGroup:
                     f"because the instance id is owned by {member.member_id} member.",
                 )
         if member is None:
-            return ConsumerMember(request.member_id)
+            return self.members.get(request.member_id) or ConsumerMember(request.member_id)  # it may take the id
         if request.epoch != JOIN:
             _check_epoch(member, request)
         return member
@@ -240,9 +241,8 @@ class ConsumerGroup:
             )
         return member
 
-    def _unknown(self, member_id: str) -> GroupRefusal:
-        text = f"Member {member_id} is not a member of group {self.group_id}."
-        return GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
+    def _unknown(self, name: str) -> GroupRefusal:
+        return GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {name} is not a member of group {self.group_id}.")
 
     def _replace(self, member: ConsumerMember, member_id: str) -> None:
         """A static member is back under a new id: it takes over everything of the old one."""
@@ -294,12 +294,13 @@ class ConsumerGroup:
             owned,
             lambda partition: not any(other.has(partition) for other in others),
         )
-        if not changed:
-            return
+        if changed:
+            self._restart_revocation(member)
+
+    def _restart_revocation(self, member: ConsumerMember) -> None:
         member.stop_revocation()
-        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
-            epoch = member.epoch
-            member.revocation = self._call_later(member.rebalance_timeout, lambda: self._end_revocation(member, epoch))
+        if member.revoking and member.classic is None:
+            member.revocation = self._call_later(member.rebalance_timeout, partial(self._expire, member, member.epoch))
 
     def renew_assignment(self) -> None:
         """Compute a new assignment if it is due."""
@@ -311,7 +312,7 @@ class ConsumerGroup:
         missing = self.targets.get(member.member_id, NO_TARGET) - member.assigned.keys()
         return any(each.has(partition) for each in self.members.values() if each is not member for partition in missing)
 
-    def _end_revocation(self, member: ConsumerMember, epoch: int) -> None:
+    def _expire(self, member: ConsumerMember, epoch: int) -> None:
         if member.epoch == epoch:
             self._fence(member)
 
@@ -362,10 +363,11 @@ class ConsumerGroup:
         self._save(*self.members.values())
 
     def start_sessions(self) -> None:
-        """Start the sessions of the members that have none: of a group that was loaded or converted."""
+        """Start the timers of the members that have none: of a group that was loaded or converted."""
         for member in self.members.values():
             if member.session is None:
                 self.touch(member)
+                self._restart_revocation(member)
 
     def adopt(self, epoch: int, members: Collection[ConsumerMember]) -> None:
         """Begin with the members of a classic group, and its generation as the epoch."""
@@ -449,7 +451,7 @@ class ConsumerGroup:
         return [(self._key(record), None) for record in self._stored]
 
     def restore(self, records: Mapping[tuple[int, str], Buffer]) -> None:
-        """Load what another coordinator stored, by kind and member. All sessions restart."""
+        """Load what another coordinator stored, by kind and member. All timers restart."""
         self._stored = {record: bytes(value) for record, value in records.items()}
         for (kind, member_id), value in records.items():
             if kind == GROUP:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from functools import lru_cache
 
 _MISSING_IN_RE2 = {
@@ -18,6 +19,7 @@ _CLASSES = {
     "[:alpha:]": "a-zA-Z",
     "[:digit:]": "0-9",
     "[:lower:]": "a-z",
+    "[:punct:]": r"._\-",
     "[:upper:]": "A-Z",
     "[:word:]": "a-zA-Z0-9_",
 }
@@ -28,6 +30,7 @@ _DESCRIPTIONS = {
     "unbalanced parenthesis": "regexp/syntax: internal error",
     "nothing to repeat": "missing argument to repetition operator",
     "multiple repeat": "invalid nested repetition operator",
+    "min repeat greater than max repeat": "invalid repeat count",
     "bad escape (end of pattern)": "trailing backslash at end of expression",
 }
 
@@ -42,9 +45,15 @@ def topic_pattern(text: str) -> re.Pattern[str]:
     for name, characters in _CLASSES.items():
         text = text.replace(name, characters)
     try:
-        compiled = re.compile(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # RE2 has no sets in sets, which Python may get
+            compiled = re.compile(text)
     except re.error as error:
         raise InvalidPattern(_DESCRIPTIONS.get(error.msg, "invalid escape sequence")) from None
+    except OverflowError:
+        raise InvalidPattern("invalid repeat count") from None
+    except RecursionError:
+        raise InvalidPattern("expression nests too deeply") from None
     bare = _LITERALS.sub("-", text)
     for construct, description in _MISSING_IN_RE2.items():
         if re.search(construct, bare):

@@ -218,6 +218,26 @@ async def test_a_restored_group_goes_on_where_it_was(world: World) -> None:
     assert len({each for owner in world.settle().values() for each in owner}) == 4
 
 
+async def test_a_restored_member_that_does_not_revoke_in_time_is_fenced(world: World) -> None:
+    world.join("a", "t")
+    world.join("b", "t")
+    world.heartbeat("a", 2)
+    before = world.group
+    before.close(ErrorCode.NOT_COORDINATOR)
+    world.group = world.new_group()
+    world.group.restore(dict(world.log))
+    await asyncio.sleep(REBALANCE + 1)
+    assert list(world.group.members) == ["b"]
+
+
+async def test_a_member_that_takes_an_instance_id_stays_one_member(world: World) -> None:
+    world.join("a", "t")
+    assert numbers(world.join("a", "t", instance_id="i").assignment) == [0, 1, 2, 3]
+    world.join("a", "t")
+    await asyncio.sleep(SESSION + 1)
+    assert world.group.state is ConsumerGroupState.EMPTY
+
+
 async def test_a_group_without_members_leaves_no_records_of_members(world: World) -> None:
     world.join("a", "t")
     world.group.leave("a", None, LEAVE)

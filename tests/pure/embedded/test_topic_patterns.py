@@ -17,6 +17,8 @@ from aiokafka_lite.embedded.topic_patterns import InvalidPattern, topic_pattern
         ("(?i)Orders", ["ORDERS"], ["order"]),
         ("(?P<kind>a|b){1,2}?", ["ab"], ["aba"]),
         ("[[:alpha:]_]+[[:digit:]]", ["t_1"], ["t_", "1"]),
+        ("[[:punct:]a]+", ["a._-"], ["b"]),
+        ("[[a]+", ["[a"], ["b"]),
     ],
 )
 def test_whole_names_match(pattern: str, matches: list[str], others: list[str]) -> None:
@@ -27,5 +29,11 @@ def test_whole_names_match(pattern: str, matches: list[str], others: list[str]) 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", "(?!a)", "(?<=a)b", "(?<!a)b", "(?>a)", r"(a)\1", "a*+", "a{2}+", r"a\Z"])
 def test_what_re2_lacks_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidPattern):
+        topic_pattern(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["a{2,1}", "a{99999999999}", "(" * 3000 + ")" * 3000], ids=len)
+def test_what_no_parser_takes_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidPattern):
         topic_pattern(pattern)
