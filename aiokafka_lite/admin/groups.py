@@ -226,7 +226,8 @@ class Groups:
     ) -> Results[str, None]:
         """Remove members by their ids, and static members by their instance ids (Kafka 2.4); the results are by id.
 
-        A member that still runs joins again. An id that the group does not have fails with UNKNOWN_MEMBER_ID.
+        A member that still runs joins again. An id that the group does not have fails with UNKNOWN_MEMBER_ID, as does a
+        member of the consumer protocol (KIP-848) without an instance id: brokers remove only static ones.
         """
         group_id = _group(group)
         wanted = {each: LeaveGroupRequestMember(member_id=each) for each in arguments.names(members, "member")} | {
