@@ -24,7 +24,7 @@ async def main(servers: str, records: int) -> None:
         ).raise_for_errors()
         await producer.send_many(topic, [b"x" * 100] * records)
     began, cpu = time.perf_counter(), time.process_time()
-    async with ShareConsumer(topic, group_id=topic, bootstrap_servers=servers) as consumer:
+    async with ShareConsumer(servers, topics=[topic], group_id=topic) as consumer:
         read = 0
         joined = began
         while read < records:

@@ -409,7 +409,7 @@ async def acknowledgement_refused(cluster: EmbeddedCluster, servers: str) -> Non
     """The consumer did not acknowledge the record before its acquisition lock ended, so the broker delivers it again.
     Renew the record while you work on it, or read fewer records at a time.
     """
-    async with ShareConsumer("orders", group_id="billing", bootstrap_servers=servers) as consumer:
+    async with ShareConsumer(servers, topics=["orders"], group_id="billing") as consumer:
         await consumer.poll(timeout=1.0)
         await cluster.produce("orders", b"pack 17")
         (record,) = await consumer.poll(timeout=30.0)

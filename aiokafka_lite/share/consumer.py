@@ -51,8 +51,9 @@ class ShareConsumer(Component, Generic[K, V]):
 
     def __init__(
         self,
-        *topics: str,
         bootstrap_servers: str | Iterable[str],
+        *,
+        topics: Iterable[str],
         group_id: str,
         key_deserializer: Deserializer[K] | Callable[[bytes], K | Awaitable[K]] | None = None,
         value_deserializer: Deserializer[V] | Callable[[bytes], V | Awaitable[V]] | None = None,

@@ -45,7 +45,7 @@ class ShareOptions:
 
 
 def share_options(
-    topics: tuple[str, ...],
+    topics: Iterable[str],
     bootstrap_servers: str | Iterable[str],
     group_id: str,
     settings: Mapping[str, object],
@@ -68,9 +68,10 @@ def share_options(
 
         raise unknown_setting(next(iter(given)), {each.name for kind in kinds for each in fields(kind)})
     names = checked_topics(topics)
-    assert isinstance(names, tuple)
+    if not isinstance(names, tuple):
+        raise ConfigurationError(must_be("topics", "a list of names, because share groups have no patterns", topics))
     if not names:
-        raise ConfigurationError('topics are required: ShareConsumer("orders", group_id=..., ...)')
+        raise ConfigurationError('topics are required, as topics=["orders"]')
     client = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
     parse_bootstrap_servers(client.servers)
     share = ShareConfig(group_id=group_id, **of_share)  # type: ignore[arg-type]

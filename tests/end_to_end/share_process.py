@@ -9,7 +9,7 @@ from aiokafka_lite import ShareConsumer
 
 
 async def main(servers: str, topic: str, group_id: str) -> None:
-    async with ShareConsumer(topic, group_id=group_id, bootstrap_servers=servers) as consumer:
+    async with ShareConsumer(servers, topics=[topic], group_id=group_id) as consumer:
         records = await consumer.poll(timeout=30.0)
         sys.stdout.write(" ".join(str(record.offset) for record in records) + "\n")
         sys.stdout.flush()

@@ -76,7 +76,7 @@ async def test_the_example_about_share_groups_runs_on_a_cluster_that_has_one(
     (example,) = [block.text for block in blocks(PAGE) if "admin.share_groups" in block.text]
     async with EmbeddedCluster(brokers=1) as cluster, Admin(cluster.bootstrap_servers) as admin:
         await cluster.create_topic("orders", partitions=1)
-        async with ShareConsumer("orders", group_id="billing", bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        async with ShareConsumer(cluster.bootstrap_servers, topics=["orders"], group_id="billing") as consumer:
             await consumer.poll(timeout=1.0)
         names: dict[str, object] = {"admin": admin}
         await FunctionType(compile(example, PAGE.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)()

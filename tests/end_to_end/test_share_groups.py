@@ -65,7 +65,7 @@ async def until_empty(admin: Admin, group: str) -> None:
 @shares
 async def test_the_records_of_a_topic_are_delivered_once_and_accepted(kafka: Kafka, admin: Admin) -> None:
     topic, group = await topic_with(kafka, 20, partitions=2), await new_group(admin)
-    async with ShareConsumer(topic, group_id=group, bootstrap_servers=kafka.bootstrap_servers) as consumer:
+    async with ShareConsumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
         found = await read(consumer, 20)
         assert {record.value for record in found} == {str(number).encode() for number in range(20)}
         assert {record.delivery_count for record in found} == {1}
@@ -96,9 +96,9 @@ async def test_consumers_of_one_partition_share_its_records(kafka: Kafka, admin:
         consumers = [
             await stack.enter_async_context(
                 ShareConsumer(
-                    topic,
+                    kafka.bootstrap_servers,
+                    topics=[topic],
                     group_id=group,
-                    bootstrap_servers=kafka.bootstrap_servers,
                     acquire_mode="record_limit",
                     max_fetch_records=20,
                 )
@@ -117,7 +117,7 @@ async def test_consumers_of_one_partition_share_its_records(kafka: Kafka, admin:
 @shares
 async def test_released_records_come_again_and_rejected_ones_do_not(kafka: Kafka, admin: Admin) -> None:
     topic, group = await topic_with(kafka, 3), await new_group(admin)
-    async with ShareConsumer(topic, group_id=group, bootstrap_servers=kafka.bootstrap_servers) as consumer:
+    async with ShareConsumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
         first, second, third = await read(consumer, 3)
         consumer.release(first)
         consumer.reject(second)
@@ -133,7 +133,7 @@ async def test_released_records_come_again_and_rejected_ones_do_not(kafka: Kafka
 @shares
 async def test_a_record_is_archived_after_the_limit_of_deliveries(kafka: Kafka, admin: Admin) -> None:
     topic, group = await topic_with(kafka, 1), await new_group(admin, share_delivery_count_limit=2)
-    async with ShareConsumer(topic, group_id=group, bootstrap_servers=kafka.bootstrap_servers) as consumer:
+    async with ShareConsumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
         for delivery in (1, 2):
             (record,) = await read(consumer, 1)
             assert record.delivery_count == delivery
@@ -157,7 +157,7 @@ async def test_the_records_of_a_killed_consumer_are_delivered_again(kafka: Kafka
         assert (await process.stdout.readline()).split() == [b"0", b"1", b"2"]
     process.kill()
     await process.wait()
-    async with ShareConsumer(topic, group_id=group, bootstrap_servers=kafka.bootstrap_servers) as consumer:
+    async with ShareConsumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
         assert [record.delivery_count for record in await read(consumer, 3)] == [2, 2, 2]
 
 
@@ -165,10 +165,10 @@ async def test_the_records_of_a_killed_consumer_are_delivered_again(kafka: Kafka
 async def test_a_closed_consumer_releases_what_it_has_not_acknowledged(kafka: Kafka, admin: Admin) -> None:
     topic, group = await topic_with(kafka, 3), await new_group(admin)
     servers = kafka.bootstrap_servers
-    async with ShareConsumer(topic, group_id=group, bootstrap_servers=servers) as consumer:
+    async with ShareConsumer(servers, topics=[topic], group_id=group) as consumer:
         first, *_ = await read(consumer, 2)
         consumer.accept(first)
-    async with ShareConsumer(topic, group_id=group, bootstrap_servers=servers) as consumer:
+    async with ShareConsumer(servers, topics=[topic], group_id=group) as consumer:
         assert [record.offset for record in await read(consumer, 2)] == [1, 2]
 
 
@@ -176,7 +176,7 @@ async def test_a_closed_consumer_releases_what_it_has_not_acknowledged(kafka: Ka
 async def test_explicit_mode_refuses_to_read_past_an_unacknowledged_record(kafka: Kafka, admin: Admin) -> None:
     topic, group = await topic_with(kafka, 2), await new_group(admin)
     async with ShareConsumer(
-        topic, group_id=group, bootstrap_servers=kafka.bootstrap_servers, acknowledgement_mode="explicit"
+        kafka.bootstrap_servers, topics=[topic], group_id=group, acknowledgement_mode="explicit"
     ) as consumer:
         (first,) = await read(consumer, 1)
         with pytest.raises(IllegalStateError, match=r"offset 0 of .* is not acknowledged: call accept"):
@@ -192,7 +192,7 @@ async def test_explicit_mode_refuses_to_read_past_an_unacknowledged_record(kafka
 @shares
 async def test_a_lock_can_be_renewed(kafka: Kafka, admin: Admin) -> None:
     topic, group = await topic_with(kafka, 1), await new_group(admin)
-    async with ShareConsumer(topic, group_id=group, bootstrap_servers=kafka.bootstrap_servers) as consumer:
+    async with ShareConsumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
         (record,) = await read(consumer, 1)
         assert await consumer.renew(record) == consumer.acquisition_lock_timeout
         consumer.accept(record)
@@ -213,7 +213,7 @@ async def test_a_record_that_cannot_be_deserialized_is_raised_and_released(kafka
 
     failures: list[bytes] = []
     async with ShareConsumer(
-        topic, group_id=group, bootstrap_servers=kafka.bootstrap_servers, value_deserializer=deserialize
+        kafka.bootstrap_servers, topics=[topic], group_id=group, value_deserializer=deserialize
     ) as consumer:
         with pytest.raises(DeserializationError, match=r"at offset 0 cannot be deserialized") as raised:
             await read(consumer, 1)
@@ -230,7 +230,7 @@ async def test_a_group_of_another_type_is_refused(kafka: Kafka, admin: Admin) ->
     async with Consumer(servers, topics=[topic], group_id=group) as classic:
         assert await classic.poll(timeout=DEADLINE)
         with pytest.raises(BrokerError, match="a group of another type has this id"):
-            async with ShareConsumer(topic, group_id=group, bootstrap_servers=servers) as consumer:
+            async with ShareConsumer(servers, topics=[topic], group_id=group) as consumer:
                 await read(consumer, 1)
 
 
@@ -238,14 +238,14 @@ async def test_an_older_broker_is_refused_with_the_version_that_is_needed(kafka:
     if kafka.speaks("4.1.0"):
         pytest.skip("this broker has share groups")
     with pytest.raises(UnsupportedVersion, match=r"share groups require Kafka 4\.2 or newer"):
-        async with ShareConsumer("orders", group_id="g", bootstrap_servers=kafka.bootstrap_servers) as consumer:
+        async with ShareConsumer(kafka.bootstrap_servers, topics=["orders"], group_id="g") as consumer:
             await read(consumer, 1)
 
 
 @shares
 async def test_share_groups_are_administered(kafka: Kafka, admin: Admin) -> None:
     topic, group = await topic_with(kafka, 4), await new_group(admin)
-    async with ShareConsumer(topic, group_id=group, bootstrap_servers=kafka.bootstrap_servers) as consumer:
+    async with ShareConsumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
         await read(consumer, 4)
         await consumer.commit()
         described = (await admin.share_groups.describe(group))[group]
@@ -263,7 +263,7 @@ async def test_share_groups_are_administered(kafka: Kafka, admin: Admin) -> None
     await until_empty(admin, group)
     moved = await admin.share_groups.reset_offsets(group, Reset.to_offset(2))
     assert [move.after for move in moved.done.values()] == [2]
-    async with ShareConsumer(topic, group_id=group, bootstrap_servers=kafka.bootstrap_servers) as consumer:
+    async with ShareConsumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
         assert [record.offset for record in await read(consumer, 2)] == [2, 3]
         await consumer.commit()
     await until_empty(admin, group)

@@ -46,7 +46,7 @@ MADE = {
     ConsumerGroup: ConsumerGroup("localhost:9092", group_id="billing"),
     EmbeddedCluster: EmbeddedCluster(),
     Producer: Producer("localhost:9092"),
-    ShareConsumer: ShareConsumer("orders", group_id="billing", bootstrap_servers="localhost:9092"),
+    ShareConsumer: ShareConsumer("localhost:9092", topics=["orders"], group_id="billing"),
 }
 """What a call of a class gives, for the classes whose attributes come in the constructor."""
 

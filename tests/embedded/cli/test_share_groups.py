@@ -15,7 +15,7 @@ def test_a_share_group_is_shown_moved_and_deleted(cli: CommandLine, server: Embe
         async with Admin(servers) as admin, Producer(servers) as producer:
             (await admin.configs.alter(changes)).raise_for_errors()
             await producer.send("orders", b"one")
-        consumer = ShareConsumer("orders", group_id="billing", bootstrap_servers=servers)
+        consumer = ShareConsumer(servers, topics=["orders"], group_id="billing")
         await consumer.start()
         await anext(consumer)
         await consumer.commit()

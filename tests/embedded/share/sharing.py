@@ -16,7 +16,7 @@ GROUP = "billing"
 def share_consumer(cluster: EmbeddedCluster, topic: str = "orders", **settings: Any) -> ShareConsumer:
     """A consumer of the group, not started."""
     servers, connector = cluster.bootstrap_servers, cluster.connector
-    return ShareConsumer(topic, group_id=GROUP, bootstrap_servers=servers, connector=connector, **settings)
+    return ShareConsumer(servers, topics=[topic], group_id=GROUP, connector=connector, **settings)
 
 
 async def begin_at_the_first_record(cluster: EmbeddedCluster) -> None:
