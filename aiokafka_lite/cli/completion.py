@@ -55,9 +55,13 @@ def _names(context: typer.Context, incomplete: str, ask: Callable[[Admin], Await
 
     given = context.params
     connection = Connection(given.get("bootstrap_server"), given.get("config"), given.get("properties") or (), LIMIT)
-    logging.getLogger("aiokafka_lite").setLevel(logging.CRITICAL)
+    logger = logging.getLogger("aiokafka_lite")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
     try:
         names = asyncio.run(look_up())
     except (KafkaError, OSError, ValueError):  # TimeoutError is an OSError
         return []
+    finally:
+        logger.setLevel(level)
     return [name for name in names if name.startswith(incomplete)]

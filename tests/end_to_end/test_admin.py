@@ -243,7 +243,7 @@ async def test_a_group_of_the_new_protocol(kafka: Kafka, admin: Admin) -> None:
         listed = await admin.groups.list(types=[GroupType.CONSUMER])
         assert group in {each.group_id for each in listed}
     finally:
-        consumer.close()
+        await asyncio.to_thread(consumer.close)
 
 
 async def test_cluster(kafka: Kafka, admin: Admin) -> None:

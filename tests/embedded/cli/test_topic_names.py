@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,7 @@ def test_names_are_completed(cli: CommandLine, typed: str, completed: str) -> No
     cli.monkeypatch.setattr(completion, "LIMIT", DEADLINE)
     _, output, errors = cli.run()
     assert (output.split(), errors) == ([completed], "")
+    assert logging.getLogger("aiokafka_lite").level == logging.NOTSET, "the log is as before"
 
 
 def test_completion_without_a_cluster_is_silent(cli: CommandLine) -> None:
