@@ -219,31 +219,32 @@ async def test_librdkafka_reads_in_a_group_of_two(cluster: EmbeddedCluster, stra
 NEW_PROTOCOL = {"group.id": "g", "group.protocol": "consumer", "auto.offset.reset": "earliest", "log_level": 0}
 
 
+def consume_until(members: list[Any], sizes: list[int], found: list[bytes], count: int = 0) -> None:
+    """Poll until the members own these numbers of partitions, in any order, and ``count`` different values came."""
+    end = time.monotonic() + DEADLINE
+    while sorted(len(member.assignment()) for member in members) != sizes or len(set(found)) < count:
+        assert time.monotonic() < end, f"{len(set(found))} came to {[member.assignment() for member in members]}"
+        for member in members:
+            found.extend(each.value() for each in member.consume(COUNT, timeout=0.1) if not each.error())
+
+
 async def test_librdkafka_members_of_the_consumer_protocol_come_and_go(cluster: EmbeddedCluster) -> None:
     """Three members share the topic, one by a pattern; the others take over from two that leave."""
     confluent = pytest.importorskip("confluent_kafka")
     servers = cluster.bootstrap_servers
     found: list[bytes] = []
 
-    def until_owned(members: list[Any], sizes: list[int]) -> None:
-        end = time.monotonic() + DEADLINE
-        while sorted(len(member.assignment()) for member in members) != sizes:
-            assert time.monotonic() < end, [member.assignment() for member in members]
-            for member in members:
-                found.extend(each.value() for each in member.consume(COUNT, timeout=0.1) if not each.error())
-
     def read() -> None:
         members = [confluent.Consumer({"bootstrap.servers": servers, **NEW_PROTOCOL}) for _ in range(3)]
         try:
             for member, topic in zip(members, ("t", "^t$", "t"), strict=True):
                 member.subscribe([topic])
-            until_owned(members, [1, 1, 1])
+            consume_until(members, [1, 1, 1], found)
             members.pop().close()
-            until_owned(members, [1, 2])
+            consume_until(members, [1, 2], found)
             members.pop(0).close()
-            until_owned(members, [3])
-            while len(set(found)) < COUNT:
-                found.extend(each.value() for each in members[0].consume(1, timeout=DEADLINE))
+            consume_until(members, [3], found)
+            consume_until(members, [3], found, COUNT)
             members[0].commit(asynchronous=False)
         finally:
             for member in members:
@@ -271,13 +272,6 @@ async def test_librdkafka_members_of_both_protocols_share_a_group(cluster: Embed
     classic = {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 100, "session.timeout.ms": 6000}
     found: list[bytes] = []
 
-    def until_owned(members: list[Any], sizes: list[int]) -> None:
-        end = time.monotonic() + DEADLINE
-        while sorted(len(member.assignment()) for member in members) != sizes:
-            assert time.monotonic() < end, [member.assignment() for member in members]
-            for member in members:
-                found.extend(each.value() for each in member.consume(COUNT, timeout=0.1) if not each.error())
-
     def read() -> None:
         new_protocol = [False, False, True] if strategy == "range" else [True, False, False]
         members: list[Any] = []
@@ -285,13 +279,12 @@ async def test_librdkafka_members_of_both_protocols_share_a_group(cluster: Embed
             for is_new, sizes in zip(new_protocol, ([3], [1, 2], [1, 1, 1]), strict=True):
                 members.append(confluent.Consumer(both | (NEW_PROTOCOL if is_new else classic)))
                 members[-1].subscribe(["t"])
-                until_owned(members, sizes)
+                consume_until(members, sizes, found)
             members.pop(1).close()
-            until_owned(members, [1, 2])
+            consume_until(members, [1, 2], found)
             members.pop(new_protocol.index(True) // 2).close()
-            until_owned(members, [3])
-            while len(set(found)) < COUNT:
-                found.extend(each.value() for each in members[0].consume(1, timeout=DEADLINE))
+            consume_until(members, [3], found)
+            consume_until(members, [3], found, COUNT)
         finally:
             for member in members:
                 member.close()

@@ -43,7 +43,8 @@ def test_in_sync_sets_that_shrink_and_expand_are_counted_and_logged(caplog: pyte
     caplog.set_level(logging.INFO, "aiokafka_lite.embedded")
 
     async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False, seed=1) as cluster:
+        configs = {"replica.lag.time.max.ms": "2000"}  # the leader removes the follower before the controller does
+        async with EmbeddedCluster(brokers=2, tcp=False, configs=configs, seed=1) as cluster:
             await cluster.create_topic("orders", 1, assignments=[[1, 2]])
             async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
                 await cluster.freeze(2)
@@ -56,11 +57,12 @@ def test_in_sync_sets_that_shrink_and_expand_are_counted_and_logged(caplog: pyte
                 await cluster.until_in_sync("orders")
             leader = cluster.metrics().brokers[1]
             assert (leader.under_replicated_partitions, leader.produce_purgatory) == (0, 0)
-            assert leader.isr_expands == 1
+            assert (leader.isr_shrinks, leader.isr_expands) == (1, 1)
             await cluster.stop(1)
             assert cluster.metrics().brokers[2].leaders == 1
 
     run(main())
+    assert "node 1 shrinks the in-sync set of orders-0 from [1, 2] to [1]" in caplog.messages
     assert "node 1 expands the in-sync set of orders-0 from [1] to [1, 2]" in caplog.messages
     assert "node 1 is fenced" in caplog.messages
     assert "orders-0 has node 2 as the leader from epoch 1 on" in caplog.messages
