@@ -238,8 +238,8 @@ class RegistryState:
                 raise _Refused(422, 42205, f"Subject {name} is in read-only mode")
             messages = self._incompatible(subject, text, kind, references, subject.level or self._level)
             if messages:
-                told = f"Schema being registered is incompatible with an earlier schema for subject {name!r}"
-                raise _Refused(HTTPStatus.CONFLICT, 409, f"{told}, details: {messages}")
+                problem = f"Schema being registered is incompatible with an earlier schema for subject {name!r}"
+                raise _Refused(HTTPStatus.CONFLICT, 409, f"{problem}, details: {messages}")
             number = subject.versions[-1].number + 1 if subject.versions else 1
             same = _Version(number, self._stored(text, kind, references))
             subject.versions.append(same)
@@ -306,7 +306,7 @@ class RegistryState:
         return found.content()
 
     def _by_guid(self, request: HttpRequest, guid: str) -> object:
-        found = next((each for each in self._schemas.values() if each.guid == guid), None)
+        found = self._with_guid(guid)
         if found is None:
             raise _Refused(HTTPStatus.NOT_FOUND, 40403, f"Schema {guid} not found")
         return found.content()
@@ -343,23 +343,19 @@ class RegistryState:
         return texts
 
     def _stored(self, text: str, kind: str, references: list[dict[str, Any]]) -> _Stored:
-        identity = _identity(text, kind, references)
-        for each in self._schemas.values():
-            if _identity(each.text, each.kind, each.references) == identity:
-                return each
-        guid = str(uuid.UUID(bytes=hashlib.sha256(identity.encode()).digest()[:16]))
-        stored = _Stored(len(self._schemas) + 1, text, kind, references, guid)
-        self._schemas[stored.schema_id] = stored
+        guid = _guid(text, kind, references)
+        stored = self._with_guid(guid)
+        if stored is None:
+            stored = _Stored(len(self._schemas) + 1, text, kind, references, guid)
+            self._schemas[stored.schema_id] = stored
         return stored
 
-    def _same(
-        self, subject: _Subject, text: str, kind: str, references: list[dict[str, Any]]
-    ) -> _Version | None:
-        identity = _identity(text, kind, references)
-        for each in subject.active:
-            if _identity(each.schema.text, each.schema.kind, each.schema.references) == identity:
-                return each
-        return None
+    def _with_guid(self, guid: str) -> _Stored | None:
+        return next((each for each in self._schemas.values() if each.guid == guid), None)
+
+    def _same(self, subject: _Subject, text: str, kind: str, references: list[dict[str, Any]]) -> _Version | None:
+        guid = _guid(text, kind, references)
+        return next((each for each in subject.active if each.schema.guid == guid), None)
 
     # Compatibility.
 
@@ -428,10 +424,11 @@ class RegistryState:
         return {"mode": mode}
 
 
-def _identity(text: str, kind: str, references: list[dict[str, Any]]) -> str:
-    """The same for schemas that differ in the layout of their JSON alone."""
+def _guid(text: str, kind: str, references: list[dict[str, Any]]) -> str:
+    """The GUID of a schema: the same for schemas that differ in the layout of their JSON alone."""
     content = text if kind == "PROTOBUF" else json.loads(text)
-    return json.dumps([kind, content, references], sort_keys=True)
+    identity = json.dumps([kind, content, references], sort_keys=True)
+    return str(uuid.UUID(bytes=hashlib.sha256(identity.encode()).digest()[:16]))
 
 
 def _choice(request: HttpRequest, name: str, allowed: tuple[str, ...], code: int) -> str:
