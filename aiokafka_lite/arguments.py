@@ -165,9 +165,9 @@ def by_partition(name: str, given: object) -> dict[TopicPartition, Any]:
     return {partition(key): value for key, value in mapping(name, given, "TopicPartition to values").items()}
 
 
-def by_topic(given: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Partition numbers under the names of their topics."""
-    topics: dict[str, list[int]] = {}
+def by_topic(given: Iterable[tuple[T, int]]) -> dict[T, list[int]]:
+    """Partition numbers under the names, or the ids, of their topics."""
+    topics: dict[T, list[int]] = {}
     for topic, number in given:
         topics.setdefault(topic, []).append(number)
     return topics

@@ -40,7 +40,7 @@ from .consumer_group_records import (
     TARGET_EPOCH,
     ConsumerGroupMetadataValue,
     ConsumerGroupTargetAssignmentMetadataValue,
-    consumer_key,
+    StoredRecords,
     encode_current,
     encode_subscription,
     encode_target,
@@ -72,10 +72,10 @@ class ConsumerGroupState(Enum):
 
 
 class GroupRefusal(Exception):
-    """A request to a group is refused: the error code, and the text for the client."""
+    """A request to a group is refused: the error code, and the text for the client, if Kafka sends one."""
 
-    def __init__(self, error: ErrorCode, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, error: ErrorCode, text: str | None = None) -> None:
+        super().__init__(text or error.name)
         self.error = error
         self.text = text
 
@@ -145,11 +145,10 @@ class ConsumerGroup:
         self._max_size = max_size
         self._call_later = call_later
         self._now_ms = now_ms
-        self._persist = persist
         self._downgrade = downgrade
         self._assigned_at = 0
         self._metadata_hash = 0
-        self._stored: dict[tuple[int, str], bytes] = {}  # the records in the log, by kind and member
+        self._stored = StoredRecords(group_id, persist)
 
     def __repr__(self) -> str:
         return f"<ConsumerGroup {self.group_id} {self.state.name} epoch={self.epoch} members={len(self.members)}>"
@@ -205,7 +204,7 @@ class ConsumerGroup:
         return answer
 
     def _find_for(self, request: MemberHeartbeat) -> ConsumerMember:
-        """The member of a heartbeat; a new one if it joins. Another member if that has the instance id and is away."""
+        """The member of a heartbeat, or a new member. A static member that returns may still have its old id."""
         if request.instance_id is None:
             member = self.members.get(request.member_id)
             if member is None and request.epoch != JOIN:
@@ -221,7 +220,8 @@ class ConsumerGroup:
                     f"because the instance id is owned by {member.member_id} member.",
                 )
         if member is None:
-            return self.members.get(request.member_id) or ConsumerMember(request.member_id)  # it may take the id
+            # A member without an instance id may take one.
+            return self.members.get(request.member_id) or ConsumerMember(request.member_id)
         if request.epoch != JOIN:
             _check_epoch(member, request)
         return member
@@ -286,13 +286,12 @@ class ConsumerGroup:
         return True
 
     def _reconcile(self, member: ConsumerMember, owned: Collection[TopicIdPartition] | None) -> None:
-        others = [each for each in self.members.values() if each is not member]
         changed = member.reconcile(
             self.assignment_epoch,
             self.targets.get(member.member_id, NO_TARGET),
             self._topics.ids_of(member),
             owned,
-            lambda partition: not any(other.has(partition) for other in others),
+            partial(self._is_free_for, member),
         )
         if changed:
             self._restart_revocation(member)
@@ -310,7 +309,11 @@ class ConsumerGroup:
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """Whether another member still has a partition of the member's target."""
         missing = self.targets.get(member.member_id, NO_TARGET) - member.assigned.keys()
-        return any(each.has(partition) for each in self.members.values() if each is not member for partition in missing)
+        return not all(self._is_free_for(member, partition) for partition in missing)
+
+    def _is_free_for(self, member: ConsumerMember, partition: TopicIdPartition) -> bool:
+        """Whether no other member has the partition."""
+        return not any(each.has(partition) for each in self.members.values() if each is not member)
 
     def _expire(self, member: ConsumerMember, epoch: int) -> None:
         if member.epoch == epoch:
@@ -403,13 +406,12 @@ class ConsumerGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if epoch == member.epoch:
             return ErrorCode.NONE
-        may_commit = epoch < member.epoch and all(member.may_commit(each, epoch) for each in partitions)
-        if may_commit:
+        if epoch < member.epoch and all(member.may_commit(each, epoch) for each in partitions):
             return ErrorCode.NONE
         return ErrorCode.ILLEGAL_GENERATION if transactional or member.classic else ErrorCode.STALE_MEMBER_EPOCH
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether a client may fetch the committed offsets: any client may that is no member."""
+        """Whether a client may fetch the committed offsets. A client that is not a member always may."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         member = self.members.get(member_id or "")
@@ -422,7 +424,7 @@ class ConsumerGroup:
     # The log.
 
     def _save(self, *changed: ConsumerMember) -> None:
-        """Write the records that differ from the stored ones: of the group, and of the members that ``changed``."""
+        """Write the records of the group and of the members that ``changed``."""
         group = ConsumerGroupMetadataValue(epoch=self.epoch, metadata_hash=self._metadata_hash)
         target = ConsumerGroupTargetAssignmentMetadataValue(
             assignment_epoch=self.assignment_epoch, assignment_timestamp=self._assigned_at
@@ -433,26 +435,15 @@ class ConsumerGroup:
             records[MEMBER, name] = encode_subscription(member)
             records[TARGET, name] = encode_target(self.targets.get(name, NO_TARGET))
             records[CURRENT, name] = encode_current(member)
-        ended = [(kind, name) for kind, name in self._stored if name and name not in self.members]
-        written = {key: value for key, value in records.items() if self._stored.get(key) != value}
-        for key in ended:
-            del self._stored[key]
-        self._stored.update(written)
-        rows: list[tuple[bytes, bytes | None]] = [(self._key(key), None) for key in ended]
-        rows += [(self._key(key), value) for key, value in written.items()]
-        if rows:
-            self._persist(rows)
-
-    def _key(self, record: tuple[int, str]) -> bytes:
-        return consumer_key(record[0], self.group_id, record[1])
+        self._stored.save(records, self.members)
 
     def tombstones(self) -> list[tuple[bytes, bytes | None]]:
         """The rows that delete the group from the log."""
-        return [(self._key(record), None) for record in self._stored]
+        return self._stored.tombstones()
 
     def restore(self, records: Mapping[tuple[int, str], Buffer]) -> None:
         """Load what another coordinator stored, by kind and member. All timers restart."""
-        self._stored = {record: bytes(value) for record, value in records.items()}
+        self._stored.restore(records)
         for (kind, member_id), value in records.items():
             if kind == GROUP:
                 group = decode_versioned(ConsumerGroupMetadataValue, value)[0]

@@ -7,11 +7,13 @@ null value deletes the key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
+from ..arguments import by_topic
 from ..protocol.codec import Buffer, decode_versioned, encode_versioned
 from ..protocol.schema import Message, array, blob, int8, int32, int64, message, nested, string, struct, uuid
 from .consumer_group_members import ClassicSupport, ConsumerMember, MemberState
+from .coordinator_log import Rows
 from .server_assignors import TopicIdPartition
 
 GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
@@ -137,12 +139,42 @@ def consumer_key(kind: int, group: str, member_id: str = "") -> bytes:
     return encode_versioned(ConsumerGroupMemberKey(group=group, member_id=member_id), kind)
 
 
-def by_topic_id(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
-    """The numbers of the partitions of each topic, in order."""
-    found: dict[bytes, list[int]] = {}
-    for topic_id, number in sorted(partitions):
-        found.setdefault(topic_id, []).append(number)
-    return found
+class StoredRecords:
+    """The records of a group that the log has, by kind and member. Owner: the ConsumerGroup.
+
+    ``persist`` takes the rows that change the log.
+    """
+
+    def __init__(self, group_id: str, persist: Callable[[Rows], None]) -> None:
+        self._group_id = group_id
+        self._persist = persist
+        self._values: dict[tuple[int, str], bytes] = {}
+
+    def restore(self, records: Mapping[tuple[int, str], Buffer]) -> None:
+        """Begin with the records that the log has."""
+        self._values = {record: bytes(value) for record, value in records.items()}
+
+    def save(self, records: Mapping[tuple[int, str], bytes], members: Container[str]) -> None:
+        """Write the records that differ from the stored ones, and delete those of members that left."""
+        ended = [(kind, member_id) for kind, member_id in self._values if member_id and member_id not in members]
+        written = {record: value for record, value in records.items() if self._values.get(record) != value}
+        for record in ended:
+            del self._values[record]
+        self._values.update(written)
+        rows: Rows = [*self._tombstones(ended), *((self._key(record), value) for record, value in written.items())]
+        if rows:
+            self._persist(rows)
+
+    def tombstones(self) -> list[tuple[bytes, bytes | None]]:
+        """The rows that delete all records."""
+        return self._tombstones(self._values)
+
+    def _tombstones(self, records: Iterable[tuple[int, str]]) -> list[tuple[bytes, bytes | None]]:
+        return [(self._key(record), None) for record in records]
+
+    def _key(self, record: tuple[int, str]) -> bytes:
+        kind, member_id = record
+        return consumer_key(kind, self._group_id, member_id)
 
 
 def encode_subscription(member: ConsumerMember) -> bytes:
@@ -169,7 +201,10 @@ def encode_subscription(member: ConsumerMember) -> bytes:
 
 def encode_target(partitions: Iterable[TopicIdPartition]) -> bytes:
     """The value that stores the target of a member."""
-    topics = [TargetTopicPartitions(topic_id=each, partitions=found) for each, found in by_topic_id(partitions).items()]
+    topics = [
+        TargetTopicPartitions(topic_id=topic_id, partitions=numbers)
+        for topic_id, numbers in by_topic(sorted(partitions)).items()
+    ]
     return encode_versioned(ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics), 0)
 
 
@@ -192,7 +227,7 @@ def _with_epochs(partitions: Mapping[TopicIdPartition, int]) -> list[CurrentTopi
             partitions=numbers,
             assignment_epochs=[partitions[topic_id, number] for number in numbers],
         )
-        for topic_id, numbers in by_topic_id(partitions).items()
+        for topic_id, numbers in by_topic(sorted(partitions)).items()
     ]
 
 
@@ -200,9 +235,10 @@ def read_subscription(member_id: str, value: Buffer) -> ConsumerMember:
     """A member with its stored subscription."""
     read = decode_versioned(ConsumerGroupMemberMetadataValue, value)[0]
     stored = read.classic_member_metadata
-    protocols = (
-        () if stored is None else tuple((each.name, bytes(each.metadata)) for each in stored.supported_protocols)
-    )
+    classic = None
+    if stored is not None:
+        protocols = tuple((each.name, bytes(each.metadata)) for each in stored.supported_protocols)
+        classic = ClassicSupport(stored.session_timeout_ms / 1000, protocols)
     return ConsumerMember(
         member_id,
         read.instance_id,
@@ -213,7 +249,7 @@ def read_subscription(member_id: str, value: Buffer) -> ConsumerMember:
         tuple(read.subscribed_topic_names),
         read.subscribed_topic_regex,
         read.server_assignor,
-        None if stored is None else ClassicSupport(stored.session_timeout_ms / 1000, tuple(protocols)),
+        classic,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field, replace
 
 from ..errors import ErrorCode
@@ -22,8 +21,6 @@ from .group_records import (
 from .log import MAX_DECOMPRESSED_SIZE
 from .producer_state import Verification, read_marker
 from .replica_manager import ALL_ACKS, ProduceStatus
-
-logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT = 5.0
 """Seconds that a commit waits for the replicas (offsets.commit.timeout.ms)."""

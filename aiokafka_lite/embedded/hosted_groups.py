@@ -101,18 +101,18 @@ class HostedGroups(dict[str, HostedGroup]):
         Raises GroupRefusal.
         """
         hosted = self.get(group_id)
-        if hosted is not None and isinstance(hosted.group, ConsumerGroup):
-            return hosted.group
-        if not joins and hosted is None:
-            raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+        old = None if hosted is None else hosted.group
+        if isinstance(old, ConsumerGroup):
+            return old
         if not joins:
-            raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        group = self._consumer_group(group_id)
-        if hosted is not None and isinstance(hosted.group, Group) and not hosted.group.is_empty:
+            missing, other = f"Consumer group {group_id} not found.", f"Group {group_id} is not a consumer group."
+            raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, missing if old is None else other)
+        new = self._consumer_group(group_id)
+        if old is not None and not old.is_empty:
             allowed = self._policy() in ("upgrade", "bidirectional")
             size = self._settings.number("group.consumer.max.size")
-            upgrade(hosted.group, group, self._metadata, allowed=allowed, max_size=size)
-        return group
+            upgrade(old, new, self._metadata, allowed=allowed, max_size=size)
+        return new
 
     def put(self, group: ConsumerGroup) -> None:
         """Host a group that has got its first member."""

@@ -31,10 +31,15 @@ ASSIGNOR = "simple"
 
 
 class ShareGroupState(Enum):
-    """The state of a share group. Its value is the name in responses."""
+    """The state of a share group."""
 
-    EMPTY = "Empty"
-    STABLE = "Stable"
+    EMPTY = "no members; the share partitions keep their state"
+    STABLE = "members have their partitions"
+
+    @property
+    def wire_name(self) -> str:
+        """The name in ShareGroupDescribe and ListGroups."""
+        return self.name.title()
 
 
 @dataclass(slots=True)
@@ -51,7 +56,7 @@ class ShareState:
 
 @dataclass(slots=True)
 class ShareMember:
-    """A member. ``assigned`` are its partitions, ``is_news`` whether the member has not received them yet."""
+    """A member. ``assigned`` are its partitions, ``is_unsent`` whether the member has not received them yet."""
 
     member_id: str
     rack_id: str | None
@@ -61,7 +66,14 @@ class ShareMember:
     epoch: int = 0
     previous_epoch: int = 0
     assigned: list[TopicIdPartition] = field(default_factory=list)
-    is_news: bool = True
+    is_unsent: bool = True
+
+    def take_assignment(self) -> list[TopicIdPartition] | None:
+        """The partitions for the response, None if the member has received them."""
+        if not self.is_unsent:
+            return None
+        self.is_unsent = False
+        return self.assigned
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +91,15 @@ class ShareHeartbeat:
 class ShareGroup:
     """A share group. Owner: the cluster's ``ShareGroups``."""
 
+    type = protocol_type = "share"
+
     def __init__(self, group_id: str, epoch: int = 0) -> None:
         self.group_id = group_id
         self.epoch = epoch
         self.assignment_epoch = epoch
         self.members: dict[str, ShareMember] = {}
         self.states: dict[TopicIdPartition, ShareState] = {}
-        self._targets: dict[bytes, int] = {}  # the partition counts of the topics that members read
+        self._partition_counts: dict[bytes, int] = {}
 
     def __repr__(self) -> str:
         return f"<ShareGroup {self.group_id!r} {self.state.name} epoch={self.epoch} members={len(self.members)}>"
@@ -109,7 +123,7 @@ class ShareGroup:
             member.topics = list(request.topics)
             has_changed = True
         self._assign(topics, has_changed=has_changed)
-        member.is_news = member.is_news or request.epoch == JOIN_EPOCH or request.topics is not None
+        member.is_unsent = member.is_unsent or request.epoch == JOIN_EPOCH or request.topics is not None
         if member.epoch != self.assignment_epoch:
             member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
         return member
@@ -141,11 +155,11 @@ class ShareGroup:
 
     def _assign(self, topics: Mapping[str, Topic], *, has_changed: bool) -> None:
         read = {name for member in self.members.values() for name in member.topics if name in topics}
-        targets = {topics[name].topic_id: len(topics[name].partitions) for name in read}
-        if not has_changed and targets == self._targets:
+        partition_counts = {topics[name].topic_id: len(topics[name].partitions) for name in read}
+        if not has_changed and partition_counts == self._partition_counts:
             return
-        self._targets = targets
-        for topic_id, count in targets.items():
+        self._partition_counts = partition_counts
+        for topic_id, count in partition_counts.items():
             for index in range(count):
                 self.states.setdefault((topic_id, index), ShareState())
         self.epoch += 1
@@ -157,9 +171,9 @@ class ShareGroup:
             for each in self.members.values()
         }
         current = {each.member_id: each.assigned for each in self.members.values()}
-        for member_id, assigned in assign(subscriptions, targets, current).items():
+        for member_id, assigned in assign(subscriptions, partition_counts, current).items():
             member = self.members[member_id]
-            member.is_news = member.is_news or assigned != member.assigned
+            member.is_unsent = member.is_unsent or assigned != member.assigned
             member.assigned = assigned
 
 

@@ -28,6 +28,7 @@ from ..protocol.state import next_state
 
 UNINITIALIZED = -1
 """The start offset of a share partition that has never acknowledged or released a record."""
+NOT_ACQUIRED = "The offset cannot be acknowledged. The offset is not acquired."
 
 
 class RecordState(Enum):
@@ -358,6 +359,3 @@ class SharePartition:
                 return
             del self._records[offset]
         self.start_offset = self.end_offset
-
-
-NOT_ACQUIRED = "The offset cannot be acknowledged. The offset is not acquired."

@@ -36,8 +36,6 @@ from .share_partition import (
 )
 from .topics import PartitionKey
 
-READ_COMMITTED = "read_committed"
-
 
 class ShareKey(NamedTuple):
     """A share partition."""
@@ -182,8 +180,10 @@ class SharePartitions:
 
     def _end(self, group_id: str, replica: Partition) -> int:
         """The end of the records that the group may see."""
-        committed = self._groups.setting(group_id, "share.isolation.level") == READ_COMMITTED
-        return replica.last_stable_offset if committed else replica.log.high_watermark
+        return replica.last_stable_offset if self._reads_committed(group_id) else replica.log.high_watermark
+
+    def _reads_committed(self, group_id: str) -> bool:
+        return self._groups.setting(group_id, "share.isolation.level") == "read_committed"
 
     # Reading.
 
@@ -231,7 +231,7 @@ class SharePartitions:
             return ShareFetched()
         end = self._end(key.group_id, replica)
         batches = _read(replica.log, share.next_fetch_offset, end, room)
-        if self._groups.setting(key.group_id, "share.isolation.level") == READ_COMMITTED:
+        if self._reads_committed(key.group_id):
             while aborted := _aborted(replica, batches):
                 share.archive_aborted(aborted)
                 if share.next_fetch_offset <= batches[-1].last_offset:
@@ -269,15 +269,17 @@ class SharePartitions:
             self._release(ShareKey(group_id, partition), member_id)
 
     def _release(self, key: ShareKey, member_id: str) -> None:
-        if key not in self._led:
-            return
+        share = self._still_led(key) if key in self._led else None
+        if share is not None and share.release(member_id, self._max_deliveries(key.group_id)):
+            self._save(key, share)
+
+    def _still_led(self, key: ShareKey) -> SharePartition | None:
+        """A share partition that this node has led; None, and dropped, if the node no longer leads it."""
         try:
-            _, share = self._find(key)
+            return self._find(key)[1]
         except NotLeader:
             self._drop(key)
-            return
-        if share.release(member_id, self._max_deliveries(key.group_id)):
-            self._save(key, share)
+            return None
 
     def _save(self, key: ShareKey, share: SharePartition) -> None:
         state = self._groups.state(key.group_id, key.partition)
@@ -300,13 +302,10 @@ class SharePartitions:
 
     def _expire(self, key: ShareKey) -> None:
         self._led[key].timer = None
-        try:
-            _, share = self._find(key)
-        except NotLeader:
-            self._drop(key)
+        share = self._still_led(key)
+        if share is None:
             return
-        loop = asyncio.get_running_loop()
-        if share.expire(loop.time(), self._max_deliveries(key.group_id)):
+        if share.expire(asyncio.get_running_loop().time(), self._max_deliveries(key.group_id)):
             self._save(key, share)
         if share.next_expiry is not None:
             self._expire_at(key, share.next_expiry)

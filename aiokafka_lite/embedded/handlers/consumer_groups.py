@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...acls import AclOperation, AclResourceType
+from ...acls import AclOperation
+from ...arguments import by_topic
 from ...errors import ErrorCode
 from ...protocol.messages import (
     ConsumerGroupDescribeAssignment,
@@ -24,12 +25,11 @@ from ...protocol.messages import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatTopicPartitions,
 )
-from ..authorizer import Resource
 from ..consumer_group import ConsumerGroup, GroupRefusal, MemberHeartbeat
 from ..consumer_group_members import JOIN, LEAVE, LEAVE_STATIC
-from ..consumer_group_records import by_topic_id
 from ..handling import RequestContext, handles
 from ..server_assignors import TopicIdPartition
+from .group_admin import add_authorized_operations, missing_text
 
 CLASSIC_PROTOCOL, CONSUMER_PROTOCOL = 0, 1
 """The types of members in ConsumerGroupDescribe."""
@@ -74,7 +74,7 @@ def consumer_group_heartbeat(
         else ConsumerGroupHeartbeatAssignment(
             topic_partitions=[
                 ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
-                for topic_id, numbers in by_topic_id(answer.assignment).items()
+                for topic_id, numbers in by_topic(sorted(answer.assignment)).items()
             ]
         ),
     )
@@ -137,10 +137,7 @@ def consumer_group_describe(
 ) -> ConsumerGroupDescribeResponse:
     described = [_describe(context, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
-        for group in described:
-            if group.error_code == ErrorCode.NONE:
-                resource = Resource(AclResourceType.GROUP, group.group_id)
-                group.authorized_operations = context.allowed_operations(resource)
+        add_authorized_operations(context, described)
     return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=described)
 
 
@@ -163,9 +160,7 @@ def _describe(context: RequestContext, group_id: str) -> ConsumerGroupDescribeGr
     group = context.broker.groups.group(group_id)
     if not isinstance(group, ConsumerGroup):
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        is_missing = group is None and context.broker.share_groups.find(group_id) is None
-        problem = "not found" if is_missing else "is not a consumer group"
-        described.error_message = f"Group {group_id} {problem}."
+        described.error_message = missing_text(context, group_id, "consumer")
         return described
     if not all(context.allows_topic(AclOperation.DESCRIBE, name) for name in group.subscribed_topics()):
         described.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -199,7 +194,7 @@ def _assignment(context: RequestContext, partitions: Iterable[TopicIdPartition])
     return ConsumerGroupDescribeAssignment(
         topic_partitions=[
             ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
-            for topic_id, numbers in by_topic_id(partitions).items()
+            for topic_id, numbers in by_topic(sorted(partitions)).items()
             if (name := topic_name(topic_id)) is not None
         ]
     )

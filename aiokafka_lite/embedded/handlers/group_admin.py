@@ -9,9 +9,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
 from ...protocol.messages import (
+    ConsumerGroupDescribeGroup,
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -22,23 +25,32 @@ from ...protocol.messages import (
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
+    ShareGroupDescribeGroup,
 )
 from ..authorizer import Resource
 from ..group import Group, GroupState
 from ..handling import RequestContext, handles
-
-SHARE = "share"
+from ..hosted_groups import AnyGroup
+from ..share_group import ShareGroup
 
 
 @handles(DescribeGroupsRequest)
 def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     described = [_describe(context, group_id) for group_id in request.groups]
     if request.include_authorized_operations:
-        for group in described:
-            if group.error_code == ErrorCode.NONE:
-                resource = Resource(AclResourceType.GROUP, group.group_id)
-                group.authorized_operations = context.allowed_operations(resource)
+        add_authorized_operations(context, described)
     return DescribeGroupsResponse(groups=described)
+
+
+def add_authorized_operations(
+    context: RequestContext,
+    described: Iterable[DescribedGroup | ConsumerGroupDescribeGroup | ShareGroupDescribeGroup],
+) -> None:
+    """Add the operations that the client may do on each group that has no error."""
+    for group in described:
+        if group.error_code == ErrorCode.NONE:
+            resource = Resource(AclResourceType.GROUP, group.group_id)
+            group.authorized_operations = context.allowed_operations(resource)
 
 
 def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
@@ -60,13 +72,18 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
     if not isinstance(group, Group):
         described.group_state = GroupState.DEAD.wire_name
         if context.version >= DescribeGroupsRequest.GROUP_ID_NOT_FOUND:
-            is_missing = group is None and context.broker.share_groups.find(group_id) is None
-            problem = "not found" if is_missing else "is not a classic group"
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = f"Group {group_id} {problem}."
+            described.error_message = missing_text(context, group_id, "classic")
         return described
     _fill(described, group)
     return described
+
+
+def missing_text(context: RequestContext, group_id: str, kind: str) -> str:
+    """The text of GROUP_ID_NOT_FOUND: there is no such group, or none of this type."""
+    broker = context.broker
+    is_missing = broker.groups.group(group_id) is None and broker.share_groups.find(group_id) is None
+    return f"Group {group_id} not found." if is_missing else f"Group {group_id} is not a {kind} group."
 
 
 def _fill(described: DescribedGroup, group: Group) -> None:
@@ -92,6 +109,9 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGrou
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     shows_all = context.allows(AclOperation.DESCRIBE)
+    broker = context.broker
+    share_groups = [group for group in broker.share_groups if broker.groups.check(group.group_id) is ErrorCode.NONE]
+    groups: list[AnyGroup | ShareGroup] = [*broker.groups.groups(), *share_groups]
     return ListGroupsResponse(
         error_code=ErrorCode.NONE,
         groups=[
@@ -101,17 +121,9 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGrou
                 group_state=group.state.wire_name,
                 group_type=group.type,
             )
-            for group in context.broker.groups.groups()
+            for group in groups
             if (not states or group.state.wire_name.lower() in states)
             and (not types or group.type in types)
-            and (shows_all or context.allows_group(AclOperation.DESCRIBE, group.group_id))
-        ]
-        + [
-            ListedGroup(group_id=group.group_id, protocol_type=SHARE, group_state=group.state.value, group_type=SHARE)
-            for group in context.broker.share_groups
-            if context.broker.groups.check(group.group_id) is ErrorCode.NONE
-            and (not states or group.state.value.lower() in states)
-            and (not types or SHARE in types)
             and (shows_all or context.allows_group(AclOperation.DESCRIBE, group.group_id))
         ],
     )

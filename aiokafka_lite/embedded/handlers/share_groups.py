@@ -6,7 +6,8 @@ are GROUP_ID_NOT_FOUND.
 
 from __future__ import annotations
 
-from ...acls import AclOperation, AclResourceType
+from ...acls import AclOperation
+from ...arguments import by_topic
 from ...errors import ErrorCode
 from ...protocol.messages import (
     ShareGroupDescribeAssignment,
@@ -20,12 +21,11 @@ from ...protocol.messages import (
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatTopicPartitions,
 )
-from ..authorizer import Resource
 from ..consumer_group import GroupRefusal
-from ..consumer_group_records import by_topic_id
 from ..features import SHARE_VERSION
 from ..handling import RequestContext, handles
 from ..share_group import ASSIGNOR, JOIN_EPOCH, LEAVE_EPOCH, ShareGroup, ShareHeartbeat, ShareMember
+from .group_admin import add_authorized_operations
 
 
 @handles(ShareGroupHeartbeatRequest, feature=SHARE_VERSION)
@@ -55,26 +55,25 @@ def share_group_heartbeat(context: RequestContext, request: ShareGroupHeartbeatR
         return ShareGroupHeartbeatResponse(
             throttle_time_ms=0,
             error_code=refusal.error,
-            error_message=refusal.text or None,
+            error_message=refusal.text,
             member_epoch=0,
             heartbeat_interval_ms=0,
         )
-    assignment = None
-    if member.is_news:
-        member.is_news = False
-        assignment = ShareGroupHeartbeatAssignment(
-            topic_partitions=[
-                ShareGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in by_topic_id(member.assigned).items()
-            ]
-        )
+    assigned = member.take_assignment()
     return ShareGroupHeartbeatResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         member_id=member.member_id,
         member_epoch=member.epoch,
         heartbeat_interval_ms=groups.number(request.group_id, "share.heartbeat.interval.ms"),
-        assignment=assignment,
+        assignment=None
+        if assigned is None
+        else ShareGroupHeartbeatAssignment(
+            topic_partitions=[
+                ShareGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in by_topic(sorted(assigned)).items()
+            ]
+        ),
     )
 
 
@@ -82,9 +81,9 @@ def _check(context: RequestContext, request: ShareGroupHeartbeatRequest) -> None
     """Raise GroupRefusal unless the client may send this heartbeat to this broker."""
     group_id, topics = request.group_id, request.subscribed_topic_names
     if not context.allows_group(AclOperation.READ, group_id):
-        raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
+        raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not all(context.allows_topic(AclOperation.DESCRIBE, name) for name in topics or ()):
-        raise GroupRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "")
+        raise GroupRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     refusals = {
         "GroupId can't be empty.": not group_id.strip(),
         "MemberId can't be empty.": not request.member_id.strip(),
@@ -102,7 +101,7 @@ def require_share_group(context: RequestContext, group_id: str) -> None:
     """Raise GroupRefusal if this broker does not coordinate the group, or if the group has another type."""
     error = context.broker.groups.check(group_id)
     if error is not ErrorCode.NONE:
-        raise GroupRefusal(error, "")
+        raise GroupRefusal(error)
     if context.broker.groups.group(group_id) is not None:
         raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
 
@@ -111,10 +110,7 @@ def require_share_group(context: RequestContext, group_id: str) -> None:
 def share_group_describe(context: RequestContext, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
     described = [_describe(context, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
-        for group in described:
-            if group.error_code == ErrorCode.NONE:
-                resource = Resource(AclResourceType.GROUP, group.group_id)
-                group.authorized_operations = context.allowed_operations(resource)
+        add_authorized_operations(context, described)
     return ShareGroupDescribeResponse(throttle_time_ms=0, groups=described)
 
 
@@ -131,9 +127,9 @@ def _describe(context: RequestContext, group_id: str) -> ShareGroupDescribeGroup
     try:
         group = _find(context, group_id)
     except GroupRefusal as refusal:
-        described.error_code, described.error_message = refusal.error, refusal.text or None
+        described.error_code, described.error_message = refusal.error, refusal.text
         return described
-    described.group_state = group.state.value
+    described.group_state = group.state.wire_name
     described.group_epoch = group.epoch
     described.assignment_epoch = group.assignment_epoch
     described.assignor_name = ASSIGNOR
@@ -143,9 +139,9 @@ def _describe(context: RequestContext, group_id: str) -> ShareGroupDescribeGroup
 
 def _find(context: RequestContext, group_id: str) -> ShareGroup:
     if not context.allows_group(AclOperation.DESCRIBE, group_id):
-        raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
+        raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not group_id:
-        raise GroupRefusal(ErrorCode.INVALID_GROUP_ID, "")
+        raise GroupRefusal(ErrorCode.INVALID_GROUP_ID)
     require_share_group(context, group_id)
     group = context.broker.share_groups.find(group_id)
     if group is None:
@@ -174,7 +170,7 @@ def _member(context: RequestContext, member: ShareMember) -> ShareGroupDescribeM
                     topic_name=context.broker.metadata.topic_name(topic_id) or "",
                     partitions=partitions,
                 )
-                for topic_id, partitions in by_topic_id(member.assigned).items()
+                for topic_id, partitions in by_topic(sorted(member.assigned)).items()
             ]
         ),
     )

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from ...acls import AclOperation
+from ...arguments import by_topic
 from ...errors import ErrorCode
 from ...protocol.messages import (
     AlterShareGroupOffsetsRequest,
@@ -50,10 +51,10 @@ def _described(
     found = DescribeShareGroupOffsetsResponseGroup(group_id=wanted.group_id, topics=[], error_code=ErrorCode.NONE)
     try:
         if not context.allows_group(AclOperation.DESCRIBE, wanted.group_id):
-            raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
+            raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         require_share_group(context, wanted.group_id)
     except GroupRefusal as refusal:
-        found.error_code, found.error_message = refusal.error, refusal.text or None
+        found.error_code, found.error_message = refusal.error, refusal.text
         return found
     group = context.broker.share_groups.find(wanted.group_id)
     topics = _topics_of(context, group) if wanted.topics is None else wanted.topics
@@ -66,11 +67,9 @@ def _described(
 
 def _topics_of(context: RequestContext, group: ShareGroup | None) -> list[DescribeShareGroupOffsetsRequestTopic]:
     """All topics of a group, with their partitions."""
-    topics: dict[str, list[int]] = {}
-    for topic_id, index in () if group is None else sorted(group.states):
-        name = context.broker.metadata.topic_name(topic_id)
-        if name is not None:
-            topics.setdefault(name, []).append(index)
+    partitions = () if group is None else sorted(group.states)
+    named = ((context.broker.metadata.topic_name(topic_id), index) for topic_id, index in partitions)
+    topics = by_topic((name, index) for name, index in named if name is not None)
     return [
         DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=indexes) for name, indexes in topics.items()
     ]
@@ -113,7 +112,7 @@ def alter_share_group_offsets(
     try:
         _require_idle(context, request.group_id, AclOperation.READ)
     except GroupRefusal as refusal:
-        response.error_code, response.error_message = refusal.error, refusal.text or None
+        response.error_code, response.error_message = refusal.error, refusal.text
         return response
     groups = context.broker.share_groups
     for wanted in request.topics:
@@ -161,7 +160,7 @@ def delete_share_group_offsets(
         if group is None:
             raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
     except GroupRefusal as refusal:
-        response.error_code, response.error_message = refusal.error, refusal.text or None
+        response.error_code, response.error_message = refusal.error, refusal.text
         return response
     for wanted in request.topics:
         error, message = ErrorCode.NONE, None
