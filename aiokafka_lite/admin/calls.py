@@ -251,6 +251,17 @@ class Calls:
         """Each group at its coordinator."""
         return await self._coordinators(CoordinatorKind.GROUP, items)
 
+    def coordinator_of(self, group_id: str) -> FindTargets:
+        """All items at the coordinator of one group."""
+
+        async def find(items: list[Any], deadline: Deadline) -> Targets:
+            found = await self.group_coordinators([group_id], deadline)
+            if found.errors:
+                raise found.errors[group_id]
+            return Targets({node_id: list(items) for node_id in found.by_node})
+
+        return find
+
     async def transaction_coordinators(self, items: list[str], deadline: Deadline) -> Targets:
         """Each transactional id at its coordinator."""
         return await self._coordinators(CoordinatorKind.TRANSACTION, items)
@@ -489,8 +500,11 @@ class _Call(Generic[K, V]):
 
 def answer_of(code: int, what: str, value: V, message: str | None = None) -> V | KafkaError:
     """The value, or the error of a code that is not 0. ``what`` was asked, ``message`` is the broker's."""
-    if code == ErrorCode.NONE:
-        return value
+    return value if code == ErrorCode.NONE else refusal(code, what, message)
+
+
+def refusal(code: int, what: str, message: str | None) -> KafkaError:
+    """The error of a code. ``what`` was asked, ``message`` is the broker's."""
     return error_for(code, f"{what}: {message}" if message else what)
 
 

@@ -6,10 +6,10 @@ coordinator for everything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .. import arguments
 from ..errors import ErrorCode, KafkaError, error_for
@@ -28,7 +28,7 @@ from ..protocol.messages import (
     OffsetFetchRequestGroup,
 )
 from ..types import IsolationLevel, OffsetAndMetadata, TopicPartition
-from .calls import Ask, Calls, Deadline, FindTargets, Peer, Targets, answer_of, group_key
+from .calls import Ask, Calls, Deadline, Peer, answer_of, group_key
 from .group_descriptions import (
     GroupDescription,
     GroupListing,
@@ -41,10 +41,9 @@ from .group_descriptions import (
 )
 from .named import members_of
 from .offsets import FoundOffset, OffsetsOfPartitions, OffsetSpec, isolation_of
-from .reset_plan import plan_reset
+from .reset_plan import partitions_of, plan_reset
 from .resets import Reset, ResetOffset
 from .results import Results
-from .topics import Topics
 
 V = TypeVar("V")
 
@@ -247,7 +246,7 @@ class Groups:
         return await self._calls.settle(
             "removing members",
             wanted,
-            self._coordinator_of(group_id),
+            self._calls.coordinator_of(group_id),
             ask,
             deadline,
             key_of=lambda _: group_key(group_id),
@@ -264,17 +263,8 @@ class Groups:
     ) -> Results[TopicPartition, V]:
         """Ask the coordinator of one group about partitions."""
         return await self._calls.settle(
-            what, items, self._coordinator_of(group_id), ask, deadline, key_of=lambda item: group_key(group_id)
+            what, items, self._calls.coordinator_of(group_id), ask, deadline, key_of=lambda item: group_key(group_id)
         )
-
-    def _coordinator_of(self, group_id: str) -> FindTargets:
-        async def find(items: list[Any], deadline: Deadline) -> Targets:
-            found = await self._calls.group_coordinators([group_id], deadline)
-            if found.errors:
-                raise found.errors[group_id]
-            return Targets({node_id: list(items) for node_id in found.by_node})
-
-        return find
 
     async def reset_offsets(
         self,
@@ -301,7 +291,7 @@ class Groups:
         await self._require_empty(group_id, deadline)
         committed = (await self._committed([group_id], deadline))[group_id]
         if names is not None and chosen is not None:
-            chosen += await self._partitions_of(names, deadline)
+            chosen += await partitions_of(self._calls, names, deadline)
         wanted = to.chosen(committed) if chosen is None else list(dict.fromkeys(chosen))
         before = {item: each.offset for item, each in committed.items()}
         planned = await plan_reset(self._offsets, to, wanted, before, deadline)
@@ -322,10 +312,6 @@ class Groups:
         if group.members or group.state not in (GroupState.EMPTY, GroupState.DEAD):
             text = f"group {group_id!r} is {group.state.value} with {len(group.members)} members; stop them first"
             raise error_for(ErrorCode.NON_EMPTY_GROUP, text)
-
-    async def _partitions_of(self, names: Sequence[str], deadline: Deadline) -> Sequence[TopicPartition]:
-        described = (await Topics(self._calls).describe(names, timeout=max(deadline.left, 0.001))).raise_for_errors()
-        return [TopicPartition(topic.name, each.partition) for topic in described.values() for each in topic.partitions]
 
     # Lag.
 

@@ -1,15 +1,22 @@
-"""Looks up the offsets that a reset of a group needs, and makes the new ones of them."""
+"""Looks up the partitions and the offsets that a reset of a group needs, and computes the new offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import KafkaError
 from ..types import IsolationLevel, TopicPartition
-from .calls import Deadline
+from .calls import Calls, Deadline
 from .offsets import OffsetsOfPartitions, OffsetSpec
 from .resets import Reset, ResetOffset, bounded, needs_lookup
 from .results import Results
+from .topics import Topics
+
+
+async def partitions_of(calls: Calls, topics: Sequence[str], deadline: Deadline) -> list[TopicPartition]:
+    """All partitions of topics. Raises the error of a topic that cannot be described."""
+    described = (await Topics(calls).describe(topics, timeout=max(deadline.left, 0.001))).raise_for_errors()
+    return [TopicPartition(topic.name, each.partition) for topic in described.values() for each in topic.partitions]
 
 
 async def plan_reset(

@@ -5,7 +5,7 @@ The start offset of a partition is that of the first record that the group may s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .. import arguments
@@ -23,14 +23,13 @@ from ..protocol.messages import (
     ShareGroupDescribeRequest,
 )
 from ..types import Node, TopicPartition
-from .calls import Calls, Deadline, FindTargets, Peer, Targets, answer_of, group_key
+from .calls import Calls, Deadline, Peer, answer_of, group_key, refusal
 from .group_descriptions import GroupListing, GroupState, GroupType
 from .groups import Groups
 from .offsets import OffsetsOfPartitions
-from .reset_plan import plan_reset
+from .reset_plan import partitions_of, plan_reset
 from .resets import Reset, ResetOffset
 from .results import Results
-from .topics import Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ class ShareGroups:
             ]
             answer = await peer.send(AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics))
             if answer.error_code:
-                return dict.fromkeys(items, _refused(answer.error_code, what, answer.error_message))
+                return dict.fromkeys(items, refusal(answer.error_code, what, answer.error_message))
             return {
                 TopicPartition(topic.topic_name, each.partition_index): answer_of(
                     each.error_code, f"{what}, {topic.topic_name}-{each.partition_index}", None, each.error_message
@@ -171,7 +170,7 @@ class ShareGroups:
             }
 
         return await self._calls.settle(
-            what, wanted, self._coordinator_of(group_id), ask, deadline, key_of=lambda item: group_key(group_id)
+            what, wanted, self._calls.coordinator_of(group_id), ask, deadline, key_of=lambda item: group_key(group_id)
         )
 
     async def delete_offsets(
@@ -186,7 +185,7 @@ class ShareGroups:
             wanted = [DeleteShareGroupOffsetsRequestTopic(topic_name=item) for item in items]
             answer = await peer.send(DeleteShareGroupOffsetsRequest(group_id=group_id, topics=wanted))
             if answer.error_code:
-                return dict.fromkeys(items, _refused(answer.error_code, what, answer.error_message))
+                return dict.fromkeys(items, refusal(answer.error_code, what, answer.error_message))
             return {
                 each.topic_name: answer_of(each.error_code, f"{what}, {each.topic_name}", None, each.error_message)
                 for each in answer.responses
@@ -195,7 +194,7 @@ class ShareGroups:
         return await self._calls.settle(
             what,
             arguments.names(topics, "topic"),
-            self._coordinator_of(group_id),
+            self._calls.coordinator_of(group_id),
             ask,
             self._calls.deadline(timeout),
             key_of=lambda item: group_key(group_id),
@@ -218,13 +217,14 @@ class ShareGroups:
         if not isinstance(to, Reset):
             raise TypeError(arguments.must_be("to", "a Reset such as Reset.to_earliest()", to))
         group_id = arguments.text("group", group)
+        names = None if topics is None else arguments.names(topics, "topic")
         deadline = self._calls.deadline(timeout)
         described = (await self._describe([group_id], deadline))[group_id]
         if described.members:
             text = f"share group {group_id!r} has {len(described.members)} members; stop them first"
             raise error_for(ErrorCode.NON_EMPTY_GROUP, text)
         present = (await self._read_offsets([group_id], deadline))[group_id]
-        wanted = list(present) if topics is None else await self._partitions_of(topics, deadline)
+        wanted = list(present) if names is None else await partitions_of(self._calls, names, deadline)
         before = {item: each.offset for item, each in present.items() if each.offset is not None}
         planned = await plan_reset(self._offsets, to, wanted, before, deadline)
         if dry_run or not planned.done:
@@ -232,28 +232,10 @@ class ShareGroups:
         made = await self._alter(group_id, {item: move.after for item, move in planned.done.items()}, deadline)
         return Results({item: planned.done[item] for item in made.done}, {**planned.failed, **made.failed})
 
-    async def _partitions_of(self, topics: Iterable[str], deadline: Deadline) -> Sequence[TopicPartition]:
-        names = arguments.names(topics, "topic")
-        described = (await Topics(self._calls).describe(names, timeout=max(deadline.left, 0.001))).raise_for_errors()
-        return [TopicPartition(topic.name, each.partition) for topic in described.values() for each in topic.partitions]
-
-    def _coordinator_of(self, group_id: str) -> FindTargets:
-        async def find(items: Sequence[TopicPartition] | Sequence[str], deadline: Deadline) -> Targets:
-            found = await self._calls.group_coordinators([group_id], deadline)
-            if found.errors:
-                raise found.errors[group_id]
-            return Targets({node_id: list(items) for node_id in found.by_node})
-
-        return find
-
-
-def _refused(code: int, what: str, message: str | None) -> KafkaError:
-    return error_for(code, f"{what}: {message}" if message else what)
-
 
 def _described(given: ShareGroupDescribeGroup, coordinator: Node) -> ShareGroupDescription | KafkaError:
     if given.error_code:
-        return _refused(given.error_code, f"describing share group {given.group_id!r}", given.error_message)
+        return refusal(given.error_code, f"describing share group {given.group_id!r}", given.error_message)
     members = tuple(
         ShareMemberDescription(
             each.member_id,
@@ -286,12 +268,12 @@ def _described(given: ShareGroupDescribeGroup, coordinator: Node) -> ShareGroupD
 def _offsets_of(given: DescribeShareGroupOffsetsResponseGroup) -> Mapping[TopicPartition, ShareOffset] | KafkaError:
     what = f"offsets of share group {given.group_id!r}"
     if given.error_code:
-        return _refused(given.error_code, what, given.error_message)
+        return refusal(given.error_code, what, given.error_message)
     found: dict[TopicPartition, ShareOffset] = {}
     for topic in given.topics:
         for each in topic.partitions:
             if each.error_code:
-                return _refused(
+                return refusal(
                     each.error_code, f"{what}, {topic.topic_name}-{each.partition_index}", each.error_message
                 )
             found[TopicPartition(topic.topic_name, each.partition_index)] = ShareOffset(

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..arguments import must_be
 from ..embedded import ClusterConfig, EmbeddedCluster, Refused, Security
 from ..errors import ConfigurationError, ErrorCode
-from .arguments import principal_of
+from .arguments import names_and_values, principal_of
 
 
 async def broker(
     port: int,
     brokers: int,
     partitions: int | None,
-    configs: Mapping[str, str],
+    configs: list[str],
     first_node_id: int,
     topics: list[str],
     as_kafka: str | None,
@@ -35,7 +34,7 @@ async def broker(
         brokers=brokers,
         ports=port or None,
         default_partitions=partitions,
-        configs=configs,
+        configs=names_and_values("config", configs),
         as_kafka=as_kafka,
         security=security,
         super_users=None if super_users is None else list(map(principal_of, super_users)),

@@ -6,7 +6,6 @@ A command imports that module when it runs, so that ``--help`` is fast.
 from __future__ import annotations
 
 import sys
-import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -289,10 +288,7 @@ async def consume(
     """
     from .consume import Job
     from .consume import consume as run_consume
-    from .starts import parse_stop
 
-    if bool(topics) == bool(regex):
-        raise ValueError("consume requires topics or --regex; see aiokafka-lite consume --help")
     line = Line(
         Format.JSON if shared.output.as_json else parse_format(form),
         unescape(key_separator),
@@ -301,17 +297,13 @@ async def consume(
         offsets,
         headers,
     )
-    if not isinstance(line.format, Format) and (timestamps or offsets or headers):
-        raise ValueError(
-            "a format string has its own fields: write %D %t-%p:%o %h for --timestamps --offsets --headers"
-        )
     job = Job(
-        topics=tuple(topics or (regex or "",)),
-        is_pattern=regex is not None,
+        topics=tuple(topics or ()),
+        regex=regex,
         partitions=tuple(partition or ()),
         group=group,
         start=start,
-        until=None if until is None else parse_stop(until, time.time()),
+        until=until,
         max_records=max_messages,
         line=line,
         settings={} if isolation is None else {"isolation_level": isolation.value},
@@ -503,7 +495,6 @@ def broker(
 
     The cluster listens on the loopback interface. Without --data-dir it keeps all data in memory.
     """
-    from .arguments import names_and_values
     from .broker import broker as run_broker
     from .broker import security
 
@@ -513,7 +504,7 @@ def broker(
                 port,
                 brokers,
                 partitions,
-                names_and_values("config", config or ()),
+                config or [],
                 first_node_id,
                 topic or [],
                 as_kafka,

@@ -22,11 +22,11 @@ from ..group import MemberState
 from ..types import TopicPartition
 from .connection import Connection
 from .descriptors import Writer
-from .formats import Line, formatter
+from .formats import Format, Line, formatter
 from .progress import Bar, progress
 from .running import log_warnings
 from .starting import started
-from .starts import Start, Stop, parse_start
+from .starts import Start, Stop, parse_start, parse_stop
 from .topic_names import check_topics
 
 BATCH = 10_000
@@ -41,11 +41,11 @@ class Job:
     """The topics to read, the bounds of reading, and the form in which records are printed."""
 
     topics: tuple[str, ...]
-    is_pattern: bool
+    regex: str | None
     partitions: tuple[int, ...]
     group: str | None
     start: str | None
-    until: Stop | None
+    until: str | None
     max_records: int | None
     line: Line
     settings: dict[str, object]
@@ -53,14 +53,16 @@ class Job:
 
 async def consume(connection: Connection, job: Job) -> int:
     """Print records until a limit, the end, or a signal. The printed records of a group are committed at the end."""
-    start = Start() if job.start is None else parse_start(job.start, time.time())
+    now = time.time()
+    start = Start() if job.start is None else parse_start(job.start, now)
+    stop = None if job.until is None else parse_stop(job.until, now)
     job = replace(job, group=connection.group(job.group))
     _check(job)
     topics = await _topics(connection, job)
     settings = dict(job.settings)
     if start.policy is not None:
         settings["auto_offset_reset"] = start.policy
-    bounds = _Bounds(start, job.until)
+    bounds = _Bounds(start, stop)
     if job.group is not None:
         settings["listener"] = bounds
     consumer = connection.consumer(job.group, topics=() if job.partitions else topics, **settings)
@@ -81,23 +83,28 @@ async def consume(connection: Connection, job: Job) -> int:
 
 
 def _check(job: Job) -> None:
+    if bool(job.topics) == bool(job.regex):
+        raise ConfigurationError("consume requires topics or --regex; see aiokafka-lite consume --help")
     if job.group is not None and job.partitions:
         raise ConfigurationError(
             "--partition and --group exclude each other: a group shares all partitions of its topics"
         )
-    if job.is_pattern and len(job.topics) != 1:
-        raise ConfigurationError("--regex takes one pattern and cannot be combined with topics")
+    line = job.line
+    if not isinstance(line.format, Format) and (line.timestamps or line.offsets or line.headers):
+        raise ConfigurationError(
+            "a format string has its own fields: write %D %t-%p:%o %h for --timestamps --offsets --headers"
+        )
 
 
 async def _topics(connection: Connection, job: Job) -> Sequence[str] | re.Pattern[str]:
     """The names of the topics. For a group, the pattern itself: its members also read topics that match later."""
-    if not job.is_pattern:
+    if not job.regex:
         await check_topics(connection, job.topics, may_create=False)
         return job.topics
     try:
-        pattern = re.compile(job.topics[0])
+        pattern = re.compile(job.regex)
     except re.error as error:
-        what = must_be("regex", "a regular expression", job.topics[0])
+        what = must_be("regex", "a regular expression", job.regex)
         raise ConfigurationError(f"{what}: {error}") from None
     if job.group is not None:
         return pattern

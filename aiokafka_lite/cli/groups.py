@@ -12,13 +12,13 @@ import typer
 from . import completion
 from .confirm import Yes, confirmed, listed, say_done
 from .options import Shared, command
-from .output import Cell, Table, show_errors
+from .output import Cell, Output, Table, show_errors
 from .partitions import Partitions, parse_topics
 from .running import FAILED, say
 from .starts import FORMS, parse_time
 
 if TYPE_CHECKING:
-    from ..admin import Admin, GroupDescription, GroupLag, Reset
+    from ..admin import Admin, GroupDescription, GroupLag, Reset, ResetOffset, Results
     from ..types import TopicPartition
 
 application = typer.Typer(no_args_is_help=True, help="List, describe, move and delete consumer groups.")
@@ -69,10 +69,7 @@ async def describe(
     state: Annotated[bool, typer.Option("--state", help="Show state, coordinator and strategy.")] = False,
 ) -> int:
     """Show the offsets and the lag of groups, their members, or their states."""
-    if bool(groups) == every:
-        raise ValueError("groups describe requires groups or --all; see aiokafka-lite groups describe --help")
-    if members and state:
-        raise ValueError("groups describe shows --members or --state, not both")
+    check_describe("groups describe", groups, every, members, state)
     async with shared.connection.admin() as admin:
         described = await admin.groups.describe(groups or await every_group(admin))
         failed = list(described.failed.values())
@@ -146,15 +143,8 @@ async def reset_offsets(
             topics=whole if topic else None,
             dry_run=not execute,
         )
-    rows = [(group, *partition, move.before, move.after) for partition, move in sorted(moved.done.items())]
-    if rows or shared.output.as_json:
-        shared.output.show(Table(("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"), rows))
-    if not execute and rows:
-        say("nothing was moved; add --execute to move the group")
-    if not rows and not moved.failed:
-        say(f"group {group!r} has no committed offsets; name topics with --topic")
-        return FAILED
-    return show_errors(moved.failed.values())
+    nothing = f"group {group!r} has no committed offsets; name topics with --topic"
+    return show_moves(shared.output, group, moved, before="CURRENT-OFFSET", executed=execute, nothing=nothing)
 
 
 @command(application, examples="aiokafka-lite groups delete billing")
@@ -164,12 +154,7 @@ async def delete(
     yes: Yes = False,
 ) -> int:
     """Delete groups that have no members, with their offsets."""
-    if not await confirmed(f"Delete the groups {listed(groups)} and their offsets?", yes):
-        return FAILED
-    async with shared.connection.admin() as admin:
-        deleted = await admin.groups.delete(groups)
-    say_done(deleted.done, "deleted")
-    return show_errors(deleted.failed.values())
+    return await delete_groups(shared, "groups", groups, yes)
 
 
 @command(
@@ -230,6 +215,48 @@ async def remove_member(
         removed = await admin.groups.remove_members(group, member or (), instances=instance or ())
     say_done(removed.done, "removed")
     return show_errors(removed.failed.values())
+
+
+def check_describe(command: str, groups: list[str] | None, every: bool, members: bool, state: bool) -> None:
+    """Raise ValueError unless the command has groups or ``--all``, and at most one of ``--members`` and ``--state``."""
+    if bool(groups) == every:
+        raise ValueError(f"{command} requires groups or --all; see aiokafka-lite {command} --help")
+    if members and state:
+        raise ValueError(f"{command} shows --members or --state, not both")
+
+
+def show_moves(
+    output: Output,
+    group: str,
+    moved: Results[TopicPartition, ResetOffset],
+    *,
+    before: str,
+    executed: bool,
+    nothing: str,
+) -> int:
+    """Show the old offsets of a group, under the heading ``before``, and the new ones; the exit status.
+
+    ``nothing`` is the error for a group without offsets to move.
+    """
+    rows = [(group, *partition, move.before, move.after) for partition, move in sorted(moved.done.items())]
+    if rows or output.as_json:
+        output.show(Table(("GROUP", "TOPIC", "PARTITION", before, "NEW-OFFSET"), rows))
+    if not executed and rows:
+        say("nothing was moved; add --execute to move the group")
+    if not moved:
+        say(nothing)
+        return FAILED
+    return show_errors(moved.failed.values())
+
+
+async def delete_groups(shared: Shared, what: str, groups: list[str], yes: bool) -> int:
+    """Delete groups of any type, which the question calls ``what``; the exit status."""
+    if not await confirmed(f"Delete the {what} {listed(groups)} and their offsets?", yes):
+        return FAILED
+    async with shared.connection.admin() as admin:
+        deleted = await admin.groups.delete(groups)
+    say_done(deleted.done, "deleted")
+    return show_errors(deleted.failed.values())
 
 
 async def every_group(admin: Admin) -> list[str]:
@@ -301,7 +328,7 @@ def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float
         return named()
     if to.isdecimal():
         return Reset.to_offset(int(to))
-    moment = parse_time(to, now)
-    if moment is None:
+    milliseconds = parse_time(to, now)
+    if milliseconds is None:
         raise ValueError(f"to must be current, {FORMS}, got {to!r}")
-    return Reset.to_timestamp(max(0, round(moment * 1000)))
+    return Reset.to_timestamp(milliseconds)

@@ -29,7 +29,7 @@ LookUp = Callable[[], Awaitable[tuple[Table, Sequence[KafkaError]]]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The groups to show, all if none; the lag counts up to the offset that the isolation level has as the last."""
+    """The groups to show, all if none, and how. The isolation level decides up to which offset the lag counts."""
 
     groups: Sequence[str]
     isolation_level: str

@@ -73,10 +73,10 @@ def parse_spec(text: str, now: float) -> OffsetSpec | int:
     spec = names.get(text.lower())
     if spec is not None:
         return spec
-    moment = parse_time(text, now)
-    if moment is None:
+    milliseconds = parse_time(text, now)
+    if milliseconds is None:
         raise ValueError(f"at must be earliest, latest, max-timestamp, {TIMES}, got {text!r}")
-    return max(0, round(moment * 1000))
+    return milliseconds
 
 
 def place_rows(found: Mapping[TopicPartition, FoundOffset | None]) -> list[tuple[Cell, ...]]:

@@ -84,7 +84,7 @@ def parse_before(text: str, now: float) -> tuple[int | None, int | None]:
         return None, None
     if text.isdecimal():
         return int(text), None
-    moment = parse_time(text, now)
-    if moment is None:
+    milliseconds = parse_time(text, now)
+    if milliseconds is None:
         raise ValueError(f"before must be end, an offset (42), {TIMES}, got {text!r}")
-    return None, max(0, round(moment * 1000))
+    return None, milliseconds

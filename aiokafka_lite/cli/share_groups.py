@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import completion
-from .confirm import Yes, confirmed, listed, say_done
-from .groups import format_assignment, parse_reset
+from .confirm import Yes
+from .groups import check_describe, delete_groups, format_assignment, parse_reset, show_moves
 from .options import Shared, command
 from .output import Cell, Table, show_errors
-from .running import FAILED, say
+from .running import say
 
 if TYPE_CHECKING:
     from ..admin import ShareGroupDescription
@@ -50,12 +50,7 @@ async def describe(
     state: Annotated[bool, typer.Option("--state", help="Show state, epochs, coordinator and assignor.")] = False,
 ) -> int:
     """Show the start offsets and the lag of share groups, their members, or their states."""
-    if bool(groups) == every:
-        raise ValueError(
-            "share-groups describe requires groups or --all; see aiokafka-lite share-groups describe --help"
-        )
-    if members and state:
-        raise ValueError("share-groups describe shows --members or --state, not both")
+    check_describe("share-groups describe", groups, every, members, state)
     async with shared.connection.admin() as admin:
         names = groups or [each.group_id for each in await admin.share_groups.list()]
         described = await admin.share_groups.describe(names)
@@ -113,15 +108,8 @@ async def reset_offsets(
     reset = parse_reset(to, None, None, time.time())
     async with shared.connection.admin() as admin:
         moved = await admin.share_groups.reset_offsets(group, reset, topics=topic or None, dry_run=not execute)
-    rows = [(group, *partition, move.before, move.after) for partition, move in sorted(moved.done.items())]
-    if rows or shared.output.as_json:
-        shared.output.show(Table(("GROUP", "TOPIC", "PARTITION", "START-OFFSET", "NEW-OFFSET"), rows))
-    if not execute and rows:
-        say("nothing was moved; add --execute to move the group")
-    if not rows and not moved.failed:
-        say(f"share group {group!r} has read no topic; name topics with --topic")
-        return FAILED
-    return show_errors(moved.failed.values())
+    nothing = f"share group {group!r} has read no topic; name topics with --topic"
+    return show_moves(shared.output, group, moved, before="START-OFFSET", executed=execute, nothing=nothing)
 
 
 @command(application, examples="aiokafka-lite share-groups delete billing")
@@ -131,12 +119,7 @@ async def delete(
     yes: Yes = False,
 ) -> int:
     """Delete share groups that have no members, with their offsets."""
-    if not await confirmed(f"Delete the share groups {listed(groups)} and their offsets?", yes):
-        return FAILED
-    async with shared.connection.admin() as admin:
-        deleted = await admin.share_groups.delete(groups)
-    say_done(deleted.done, "deleted")
-    return show_errors(deleted.failed.values())
+    return await delete_groups(shared, "share groups", groups, yes)
 
 
 def _member_rows(group: ShareGroupDescription) -> list[tuple[Cell, ...]]:

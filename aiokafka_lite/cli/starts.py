@@ -44,12 +44,12 @@ def parse_start(text: str, now: float) -> Start:
         return Start(offset=int(word))
     if word.startswith("-") and word[1:].isdecimal():
         return Start(last=int(word[1:]))
-    moment = parse_time(word, now)
-    if moment is None:
+    time = parse_time(word, now)
+    if time is None:
         from ..errors import ConfigurationError
 
         raise ConfigurationError(f"from must be {FORMS}, or the last records (-10), got {text!r}")
-    return Start(time=max(0, round(moment * 1000)))
+    return Start(time=time)
 
 
 def parse_stop(text: str, now: float) -> Stop:
@@ -58,25 +58,27 @@ def parse_stop(text: str, now: float) -> Stop:
 
     if text.strip().lower() == "end":
         return Stop()
-    moment = parse_time(text.strip(), now)
-    if moment is None:
+    time = parse_time(text.strip(), now)
+    if time is None:
         raise ConfigurationError(f"until must be end, {TIMES}, got {text!r}")
-    if moment > now:
+    if time > round(now * 1000):
         raise ConfigurationError(f"until must be a time that has passed, got {text!r}")
-    return Stop(max(0, round(moment * 1000)))
+    return Stop(time)
 
 
-def parse_time(text: str, now: float) -> float | None:
-    """Seconds since the epoch of a time, or of a time ago; None for any other form. Without a zone, time is local."""
+def parse_time(text: str, now: float) -> int | None:
+    """Milliseconds since the epoch of a time, or of a time ago; 0 for a time before it, None for any other form.
+
+    ``now`` is in seconds. Without a zone, time is local.
+    """
     if text.startswith("@") and text[1:].isdecimal():
-        return int(text[1:]) / 1000
+        return int(text[1:])
     ago = parse_duration(text)
-    if ago is not None:
-        return now - ago
     try:
-        return datetime.fromisoformat(text).timestamp()
+        moment = datetime.fromisoformat(text).timestamp() if ago is None else now - ago
     except ValueError:
         return None
+    return max(0, round(moment * 1000))
 
 
 def parse_duration(text: str) -> float | None:

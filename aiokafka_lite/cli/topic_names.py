@@ -38,8 +38,8 @@ async def check_topics(connection: Connection, names: Iterable[str], *, may_crea
     for name in map(str, missing):
         text = f"there is no topic {name!r}"
         if not may_create:
-            raise KafkaError(f"{text}{hint(nearest(name, known))}")
-        say(f"{text}; the cluster creates it, if its settings allow it{hint(nearest(name, known))}")
+            raise KafkaError(f"{text}{hint(name, known)}")
+        say(f"{text}; the cluster creates it, if its settings allow it{hint(name, known)}")
 
 
 async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> list[KafkaError]:
@@ -48,16 +48,12 @@ async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> list[Kafk
         return list(failed.values())
     known = [each.name for each in await admin.topics.list()]
     return [
-        KafkaError(f"{error}{hint(nearest(str(name), known))}") if isinstance(error, UnknownTopic) else error
+        KafkaError(f"{error}{hint(str(name), known)}") if isinstance(error, UnknownTopic) else error
         for name, error in failed.items()
     ]
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The name that is most alike, if one is alike at all. Pure."""
-    return next(iter(get_close_matches(name, list(known), 1)), None)
-
-
-def hint(near: str | None) -> str:
-    """The end of an error."""
-    return "" if near is None else f"; did you mean {near!r}?"
+def hint(name: str, known: Iterable[str]) -> str:
+    """The end of an error: the known name that is most alike, if one is alike at all. Pure."""
+    near = get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -16,7 +16,6 @@ from aiokafka_lite.admin import Admin
 from aiokafka_lite.cli.connection import Connection
 from aiokafka_lite.cli.consume import Job, consume
 from aiokafka_lite.cli.formats import Line
-from aiokafka_lite.cli.starts import Stop
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import KafkaError
@@ -62,11 +61,11 @@ class InMemory(Connection):
 def job(**changes: Any) -> Job:
     made: dict[str, Any] = {
         "topics": ("orders",),
-        "is_pattern": False,
+        "regex": None,
         "partitions": (),
         "group": "new",
         "start": "earliest",
-        "until": Stop(),
+        "until": "end",
         "max_records": None,
         "line": Line(),
         "settings": {},
