@@ -59,6 +59,7 @@ retry in your code only makes sense for `KafkaTimeout`.
 """
 
 Run = Callable[[EmbeddedCluster, str], Awaitable[object]]
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Case(NamedTuple):
@@ -245,8 +246,7 @@ async def too_large_for_broker(cluster: EmbeddedCluster, servers: str) -> None:
 @case(WRITING, "No room in the buffer")
 async def buffer_full(cluster: EmbeddedCluster, servers: str) -> None:
     """The program produces records faster than the brokers accept them. `send_nowait` does not wait: use
-    `await producer.put()`, `send` or `send_many`, which wait for room. A larger `buffer_memory` only
-    delays the error.
+    `await producer.put()`, `send` or `send_many`, which wait for room. A larger `buffer_memory` only delays the error.
     """
     async with Producer(servers, buffer_memory=2_000, linger=1.0) as producer:
         for _ in range(100):
@@ -513,9 +513,7 @@ async def answering(data: bytes) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def serving(
-    answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-) -> AsyncIterator[str]:
+async def serving(answer: Answer) -> AsyncIterator[str]:
     """A TCP server on a free port; its address."""
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     try:
