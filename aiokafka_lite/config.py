@@ -19,15 +19,7 @@ from typing import Literal, TypedDict, get_args
 from .arguments import INT32_MAX, INT64_MAX, is_whole
 from .errors import ConfigurationError
 from .security import MECHANISMS, SECURITY_PROTOCOLS, Secret, TokenProvider, is_oauth_extension, is_pem, tls_context
-from .setting_checks import LONGEST_TIMER
-from .setting_checks import filled as _name
-from .setting_checks import one_of as _one_of
-from .setting_checks import pauses as _pauses
-from .setting_checks import seconds as _seconds
-from .setting_checks import string as _text
-from .setting_checks import switch as _switch
-from .setting_checks import whole as _whole
-from .setting_checks import wrong as _wrong
+from .setting_checks import LONGEST_TIMER, filled, one_of, pauses, seconds, string, switch, whole, wrong
 from .types import Compression, IsolationLevel
 
 KIB = 1024
@@ -68,7 +60,7 @@ def _servers(given: object) -> tuple[str, ...]:
     texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
     names = [name.strip() for text in texts if isinstance(text, str) for name in text.split(",") if name.strip()]
     if not names or not all(isinstance(text, str) for text in texts):
-        raise _wrong("bootstrap_servers", '"host:port", several joined by commas, or a list of them', given)
+        raise wrong("bootstrap_servers", '"host:port", several joined by commas, or a list of them', given)
     return tuple(names)
 
 
@@ -147,20 +139,20 @@ class ClientConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap_servers", _servers(self.bootstrap_servers))
-        _text(self, "client_id")
-        _text(self, "client_rack")
-        _seconds(self, "request_timeout", "api_timeout", zero=False)
-        _seconds(self, "connect_timeout", "metadata_max_age", "connections_max_idle", zero=False, most=LONGEST_TIMER)
-        _pauses(self, "retry_backoff")
-        _pauses(self, "reconnect_backoff")
-        _whole(self, "max_response_size", KIB)
-        _whole(self, "max_open_requests", 1)
+        string(self, "client_id")
+        string(self, "client_rack")
+        seconds(self, "request_timeout", "api_timeout", zero=False)
+        seconds(self, "connect_timeout", "metadata_max_age", "connections_max_idle", zero=False, most=LONGEST_TIMER)
+        pauses(self, "retry_backoff")
+        pauses(self, "reconnect_backoff")
+        whole(self, "max_response_size", KIB)
+        whole(self, "max_open_requests", 1)
         if self.retry_backoff_function is not None and not callable(self.retry_backoff_function):
-            raise _wrong("retry_backoff_function", "a function, or None", self.retry_backoff_function)
+            raise wrong("retry_backoff_function", "a function, or None", self.retry_backoff_function)
         if self.local_address is not None:
             _check_ip_address("local_address", self.local_address)
-        _switch(self, "allow_auto_create_topics")
-        _switch(self, "enable_metrics_push")
+        switch(self, "allow_auto_create_topics")
+        switch(self, "enable_metrics_push")
         _hide(self, "ssl_key_password", "sasl_password")
         _check_tls(self)
         _check_sasl(self)
@@ -190,7 +182,7 @@ def _check_ip_address(name: str, value: object) -> None:
             return
     except ValueError:
         pass
-    raise _wrong(name, 'an IP address such as "192.0.2.7" or "::1", or None', value)
+    raise wrong(name, 'an IP address such as "192.0.2.7" or "::1", or None', value)
 
 
 _TLS_PARTS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password")
@@ -208,8 +200,8 @@ def _hide(settings: object, *names: str) -> None:
 
 
 def _check_tls(settings: ClientConfig) -> None:
-    _one_of(settings, "security_protocol", SECURITY_PROTOCOLS)
-    _switch(settings, "ssl_check_hostname")
+    one_of(settings, "security_protocol", SECURITY_PROTOCOLS)
+    switch(settings, "ssl_check_hostname")
     given = [name for name in ("ssl_context", *_TLS_PARTS) if getattr(settings, name) is not None]
     if not settings.uses_tls:
         if given:
@@ -236,7 +228,7 @@ def _check_tls(settings: ClientConfig) -> None:
 
 def _check_ready_context(settings: ClientConfig, others: list[str]) -> None:
     if not isinstance(settings.ssl_context, ssl.SSLContext):
-        raise _wrong("ssl_context", "an ssl.SSLContext, as ssl.create_default_context() makes", settings.ssl_context)
+        raise wrong("ssl_context", "an ssl.SSLContext, as ssl.create_default_context() makes", settings.ssl_context)
     if others:
         raise ConfigurationError(f"{others[0]} cannot be combined with ssl_context; load it into that context")
     if not settings.ssl_check_hostname:
@@ -271,7 +263,7 @@ def _check_sasl(settings: ClientConfig) -> None:
             f"sasl_mechanism is required with security_protocol={settings.security_protocol!r}: "
             f"one of {', '.join(MECHANISMS)}"
         )
-    _one_of(settings, "sasl_mechanism", MECHANISMS)
+    one_of(settings, "sasl_mechanism", MECHANISMS)
     mechanism = settings.sasl_mechanism
     needed_here = _CREDENTIALS[2:] if mechanism == "OAUTHBEARER" else _CREDENTIALS[:2]
     for name in _CREDENTIALS:
@@ -283,7 +275,7 @@ def _check_sasl(settings: ClientConfig) -> None:
         _check_provider(settings.sasl_oauth_token_provider)
         _check_extensions(settings.sasl_oauth_extensions)
         return
-    _text(settings, "sasl_username")
+    string(settings, "sasl_username")
     for name in needed_here:
         _check_credential(name, getattr(settings, name))
 
@@ -299,7 +291,7 @@ def _check_extensions(extensions: object) -> None:
     pairs = extensions.items() if isinstance(extensions, Mapping) else [] if extensions is None else [("", "")]
     if not all(is_oauth_extension(name, value) for name, value in pairs):
         what = 'a dict of names of letters, except "auth", and values of printable ASCII'
-        raise _wrong("sasl_oauth_extensions", what, extensions)
+        raise wrong("sasl_oauth_extensions", what, extensions)
 
 
 def _check_credential(name: str, value: str) -> None:
@@ -386,39 +378,39 @@ class ProducerConfig:
     """Seconds that ``send`` waits for metadata, for room in the buffer, and for an async serializer."""
 
     def __post_init__(self) -> None:
-        _one_of(self, "acks", (0, 1, -1, "all"))
+        one_of(self, "acks", (0, 1, -1, "all"))
         try:
             object.__setattr__(self, "compression", Compression.parse(self.compression))
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
         if self.idempotence is not None and not isinstance(self.idempotence, bool):
-            raise _wrong("idempotence", "True, False, or None", self.idempotence)
+            raise wrong("idempotence", "True, False, or None", self.idempotence)
         if self.idempotence and not self.waits_for_all:
             raise ConfigurationError(f'idempotence=True requires acks="all", got acks={self.acks!r}')
-        _whole(self, "retries", 0)
+        whole(self, "retries", 0)
         if self.idempotence and not self.retries:
             raise ConfigurationError("idempotence=True requires retries >= 1, got retries=0")
         if self.transactional_id is not None:
             self._check_transactions()
-        _seconds(self, "transaction_timeout", zero=False)
+        seconds(self, "transaction_timeout", zero=False)
         is_idempotent = self.waits_for_all and self.retries > 0 if self.idempotence is None else self.idempotence
         object.__setattr__(self, "idempotence", is_idempotent)
-        _seconds(self, "linger", "max_block", most=LONGEST_TIMER)
-        _seconds(self, "delivery_timeout", zero=False)
+        seconds(self, "linger", "max_block", most=LONGEST_TIMER)
+        seconds(self, "delivery_timeout", zero=False)
         if self.linger >= self.delivery_timeout:
-            raise _wrong("linger", f"less than delivery_timeout={self.delivery_timeout!r}", self.linger)
-        _whole(self, "batch_size", 1)
-        _whole(self, "max_request_size", KIB)
-        _whole(self, "buffer_memory", KIB, INT64_MAX)
-        _whole(self, "max_in_flight_requests_per_connection", 1)
+            raise wrong("linger", f"less than delivery_timeout={self.delivery_timeout!r}", self.linger)
+        whole(self, "batch_size", 1)
+        whole(self, "max_request_size", KIB)
+        whole(self, "buffer_memory", KIB, INT64_MAX)
+        whole(self, "max_in_flight_requests_per_connection", 1)
         if self.idempotence and self.max_in_flight_requests_per_connection > 5:  # brokers remember 5 batches
             what = "at most 5 with idempotence (or set idempotence=False)"
-            raise _wrong("max_in_flight_requests_per_connection", what, self.max_in_flight_requests_per_connection)
+            raise wrong("max_in_flight_requests_per_connection", what, self.max_in_flight_requests_per_connection)
         if self.compression_level is not None and not is_whole(self.compression_level):
-            raise _wrong("compression_level", "a whole number, or None", self.compression_level)
+            raise wrong("compression_level", "a whole number, or None", self.compression_level)
 
     def _check_transactions(self) -> None:
-        _name(self, "transactional_id")
+        filled(self, "transactional_id")
         if not self.waits_for_all:
             raise ConfigurationError(f'transactional_id requires acks="all", got acks={self.acks!r}')
         if self.idempotence is False:
@@ -466,16 +458,16 @@ class ConsumerConfig:
         reset = self.auto_offset_reset
         if reset not in ("earliest", "latest", "none") and self.reset_duration is None:
             what = "'earliest', 'latest', 'none', a timedelta >= 0, or a duration such as 'by_duration:PT1H'"
-            raise _wrong("auto_offset_reset", what, reset)
-        _one_of(self, "isolation_level", ("read_committed", "read_uncommitted"))
-        _whole(self, "fetch_min_bytes", 0)
-        _whole(self, "fetch_max_bytes", 1)
+            raise wrong("auto_offset_reset", what, reset)
+        one_of(self, "isolation_level", ("read_committed", "read_uncommitted"))
+        whole(self, "fetch_min_bytes", 0)
+        whole(self, "fetch_max_bytes", 1)
         if self.fetch_memory is not None:
-            _whole(self, "fetch_memory", 1)
-        _whole(self, "max_partition_fetch_bytes", 1)
-        _whole(self, "max_decompressed_size", 1)
-        _seconds(self, "fetch_max_wait")
-        _switch(self, "check_crcs")
+            whole(self, "fetch_memory", 1)
+        whole(self, "max_partition_fetch_bytes", 1)
+        whole(self, "max_decompressed_size", 1)
+        seconds(self, "fetch_max_wait")
+        switch(self, "check_crcs")
 
     @property
     def reset_duration(self) -> float | None:
@@ -515,21 +507,21 @@ class GroupConfig:
     """The brokers' assignment strategy under the consumer protocol: ``"uniform"`` or ``"range"``. None: theirs."""
 
     def __post_init__(self) -> None:
-        _name(self, "group_id")
+        filled(self, "group_id")
         if self.group_instance_id is not None:
-            _name(self, "group_instance_id")
-        _seconds(self, "session_timeout", "heartbeat_interval", "max_poll_interval", zero=False)
-        _seconds(self, "auto_commit_interval", zero=False)
+            filled(self, "group_instance_id")
+        seconds(self, "session_timeout", "heartbeat_interval", "max_poll_interval", zero=False)
+        seconds(self, "auto_commit_interval", zero=False)
         if self.rebalance_timeout is not None:
-            _seconds(self, "rebalance_timeout", zero=False)
+            seconds(self, "rebalance_timeout", zero=False)
         if self.heartbeat_interval >= self.session_timeout:
-            raise _wrong(
+            raise wrong(
                 "heartbeat_interval", f"less than session_timeout={self.session_timeout!r}", self.heartbeat_interval
             )
-        _switch(self, "auto_commit")
-        _one_of(self, "group_protocol", get_args(GroupProtocolName))
+        switch(self, "auto_commit")
+        one_of(self, "group_protocol", get_args(GroupProtocolName))
         if self.group_remote_assignor is not None:
-            _name(self, "group_remote_assignor")
+            filled(self, "group_remote_assignor")
             if self.group_protocol == "classic":
                 raise ConfigurationError('group_remote_assignor requires group_protocol "consumer" or "auto"')
 
