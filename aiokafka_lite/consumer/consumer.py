@@ -435,6 +435,7 @@ def _group_maker(
 
     config, interceptors = options.group, options.interceptors
     assert config is not None
+
     def make(
         client: Client,
         subscription: Subscription,

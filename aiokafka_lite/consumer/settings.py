@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..aio.runtime import Runtime
 from ..arguments import check_function, must_be
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..group.strategies import AssignmentStrategy
 
 
-_OF_BROKERS = {
+_SET_BY_BROKERS = {
     "session_timeout": "group.consumer.session.timeout.ms",
     "heartbeat_interval": "group.consumer.heartbeat.interval.ms",
 }
@@ -111,16 +111,9 @@ def reading_options(
 def _configs(
     bootstrap_servers: str | Iterable[str], group_id: str | None, settings: Mapping[str, object]
 ) -> tuple[ClientConfig, ConsumerConfig, GroupConfig | None]:
-    given: dict[str, object] = dict(settings)
-    kinds = (ClientConfig, ConsumerConfig, GroupConfig)
-    of_client, of_consumer, of_group = (
-        {each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for kind in kinds
+    of_client, of_consumer, of_group = sorted_settings(
+        settings, ClientConfig, ConsumerConfig, GroupConfig, also=("topics", "strategies")
     )
-    if given:
-        from ..setting_names import unknown_setting  # here, because most programs have no wrong name
-
-        known = (each.name for kind in kinds for each in fields(kind))
-        raise unknown_setting(next(iter(given)), {*known, "topics", "strategies"})
     if of_group and group_id is None:
         raise ConfigurationError(f"{next(iter(of_group))} requires a group_id")
     client = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
@@ -128,19 +121,40 @@ def _configs(
     consumer = ConsumerConfig(**of_consumer)  # type: ignore[arg-type]
     group = None if group_id is None else GroupConfig(group_id=group_id, **of_group)  # type: ignore[arg-type]
     if group is not None and group.group_protocol == "consumer":
-        for name in ("session_timeout", "heartbeat_interval"):
+        for name, setting in _SET_BY_BROKERS.items():
             if name in of_group:
                 raise ConfigurationError(
                     f'{name} cannot be combined with group_protocol="consumer": the brokers set it, by their property '
-                    f"{_OF_BROKERS[name]}"
+                    f"{setting}"
                 )
-    if consumer.fetch_max_wait >= client.request_timeout:
-        limit = f"less than request_timeout={client.request_timeout!r}"
-        raise ConfigurationError(must_be("fetch_max_wait", limit, consumer.fetch_max_wait))
-    if consumer.fetch_max_bytes >= client.max_response_size:
-        limit = f"less than max_response_size={client.max_response_size}"
-        raise ConfigurationError(must_be("fetch_max_bytes", limit, consumer.fetch_max_bytes))
+    check_fetch_limits(client, consumer.fetch_max_wait, consumer.fetch_max_bytes)
     return client, consumer, group
+
+
+def sorted_settings(
+    settings: Mapping[str, object], *kinds: type[Any], also: Iterable[str] = ()
+) -> list[dict[str, object]]:
+    """The settings that are fields of each of these dataclasses. Raises ConfigurationError if there are others.
+
+    ``also``: names that are no fields, which the error may propose.
+    """
+    given = dict(settings)
+    found = [{each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for kind in kinds]
+    if given:
+        from ..setting_names import unknown_setting  # here, because most programs have no wrong name
+
+        raise unknown_setting(next(iter(given)), {*also, *(each.name for kind in kinds for each in fields(kind))})
+    return found
+
+
+def check_fetch_limits(client: ClientConfig, fetch_max_wait: float, fetch_max_bytes: int) -> None:
+    """Raise ConfigurationError if the client would not wait for a response to a fetch, or not take it."""
+    if fetch_max_wait >= client.request_timeout:
+        limit = f"less than request_timeout={client.request_timeout!r}"
+        raise ConfigurationError(must_be("fetch_max_wait", limit, fetch_max_wait))
+    if fetch_max_bytes >= client.max_response_size:
+        limit = f"less than max_response_size={client.max_response_size}"
+        raise ConfigurationError(must_be("fetch_max_bytes", limit, fetch_max_bytes))
 
 
 def strategies_of(

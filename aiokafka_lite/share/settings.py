@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from ..aio.runtime import Runtime
 from ..arguments import check_function, must_be
 from ..cluster.bootstrap import parse_bootstrap_servers
 from ..config import ClientConfig, ClientSettings
-from ..consumer.settings import checked_topics
+from ..consumer.settings import check_fetch_limits, checked_topics, sorted_settings
 from ..errors import ConfigurationError
 from ..net.connector import Connector, check_connector
 from .config import AcknowledgementMode, AcquireMode, ShareConfig
@@ -58,15 +58,7 @@ def share_options(
     runtime: Runtime,
 ) -> ShareOptions:
     """Check the settings and sort them. Raises ConfigurationError."""
-    given: dict[str, object] = dict(settings)
-    kinds = (ClientConfig, ShareConfig)
-    of_client, of_share = (
-        {each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for kind in kinds
-    )
-    if given:
-        from ..setting_names import unknown_setting  # here, because most programs have no wrong name
-
-        raise unknown_setting(next(iter(given)), {each.name for kind in kinds for each in fields(kind)})
+    of_client, of_share = sorted_settings(settings, ClientConfig, ShareConfig)
     names = checked_topics(topics)
     if not isinstance(names, tuple):
         raise ConfigurationError(must_be("topics", "a list of names, because share groups have no patterns", topics))
@@ -75,12 +67,7 @@ def share_options(
     client = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
     parse_bootstrap_servers(client.servers)
     share = ShareConfig(group_id=group_id, **of_share)  # type: ignore[arg-type]
-    if share.fetch_max_wait >= client.request_timeout:
-        limit = f"less than request_timeout={client.request_timeout!r}"
-        raise ConfigurationError(must_be("fetch_max_wait", limit, share.fetch_max_wait))
-    if share.fetch_max_bytes >= client.max_response_size:
-        limit = f"less than max_response_size={client.max_response_size}"
-        raise ConfigurationError(must_be("fetch_max_bytes", limit, share.fetch_max_bytes))
+    check_fetch_limits(client, share.fetch_max_wait, share.fetch_max_bytes)
     check_connector(connector)
     if on_acknowledged is not None:
         check_function("on_acknowledged", on_acknowledged)
