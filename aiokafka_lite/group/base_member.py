@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..errors import KafkaError
 from ..protocol.state import Transitions, next_state
-from .events import Action, Event, Fail, Identity
+from .events import Action, Close, Event, Fail, Identity
 from .leadership import Leadership
 from .ownership import NO_GENERATION, Ownership
 from .states import MemberEvent, MemberState
@@ -60,9 +60,21 @@ class BaseMember(ABC):
         """Whether the member is closed and has nothing left to do."""
         return self._closing and self.state in (MemberState.UNJOINED, MemberState.FATAL)
 
-    @abstractmethod
     def handle(self, event: Event) -> list[Action]:
         """Move, and return the actions in their order. A FATAL member returns none."""
+        if self.state is MemberState.FATAL:
+            # Close still counts, because ``is_gone`` must become true: ``close()`` waits for it.
+            self._closing |= isinstance(event, Close)
+            return []
+        return self._handle(event)
+
+    @abstractmethod
+    def _handle(self, event: Event) -> list[Action]:
+        """Handle an event in a state other than FATAL."""
+
+    @abstractmethod
+    def _send_leave(self) -> list[Action]:
+        """Leave the group. All partitions are released."""
 
     def _advance(self, event: MemberEvent) -> None:
         self.state = next_state(self.transitions, self.state, event)
@@ -72,3 +84,17 @@ class BaseMember(ABC):
         lose = self.partitions.lose()
         self._advance(MemberEvent.FAIL)
         return [lose, Fail(error)] if lose.partitions else [Fail(error)]
+
+    def _release_and_leave(self, *, in_good_order: bool) -> list[Action]:
+        """Release all partitions, then leave. ``in_good_order`` lets the reader commit first."""
+        was_fenced = self.state is MemberState.FENCED
+        self._advance(MemberEvent.LEAVE)
+        self._attempt += 1  # a late answer must not assign partitions to a member that leaves
+        if was_fenced:
+            return []  # the reader still handles the loss; the event ``Released`` continues
+        revoke = self.partitions.revoke_all() if in_good_order else None
+        if revoke is not None:
+            return [revoke]
+        # The user does not read, so nothing waits for it: the other members may continue at once.
+        lose = self.partitions.lose(awaits_release=False)
+        return [*([lose] if lose.partitions else []), *self._send_leave()]

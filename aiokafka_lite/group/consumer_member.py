@@ -26,7 +26,6 @@ Rule 8: A coordinator refuses a join with an instance id that a member of the gr
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -80,7 +79,8 @@ RELEASES = 5
 
 _API = "ConsumerGroupHeartbeat"
 
-_FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+"""Answers that evict a member."""
 
 _S, _E = MemberState, MemberEvent
 
@@ -120,7 +120,7 @@ class ConsumerMember(BaseMember):
         assignor: str | None = None,
         instance_id: str | None = None,
         rack: str | None = None,
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        new_id: Callable[[], str],
     ) -> None:
         super().__init__(group_id, instance_id=instance_id, rack=rack)
         self.strategy = assignor or ""
@@ -150,12 +150,7 @@ class ConsumerMember(BaseMember):
         # The epoch of the heartbeat that leaves; None: leave without one.
         self._leave_epoch: int | None = None
 
-    def handle(self, event: Event) -> list[Action]:  # noqa: C901 - a flat table of events
-        """Move, and return the actions in their order. A FATAL member returns none."""
-        if self.state is MemberState.FATAL:
-            # Close still counts, because ``is_gone`` must become true: ``close()`` waits for it.
-            self._closing |= isinstance(event, Close)
-            return []
+    def _handle(self, event: Event) -> list[Action]:
         match event:
             case Subscribe():
                 self._topics = event.topics
@@ -261,14 +256,12 @@ class ConsumerMember(BaseMember):
             for topic, of_topic in numbers.items()
         ]
 
-    def _has_changes(self) -> bool:
-        return self._sent is None or self._sent != _Sent(self._topics, self._reported)
-
     def _send_changes(self) -> list[Action]:
         """Send a heartbeat now if there is something to report, and none is in flight."""
-        if not self._sends or self._in_flight or self._backing_off or not self._has_changes():
-            return []
-        return [self._heartbeat()]
+        has_changes = self._sent != _Sent(self._topics, self._reported)
+        if has_changes and self._sends and not (self._in_flight or self._backing_off):
+            return [self._heartbeat()]
+        return []
 
     def _pause(self, seconds: float | None) -> PauseHeartbeat:
         self._attempt += 1
@@ -322,7 +315,7 @@ class ConsumerMember(BaseMember):
         joins = self.state is MemberState.JOINING
         # A group that does not exist any more has fenced all its members; a join creates a group, so a join that gets
         # this answer has met a group of another type.
-        if code in _FENCED and not (joins and code is ErrorCode.GROUP_ID_NOT_FOUND):
+        if code in FENCED and not (joins and code is ErrorCode.GROUP_ID_NOT_FOUND):
             return self._fenced(code)
         if code is ErrorCode.UNRELEASED_INSTANCE_ID and self._was_known and self._releases < RELEASES:
             self._releases += 1
@@ -336,7 +329,7 @@ class ConsumerMember(BaseMember):
         return self._fail(refusal(_API, code, group_id=self.group_id, instance_id=self.instance_id))
 
     def _commit_refused(self, code: ErrorCode) -> list[Action]:
-        if code in _FENCED:
+        if code in FENCED:
             return self._fenced(code)
         if code is ErrorCode.STALE_MEMBER_EPOCH and not (self._in_flight or self._backing_off):
             return [self._heartbeat()]  # its answer has the newer epoch, or fences the member
@@ -345,17 +338,19 @@ class ConsumerMember(BaseMember):
     def _fenced(self, code: ErrorCode) -> list[Action]:
         """Lose everything, and join again with epoch 0 (rule 4)."""
         lose = self.partitions.lose()
-        self.generation = NO_GENERATION
-        self._target.clear()
-        self._sent, self.has_unnamed_topics = None, False
-        self._may_be_known = (
-            code is ErrorCode.FENCED_MEMBER_EPOCH
-        )  # the other codes: the coordinator has no such member
+        self._forget_epoch()
+        # The other codes say that the coordinator has no such member.
+        self._may_be_known = code is ErrorCode.FENCED_MEMBER_EPOCH
         if self.state is MemberState.JOINING:
             return [self._pause(None)]
         self._advance(MemberEvent.FENCE)
         self._attempt += 1
         return [lose]
+
+    def _forget_epoch(self) -> None:
+        self.generation = NO_GENERATION
+        self._target.clear()
+        self._sent, self.has_unnamed_topics = None, False
 
     # Assignments.
 
@@ -405,19 +400,9 @@ class ConsumerMember(BaseMember):
 
     def _leave(self, epoch: int | None, *, in_good_order: bool) -> list[Action]:
         """Leave; with a heartbeat unless ``epoch`` is None. ``in_good_order`` lets the reader commit first."""
-        was_fenced = self.state is MemberState.FENCED
-        self._advance(MemberEvent.LEAVE)
         self._leave_epoch = epoch
         self._late_attempt = self._attempt if self._in_flight else None
-        self._attempt += 1  # a late answer must not assign partitions to a member that leaves
-        if was_fenced:
-            return []  # the reader still handles the loss; _released() continues
-        revoke = self.partitions.revoke_all() if in_good_order else None
-        if revoke is not None:
-            return [revoke]
-        # The user does not read, so nothing waits for it: the other members may continue at once.
-        lose = self.partitions.lose(awaits_release=False)
-        return [*([lose] if lose.partitions else []), *self._send_leave()]
+        return self._release_and_leave(in_good_order=in_good_order)
 
     def _send_leave(self) -> list[Action]:
         if not self._may_be_known or self._leave_epoch is None:
@@ -427,9 +412,7 @@ class ConsumerMember(BaseMember):
 
     def _left(self) -> list[Action]:
         self._advance(MemberEvent.LEFT)
-        self.generation = NO_GENERATION
-        self._target.clear()
-        self._sent, self.has_unnamed_topics = None, False
+        self._forget_epoch()
         self._may_be_known = self._leave_epoch == RETURN_EPOCH  # it left for a while, or its request was lost
         self._in_flight = self._backing_off = False
         if self._overdue or self._closing or not self._topics:

@@ -13,7 +13,7 @@ from ..errors import ErrorCode, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
 from ..protocol.messages import ConsumerGroupHeartbeatRequest
 from ..protocol.versions import VersionTable
-from .consumer_member import ConsumerMember
+from .consumer_member import FENCED, ConsumerMember
 from .counters import RequestCounters
 from .events import (
     Action,
@@ -42,8 +42,6 @@ POLL_MARGIN = 0.001
 
 RESOLVE_TIMEOUT = 5.0
 """Seconds for one refresh of the metadata that lacks the name of an assigned topic."""
-
-_EVICTED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 
 logger = logging.getLogger(__name__)
 
@@ -149,17 +147,17 @@ class ConsumerProtocol:
             raise
         code = ErrorCode.of(response.error_code)
         self._requests.record(code, node_id, "ConsumerGroupHeartbeat")
-        if code is not ErrorCode.NONE:
-            self._counters.failures += 1
         if code is ErrorCode.NONE:
             self._counters.succeeded(began, asyncio.get_running_loop().time())
             self.calm_at = began
             self._interval = max(response.heartbeat_interval_ms / 1000, 1.0)
             self._backoff.reset()
             self._client.outages.recovered(logger, self._requests.place, "%r: heartbeats succeeded", self._member)
-        elif code in _EVICTED and self._member.state.sends_heartbeats:
-            blocked = f" after the event loop was blocked for {self._blocked:.1f} s" if self._blocked > 1.0 else ""
-            logger.warning("%r was evicted from the group%s: %s; it joins again", self._member, blocked, code.name)
+        else:
+            self._counters.failures += 1
+            if code in FENCED and self._member.state.sends_heartbeats:
+                blocked = f" after the event loop was blocked for {self._blocked:.1f} s" if self._blocked > 1.0 else ""
+                logger.warning("%r was evicted from the group%s: %s; it joins again", self._member, blocked, code.name)
         return ConsumerHeartbeatAnswer(action.attempt, response, self._client.view.topic_names)
 
     async def _leave(self, action: SendHeartbeat) -> LeaveAnswer:

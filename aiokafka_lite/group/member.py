@@ -153,12 +153,7 @@ class Member(BaseMember):
         """
         return self.state.sends_heartbeats or (self.state.is_rebalancing and bool(self.partitions.owned))
 
-    def handle(self, event: Event) -> list[Action]:  # noqa: C901 - a flat table of events
-        """Move, and return the actions in their order. A FATAL member returns none."""
-        if self.state is MemberState.FATAL:
-            # Close still counts, because ``is_gone`` must become true: ``close()`` waits for it.
-            self._closing |= isinstance(event, Close)
-            return []
+    def _handle(self, event: Event) -> list[Action]:  # noqa: C901 - a flat table of events
         match event:
             case Subscribe():
                 self._topics = event.topics
@@ -421,23 +416,13 @@ class Member(BaseMember):
 
     def _leave(self, reason: str | None, *, in_good_order: bool) -> list[Action]:
         """Leave; with LeaveGroup unless ``reason`` is None. ``in_good_order`` lets the reader commit first."""
-        was_fenced = self.state is MemberState.FENCED
+        self._leave_reason = reason
         # JoinGroup without a member id is in flight: the coordinator is about to create a member.
         awaits_id = self.state is MemberState.JOINING and not self.member_id
-        self._advance(MemberEvent.LEAVE)
-        self._leave_reason = reason
         if awaits_id and reason is not None and not self.partitions.owned:
+            self._advance(MemberEvent.LEAVE)
             return [AwaitJoin(self._attempt)]
-        # From here on a late answer to JoinGroup or SyncGroup must not assign partitions to a member that leaves.
-        self._attempt += 1
-        if was_fenced:
-            return []  # the reader still handles the loss; _released() continues
-        revoke = self.partitions.revoke_all() if in_good_order else None
-        if revoke is not None:
-            return [revoke]
-        # The user does not read, so nothing waits for it: LeaveGroup lets the other members continue at once.
-        lose = self.partitions.lose(awaits_release=False)
-        return [*([lose] if lose.partitions else []), *self._send_leave()]
+        return self._release_and_leave(in_good_order=in_good_order)
 
     def _send_leave(self) -> list[Action]:
         if not self.member_id or self._leave_reason is None:

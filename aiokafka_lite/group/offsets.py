@@ -38,7 +38,7 @@ from ..protocol.schema import ZERO_UUID
 from ..types import OffsetAndMetadata, TopicPartition
 from .counters import RequestCounters
 from .events import NO_MEMBER, Identity
-from .offset_requests import commit_request, fetch_request, read_commit, read_fetch, topic_id
+from .offset_requests import FetchAnswer, commit_request, fetch_request, read_commit, read_fetch, topic_id
 from .requests import is_retriable_by_member
 
 logger = logging.getLogger(__name__)
@@ -413,20 +413,7 @@ class Offsets:
             if not is_retriable_by_member(refused):
                 raise refused
             return True
-        for partition, found in answer.found.items():
-            lookup.found[partition] = found
-            lookup.missing.pop(partition, None)
-        for partition, code in answer.errors.items():
-            lookup.last_error = f"{partition}: {code.name}"
-            if code is ErrorCode.UNKNOWN_TOPIC_ID:
-                lookup.by_name = True
-            elif code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # the topic was just created or deleted
-                lookup.found[partition] = None
-                lookup.missing.pop(partition, None)
-            elif not is_retriable_by_member(refused := error_for(code, f"fetching the offset of {partition}")):
-                raise refused
-        if lookup.missing and not answer.errors:
-            lookup.last_error = f"the coordinator did not answer for {', '.join(map(str, list(lookup.missing)[:3]))}"
+        lookup.apply(answer)
         return bool(lookup.missing)
 
 
@@ -463,6 +450,25 @@ class _Lookup:
     found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
     last_error: str = ""
     by_name: bool = False  # the coordinator does not know a topic id
+
+    def apply(self, answer: FetchAnswer) -> None:
+        """Take what the answer has. Raises the error of a partition if it is not retriable."""
+        for partition, found in answer.found.items():
+            self._settle(partition, found)
+        for partition, code in answer.errors.items():
+            self.last_error = f"{partition}: {code.name}"
+            if code is ErrorCode.UNKNOWN_TOPIC_ID:
+                self.by_name = True
+            elif code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # the topic was just created or deleted
+                self._settle(partition, None)
+            elif not is_retriable_by_member(refused := error_for(code, f"fetching the offset of {partition}")):
+                raise refused
+        if self.missing and not answer.errors:
+            self.last_error = f"the coordinator did not answer for {', '.join(map(str, list(self.missing)[:3]))}"
+
+    def _settle(self, partition: TopicPartition, found: OffsetAndMetadata | None) -> None:
+        self.found[partition] = found
+        self.missing.pop(partition, None)
 
 
 async def _repeat(attempt: Callable[[], Awaitable[bool]], backoff: Backoff) -> None:
