@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+from collections import Counter
 from collections.abc import Callable
+from uuid import UUID
 
 import anyio
 
@@ -29,15 +31,9 @@ logger = logging.getLogger(__name__)
 CLOSE_MARGIN = 0.5
 """Seconds beyond ``fetch_max_wait`` for the answers to the requests under way when the consumer closes."""
 
-_COUNTED = {
-    AcknowledgeType.ACCEPT: "accepted",
-    AcknowledgeType.RELEASE: "released",
-    AcknowledgeType.REJECT: "rejected",
-}
-
 
 class ShareCore:
-    """Owner: the ``ShareConsumer`` that ``service`` belongs to. ``on_callback_error`` gets exceptions of the user."""
+    """Owner: the ``ShareConsumer`` that ``service`` belongs to."""
 
     def __init__(self, service: Service, options: ShareOptions) -> None:
         self.options = options
@@ -50,7 +46,7 @@ class ShareCore:
             self.client,
             ShareMember(
                 options.share.group_id,
-                _member_id(options.runtime.random),
+                _member_id(options.runtime.new_id),
                 options.topics,
                 options.client.client_rack or None,
             ),
@@ -286,10 +282,10 @@ class ShareCore:
             return
         if settled.error is None:
             self._acknowledged[partition] = self._acknowledged.get(partition, 0) + len(offsets)
-            for kind in settled.types.values():
-                if kind in _COUNTED:
-                    name = _COUNTED[kind]
-                    setattr(self.counters, name, getattr(self.counters, name) + 1)
+            counts = Counter(settled.types.values())
+            self.counters.accepted += counts[AcknowledgeType.ACCEPT]
+            self.counters.released += counts[AcknowledgeType.RELEASE]
+            self.counters.rejected += counts[AcknowledgeType.REJECT]
         else:
             self._refused[partition] = settled.error
             self.counters.refused += len(offsets)
@@ -306,12 +302,9 @@ class ShareCore:
                 self.raise_once(IllegalStateError("on_acknowledged raised CancelledError"))
 
 
-def _member_id(random: Callable[[], float]) -> str:
+def _member_id(new_id: Callable[[], str]) -> str:
     """A random UUID as Kafka writes it: 22 characters of base64. A leading dash would look like an option of a tool."""
     while True:
-        data = bytearray(int(random() * 256) for _ in range(16))
-        data[6] = data[6] & 0x0F | 0x40
-        data[8] = data[8] & 0x3F | 0x80
-        text = base64.urlsafe_b64encode(bytes(data)).decode().rstrip("=")
+        text = base64.urlsafe_b64encode(UUID(new_id()).bytes).decode().rstrip("=")
         if not text.startswith("-"):
             return text

@@ -24,16 +24,9 @@ import anyio
 
 from ..aio.retry import is_retriable
 from ..cluster.client import Client
-from ..errors import (
-    ConnectionLost,
-    ErrorCode,
-    KafkaError,
-    error_for,
-)
+from ..errors import ConnectionLost, ErrorCode, KafkaError, error_for
 from ..net.connection import Connection, Purpose
-from ..protocol.messages import (
-    ShareAcknowledgeRequest,
-)
+from ..protocol.messages import ShareAcknowledgeRequest
 from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
 from .answers import Renewal, Results, ShareAnswers
@@ -173,8 +166,7 @@ class BrokerShareFetcher:
 
     async def finish(self) -> None:
         """Send the last acknowledgements with the request that closes the session. Call it after ``close``."""
-        to_send = self._take()
-        await self._end_session(to_send)
+        await self._end_session(self._take())
 
     @property
     def _is_idle(self) -> bool:

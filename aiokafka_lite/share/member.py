@@ -91,10 +91,6 @@ class ShareMember:
             f"partitions={len(self.assignment)}>"
         )
 
-    @property
-    def is_stable(self) -> bool:
-        return self.state is ShareMemberState.STABLE
-
     def heartbeat(self) -> ShareGroupHeartbeatRequest:
         """The next request. It has topics and rack if the member joins, or if the last heartbeat failed.
 

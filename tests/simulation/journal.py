@@ -175,7 +175,10 @@ def may_share_assigned(
                 topic.topic_id == partition[0] and partition[1] in topic.partitions
                 for topic in response.assignment.topic_partitions
             )
-            asked_at = None if is_assigned else answer.at if asked_at is None else asked_at
+            if is_assigned:
+                asked_at = None
+            elif asked_at is None:
+                asked_at = answer.at
     if asked_at is not None and _elapsed(asked_at, now) >= MAX_POLL_INTERVAL:
         return True
     of_new = [each for each in exchanges if each.client_id == new and _is_accepted_heartbeat(each)]

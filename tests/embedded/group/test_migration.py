@@ -29,9 +29,8 @@ from aiokafka_lite.protocol.messages import (
 )
 from tests.embedded.broker.peer import Peer
 from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import COOPERATIVE, ORDERS, Ownership, Worker, until_stable
+from tests.embedded.group.members import CONSUMER, COOPERATIVE, ORDERS, Ownership, Worker, until_stable
 
-CONSUMER: dict[str, Any] = {"group_protocol": "consumer"}
 EAGER: dict[str, Any] = {"strategies": [RangeStrategy()]}
 RECORDS = 10
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from itertools import product
 
 import pytest
 
+from aiokafka_lite import ShareConsumer
 from aiokafka_lite.errors import AuthorizationError, BrokerError, ErrorCode
 from aiokafka_lite.protocol.messages import (
     ShareGroupHeartbeatAssignment,
@@ -148,3 +150,12 @@ def test_a_refusal_says_what_to_do() -> None:
     refused = member_in(S.JOINING).answered(answer(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     assert isinstance(refused, AuthorizationError)
     assert "needs READ on the group" in str(refused)
+
+
+def test_programs_that_seed_random_alike_have_members_of_different_ids() -> None:
+    ids = set()
+    for _ in range(2):
+        random.seed(42)
+        ids.add(ShareConsumer("localhost:9092", topics=["orders"], group_id="billing").member_id)
+    assert len(ids) == 2
+    assert {len(each) for each in ids} == {22}
