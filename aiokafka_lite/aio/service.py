@@ -478,6 +478,10 @@ class Component:
         """
         await self._service.close(timeout)
 
+    async def _close_after_error(self) -> None:
+        """Close when the body of ``async with`` has raised."""
+        await self.close()
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -489,7 +493,7 @@ class Component:
             await self.close()
             return
         try:
-            await self.close()
+            await self._close_after_error()
         except Exception as failure:  # noqa: BLE001 - the exception of the body is the one to raise
             if failure is not error:
                 logger.warning("%r failed to close after %r: %r", self, error, failure)

@@ -51,12 +51,18 @@ class Client(Component):
     """One application's connection to one cluster. Creating it does no I/O; ``start`` finds the cluster.
 
     ``connector`` makes the connections (TCP if None). Every component takes the time of day and random numbers from
-    ``runtime``. All methods belong to the loop of ``start``. A call that waits has a deadline, ``api_timeout`` if it
-    has no ``timeout`` of its own. Cancelling a call does not affect the lookups that it shares with other calls.
+    ``runtime``. ``report_metrics`` makes the metrics to push to brokers (None for a client that pushes none). All
+    methods belong to the loop of ``start``. A call that waits has a deadline, ``api_timeout`` if it has no ``timeout``
+    of its own. Cancelling a call does not affect the lookups that it shares with other calls.
     """
 
     def __init__(
-        self, config: ClientConfig, *, connector: Connector | None = None, runtime: Runtime | None = None
+        self,
+        config: ClientConfig,
+        *,
+        connector: Connector | None = None,
+        runtime: Runtime | None = None,
+        report_metrics: Callable[[], Report] | None = None,
     ) -> None:
         super().__init__()
         check_connector(connector)
@@ -71,8 +77,7 @@ class Client(Component):
         self.runtime = runtime or Runtime()
         self.outages = Outages()
         self.loop_delay = LoopDelay()
-        self.report_metrics: Callable[[], Report] | None = None
-        """Makes the metrics to push to brokers. The owner of the client sets it before the start."""
+        self._report_metrics = report_metrics
         self._telemetry: Telemetry | None = None
         connects = connector or TcpConnector(config.connect_timeout, RenewedContext.of(config), config.local_address)
         self._brokers = Brokers(
@@ -150,7 +155,7 @@ class Client(Component):
 
     def _push_metrics(self) -> None:
         """Push metrics from now on, if a broker takes them. Imported here: few clusters do."""
-        report = self.report_metrics
+        report = self._report_metrics
         if report is None or not self.config.enable_metrics_push:
             return
         if any(broker.versions is not None and broker.versions.has_api(GET_TELEMETRY) for broker in self._brokers):

@@ -9,6 +9,8 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ..protocol.codec import put_uvarint
+
 SCOPE = "aiokafka_lite"
 DELTA, CUMULATIVE = 1, 2
 """The temporalities of a sum: what was added since the last push, or since the start."""
@@ -79,8 +81,5 @@ def _varint(field: int, value: int) -> bytes:
 
 def _number(value: int) -> bytes:
     encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
+    put_uvarint(encoded, value)
     return bytes(encoded)

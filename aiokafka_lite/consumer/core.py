@@ -38,8 +38,12 @@ class ReadingCore(SubscriptionObserver):
     def __init__(self, service: Service, options: ReadingOptions, whole_topics: Sequence[str] = ()) -> None:
         self.service = service
         self.options = options
-        self.client = Client(options.client, connector=options.connector, runtime=options.runtime)
-        self.client.report_metrics = self._report_metrics
+        self.client = Client(
+            options.client,
+            connector=options.connector,
+            runtime=options.runtime,
+            report_metrics=self._report_metrics,
+        )
         self.subscription = Subscription(
             Reset.of(options.consumer), options.consumer.max_partition_fetch_bytes, self, whole_topics
         )

@@ -6,7 +6,7 @@ a counter of how often, a counter of the seconds in all, and gauges of the recen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
@@ -166,10 +166,7 @@ _BROKER.gauge("request.latency.p99", "latency_p99", "99th percentile of the last
 _BROKER.gauge("request.latency.max", "latency_max", "Maximum of the last 1,000 requests.", SECONDS)
 _BROKER.counter("throttle.time", "throttle_time", "Pauses that the broker requested.", SECONDS)
 
-_TABLES = (
-    *(_PRODUCER, _TRANSACTIONS, _CONSUMER, _PARTITION, _COMMITS, _MEMBER),
-    *(_WORKERS, _CLIENT, _BROKER),
-)
+_TABLES = (_PRODUCER, _TRANSACTIONS, _CONSUMER, _PARTITION, _COMMITS, _MEMBER, _WORKERS, _CLIENT, _BROKER)
 
 INSTRUMENTS: Sequence[Instrument] = tuple(each for table in _TABLES for each in table.instruments)
 """All instruments. The names are different."""
@@ -196,7 +193,7 @@ def samples_of(snapshot: Measured, client: str) -> Iterator[Sample]:
             yield from _WORKERS.samples(snapshot, client)
 
 
-def by_instrument(samples: Iterator[Sample]) -> Mapping[Instrument, list[Sample]]:
+def by_instrument(samples: Iterable[Sample]) -> Mapping[Instrument, list[Sample]]:
     """The samples of each instrument that has any."""
     found: dict[Instrument, list[Sample]] = {}
     for sample in samples:

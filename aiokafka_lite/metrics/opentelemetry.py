@@ -59,7 +59,7 @@ class KafkaMeter:
             if instrument in self._read or not self._read:
                 # Before the samples: when the event loop is blocked, one instrument fails, and the others are empty.
                 self._samples, self._read = {}, {instrument}
-                self._samples = by_instrument(iter(self._clients.samples()))
+                self._samples = by_instrument(self._clients.samples())
             self._read.add(instrument)
             return [
                 self._api.Observation(sample.value, dict(zip(instrument.labels, sample.labels)))

@@ -56,7 +56,7 @@ class KafkaCollector:
 
     def collect(self) -> Iterator[Metric]:
         """The metrics of this moment; ``prometheus_client`` calls it. Raises TimeoutError if the loop is blocked."""
-        for instrument, samples in by_instrument(iter(self._clients.samples())).items():
+        for instrument, samples in by_instrument(self._clients.samples()).items():
             kind = self._core.CounterMetricFamily if instrument.is_counter else self._core.GaugeMetricFamily
             family = kind(instrument.family, instrument.description, labels=instrument.labels)
             for sample in samples:

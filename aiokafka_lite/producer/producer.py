@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random as _random
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from ..aio.deadline import deadline
@@ -44,8 +42,6 @@ if TYPE_CHECKING:
     from .diagnosis import ProducerDiagnosis
     from .metrics import ProducerMetrics
     from .transactions import Transactions
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -101,8 +97,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         if partitioner is not None:
             check_methods("partitioner", partitioner, "partition", "on_new_batch")
         self._runtime = Runtime(clock, random)
-        self._client = Client(client_config, connector=connector, runtime=self._runtime)
-        self._client.report_metrics = _reporter(self)
+        self._client = Client(client_config, connector=connector, runtime=self._runtime, report_metrics=_reporter(self))
         self._partitioner = DefaultPartitioner(random=random) if partitioner is None else partitioner
         self._interceptors = Interceptors(interceptors)
         self._serialization = Serialization(key_serializer, value_serializer)
@@ -144,17 +139,8 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     async def _on_close(self) -> None:
         await self._running().finish()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self.close()
-            return
-        try:
-            await self.close(ABRUPT_CLOSE_TIMEOUT)
-        except Exception as failure:  # noqa: BLE001 - the exception of the body is the one to raise
-            if failure is not error:
-                logger.warning("%r failed to close after %r: %r", self, error, failure)
+    async def _close_after_error(self) -> None:
+        await self.close(ABRUPT_CLOSE_TIMEOUT)
 
     def _running(self) -> Pipeline:
         assert self._pipeline is not None, "the producer has started"
