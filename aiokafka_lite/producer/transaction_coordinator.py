@@ -8,7 +8,8 @@ later transaction. So it marks the epoch as outdated, and the producer takes a n
 (KIP-360). In generation 2 each EndTxn raises the epoch, which refuses every late request.
 
 Rule 3: the tasks of the producer send these requests, never the task of a caller. So no cancellation makes the producer
-forget a request that the coordinator may execute.
+forget a request that the coordinator may execute. The exception is the question of ``wait_markers``, which changes
+nothing.
 
 Rule 4: a request with offsets whose answer was lost may still arrive later in the same transaction, where no epoch
 refuses it. Then no other offset of its partitions is added, because the late request would replace it.
@@ -18,8 +19,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
+
+import anyio
 
 from ..aio.retry import Backoff, is_retriable
 from ..cluster.client import Client
@@ -35,7 +39,7 @@ from ..errors import (
     UnsupportedVersion,
 )
 from ..net.connection import Purpose
-from ..protocol.messages import InitProducerIdRequest, TxnOffsetCommitRequest
+from ..protocol.messages import DescribeTransactionsRequest, InitProducerIdRequest, TxnOffsetCommitRequest
 from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
 from ..types import GroupMetadata, Node, OffsetAndMetadata, TopicPartition
@@ -62,9 +66,10 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-CONCURRENT_PAUSE = 0.02
-"""Seconds before a request that met CONCURRENT_TRANSACTIONS is sent again, as in Java's client: writing the markers of
-the previous transaction takes some milliseconds. The pause doubles, up to ``LONGEST_CONCURRENT_PAUSE``.
+CONCURRENT_PAUSE = 0.001
+"""Seconds before a request that met CONCURRENT_TRANSACTIONS is sent again. Writing the markers of the previous
+transaction takes about a millisecond; with the 20 ms of Java's client, a transaction would mostly wait. The pause
+doubles, up to ``LONGEST_CONCURRENT_PAUSE``.
 
 If the code stays, for example because a partition of the previous transaction has no leader, the request is sent about
 six times a second. Nothing else bounds the attempts: callers wait until their timeouts, and closing the producer ends
@@ -72,8 +77,16 @@ them."""
 
 LONGEST_CONCURRENT_PAUSE = 0.2
 
-LONGEST_MARKER_TIME = 0.01
-"""Seconds. ``marker_time`` is at most this, so that a slow network or a lost answer delays no transaction further."""
+LONGEST_MARKER_WAIT = 0.02
+"""Seconds that a transaction of generation 2 waits for the markers of the previous one, before it begins nevertheless.
+A partition leader that meets CONCURRENT_TRANSACTIONS waits as long."""
+
+_MARKER_PAUSES = (0.0, 0.0, 0.0, 0.001, 0.002, 0.004, 0.008, 0.016)
+"""Seconds between the questions for the markers. Without a pause, the round trip of a question is the pause: it is
+shorter than the millisecond to which event loops round a sleep."""
+
+_PREPARED = ("PrepareCommit", "PrepareAbort")
+"""The states of a transactional id whose markers are being written, in the answer to DescribeTransactions."""
 
 _PLACE = "transactions"
 """The name under which failed attempts are counted as an outage."""
@@ -83,8 +96,7 @@ class TransactionCoordinator:
     """Sends the requests of one transactional id. ``ids`` has the identity, which the answers change.
 
     ``has_started`` is whether the coordinator may have begun the transaction, so that it has to be ended there.
-    ``last_error`` is the last error that was retried; None after a success. ``marker_time`` estimates the seconds that
-    the coordinator takes to write the markers of the last transaction, after its answer to EndTxn.
+    ``last_error`` is the last error that was retried; None after a success.
     """
 
     def __init__(
@@ -92,7 +104,7 @@ class TransactionCoordinator:
     ) -> None:
         self.has_started = False
         self.last_error: KafkaError | None = None
-        self.marker_time = 0.0
+        self._markers_until = -math.inf
         self._is_certain = True
         self._has_warned = False
         self._late_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}  # whose answers were lost
@@ -116,6 +128,7 @@ class TransactionCoordinator:
     def begin(self) -> None:
         """A transaction begins. The coordinator does not know it yet."""
         self.has_started = False
+        self._markers_until = -math.inf
         self._is_certain = True
         self._late_offsets.clear()
 
@@ -168,19 +181,14 @@ class TransactionCoordinator:
     async def end(self, *, committed: bool) -> None:
         """Commit or abort, and take the new epoch that generation 2 returns."""
         if not (self.has_started or self._ids.partitions):
-            self.marker_time = 0.0
             return  # the coordinator knows no transaction, and would refuse to end one
         generation = self._ids.generation
-        loop = asyncio.get_running_loop()
 
         async def attempt() -> ErrorCode:
-            began = loop.time()
             answer, node_id = await self._send(
                 lambda _: end_request(self._transactional_id, self._identity, committed=committed),
                 at_most=None if generation >= 2 else LAST_END_OF_GENERATION_1,
             )
-            # The answer took one write to the coordinator's log. Two more follow: the markers, and their completion.
-            self.marker_time = min(2 * (loop.time() - began), LONGEST_MARKER_TIME)
             code = self._noted(answer.error_code, node_id)
             # No earlier request was answered with success, so none may have begun the transaction there.
             if code is ErrorCode.INVALID_TXN_STATE and not committed and not self._is_certain:
@@ -190,6 +198,37 @@ class TransactionCoordinator:
             return code
 
         await self._repeat("committing the transaction" if committed else "aborting the transaction", attempt)
+        if generation >= 2:
+            self._markers_until = asyncio.get_running_loop().time() + LONGEST_MARKER_WAIT
+
+    async def wait_markers(self, timeout: float) -> None:
+        """Wait until the markers of the last transaction are written, but not longer than ``LONGEST_MARKER_WAIT`` after
+        its end, or ``timeout`` seconds.
+
+        Generation 1 does not wait: this client itself repeats the request that comes too early.
+        """
+        now = asyncio.get_running_loop().time()
+        end = min(self._markers_until, now + timeout)
+        if now >= end:
+            return
+        with anyio.CancelScope(deadline=end):
+            for pause in _MARKER_PAUSES:
+                if not await self._writes_markers():
+                    return
+                await asyncio.sleep(pause)
+
+    async def _writes_markers(self) -> bool:
+        """Whether the coordinator says that it still writes the markers. A lost or refused answer says nothing."""
+        try:
+            request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
+            answer, _ = await self._send(lambda _: request)
+        except KafkaError as error:
+            logger.debug("the state of transactional_id %r is not known: %s", self._transactional_id, error)
+            return False
+        return any(each.transaction_state in _PREPARED for each in answer.transaction_states)
+
+    def _concurrent_backoff(self) -> Backoff:
+        return Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
 
     # Offsets.
 
@@ -327,7 +366,7 @@ class TransactionCoordinator:
         that the attempt uses; without it, that of the transactional id.
         """
         backoff = self._client.retry_backoff()
-        concurrent = Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
+        concurrent = self._concurrent_backoff()
         outages = self._client.outages
         while is_wanted():
             pauses = backoff

@@ -12,9 +12,9 @@ requests: a batch that a broker appends behind the marker of an abort would belo
 
 Rule 4: EndTxn is not sent before all records are flushed. A commit that fails until then has certainly not happened.
 
-Rule 5: a transaction does not begin before the markers of the previous one are probably written (``marker_time``). A
-request that reaches the coordinator earlier gets CONCURRENT_TRANSACTIONS, and is sent again only after 20 ms: by this
-client in generation 1, by the partition leader in generation 2. Waiting for 2 ms instead is faster.
+Rule 5: a transaction of generation 2 does not begin before the markers of the previous one are written, for which
+``TransactionCoordinator.wait_markers`` asks the coordinator. A partition leader whose question reaches the coordinator
+earlier gets CONCURRENT_TRANSACTIONS, and asks again only after 20 ms, in which the Produce request waits.
 """
 
 from __future__ import annotations
@@ -106,7 +106,6 @@ class Transactions:
         self._flushing: anyio.CancelScope | None = None
         self._ending: _Ending | None = None  # until a caller has got its outcome
         self._begun_at = 0.0
-        self._can_begin_at = 0.0  # rule 5
         self._committed = 0
         self._aborted = 0
         failures.on_failure(self._record_failed)
@@ -165,8 +164,7 @@ class Transactions:
             # The outcome of a commit was not waited for, and is known by now: the coordinator demands an abort.
             if self._ending is not None and self.state is _S.ABORTABLE_ERROR:
                 await self._outcome(self._start_ending(committed=False))
-        if bound > (pause := self._can_begin_at - self._timers.now()) > 0:
-            await asyncio.sleep(pause)
+        await self._coordinator.wait_markers(bound)
         self._service.check()
         if self._machine.state is _S.IN_TRANSACTION:
             raise IllegalStateError("a transaction is open: commit or abort it before the next one begins")
@@ -317,7 +315,6 @@ class Transactions:
         else:
             self._committed += ending.committed
             self._aborted += not ending.committed
-            self._can_begin_at = self._timers.now() + self._coordinator.marker_time
             self._happened(_E.ENDED)
             if self._ids.is_outdated and self._ids.generation < 2:
                 self._happened(_E.INITIALIZE)

@@ -8,8 +8,8 @@ import pytest
 
 from aiokafka_lite import OffsetAndMetadata
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.transaction_verification import CONCURRENT_PAUSE
 from aiokafka_lite.producer import Producer
-from aiokafka_lite.producer.transaction_coordinator import CONCURRENT_PAUSE
 from aiokafka_lite.protocol.messages import EndTxnRequest
 from tests.embedded.producer.transactions import (
     GROUP,

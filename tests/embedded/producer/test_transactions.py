@@ -10,14 +10,16 @@ import pytest
 from aiokafka_lite import OffsetAndMetadata
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
+    ErrorCode,
     IllegalStateError,
     TransactionAborted,
 )
 from aiokafka_lite.producer import Producer
-from aiokafka_lite.producer.transaction_coordinator import LONGEST_MARKER_TIME
+from aiokafka_lite.producer.transaction_coordinator import LONGEST_MARKER_WAIT
 from aiokafka_lite.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
     ProduceRequest,
@@ -38,6 +40,13 @@ from tests.embedded.producer.transactions import (
     use_generation,
     write,
 )
+
+
+async def write_record(producer: Producer, number: int) -> None:
+    """One transaction with one record."""
+    async with producer.transaction() as transaction:
+        await transaction.send("t", b"%d" % number, partition=0)
+
 
 # What the protocol needs.
 
@@ -81,39 +90,68 @@ async def test_a_transaction_of_one_record_takes_two_requests_in_generation_2_an
     await write(producer, 0)
     await asyncio.sleep(1.0)
     began = len(cluster.history)
-    async with producer.transaction() as transaction:
-        await transaction.send("t", b"1", partition=0)
+    await write_record(producer, 1)
     adding = [AddPartitionsToTxnRequest] if generation == 1 else []
     requests = [type(each.request) for each in list(cluster.history)[began:]]
     assert requests == [*adding, ProduceRequest, EndTxnRequest]
 
 
-@pytest.mark.parametrize("answer, pause", [(0.0, 0.0), (0.003, 0.006), (5.0, LONGEST_MARKER_TIME)])
-async def test_a_transaction_begins_when_the_markers_of_the_last_one_are_probably_written(
-    cluster: EmbeddedCluster, producer: Producer, answer: float, pause: float
-) -> None:
-    """A leader that adds a partition before that waits for 20 ms, and so does this client in generation 1."""
-    loop = asyncio.get_running_loop()
-    await write(producer, 0)
-    await asyncio.sleep(1.0)
-    with cluster.on(EndTxnRequest, times=1).delay(answer):
-        await write(producer, 1)
-    ended = loop.time()
-    await producer.begin_transaction()
-    assert loop.time() - ended == pytest.approx(pause)
-    await producer.abort_transaction()  # the coordinator does not know it
-    ended = loop.time()
-    await producer.begin_transaction()
-    assert loop.time() == ended
-
-
-async def test_a_transaction_begins_within_a_timeout_that_is_shorter_than_the_time_of_markers(
+async def test_a_transaction_waits_only_until_the_markers_of_the_last_one_are_written(
     cluster: EmbeddedCluster, producer: Producer
 ) -> None:
-    with cluster.on(EndTxnRequest, times=1).delay(5.0):
-        await write(producer, 0)
-    await producer.begin_transaction(timeout=LONGEST_MARKER_TIME / 2)
+    """A leader that adds a partition before that waits for 20 ms, and so does Java's client in generation 1."""
+    loop = asyncio.get_running_loop()
+    markers = cluster.hold_markers("t", 0)
+    await write_record(producer, 0)
+    loop.call_later(0.004, markers.release)
+    began = loop.time()
+    await write_record(producer, 1)
+    assert 0.004 <= loop.time() - began < 0.01
+    assert await committed_values(cluster) == [0, 1]
+
+
+@generation_2
+async def test_a_transaction_begins_20_ms_after_the_last_one_even_without_its_markers(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    loop = asyncio.get_running_loop()
+    with cluster.hold_markers("t", 0):
+        await write_record(producer, 0)
+        ended = loop.time()
+        await producer.begin_transaction()
+    assert loop.time() - ended == pytest.approx(LONGEST_MARKER_WAIT)
+    assert len(cluster.history.of(DescribeTransactionsRequest)) < 10
+    await producer.abort_transaction()  # the coordinator does not know it
+    asked = len(cluster.history.of(DescribeTransactionsRequest))
+    await producer.begin_transaction()
+    assert len(cluster.history.of(DescribeTransactionsRequest)) == asked
+
+
+@generation_2
+@pytest.mark.parametrize("timeout, waited", [(None, LONGEST_MARKER_WAIT), (0.005, 0.005)])
+async def test_a_lost_answer_about_the_markers_delays_a_transaction_no_further(
+    cluster: EmbeddedCluster, producer: Producer, timeout: float | None, waited: float
+) -> None:
+    loop = asyncio.get_running_loop()
+    await write_record(producer, 0)
+    ended = loop.time()
+    with cluster.on(DescribeTransactionsRequest).delay(5.0):
+        await producer.begin_transaction(timeout=timeout)
+    assert loop.time() - ended == pytest.approx(waited)
     await producer.abort_transaction()
+
+
+@generation_2
+async def test_a_coordinator_that_does_not_say_whether_the_markers_are_written_is_asked_once(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    loop = asyncio.get_running_loop()
+    await write_record(producer, 0)
+    ended = loop.time()
+    with cluster.on(DescribeTransactionsRequest).fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
+        await write_record(producer, 1)
+    assert loop.time() == ended
+    assert len(cluster.history.of(DescribeTransactionsRequest)) == 1
 
 
 @generation_1
