@@ -132,6 +132,8 @@ class ClientConfig:
     """The user name for PLAIN and SCRAM."""
     sasl_password: str | None = field(default=None, repr=False)
     """The password for PLAIN and SCRAM."""
+    sasl_tokenauth: bool = False
+    """Whether SCRAM logs in with a delegation token (KIP-48): the name is its id, the password its HMAC in base64."""
     sasl_oauth_token_provider: TokenProvider | None = field(default=None, repr=False)
     """A function, sync or async, that returns a token for OAUTHBEARER. It is called for each login."""
     sasl_oauth_extensions: Mapping[str, str] | None = None
@@ -153,6 +155,7 @@ class ClientConfig:
             _check_ip_address("local_address", self.local_address)
         switch(self, "allow_auto_create_topics")
         switch(self, "enable_metrics_push")
+        switch(self, "sasl_tokenauth")
         _hide(self, "ssl_key_password", "sasl_password")
         _check_tls(self)
         _check_sasl(self)
@@ -186,6 +189,7 @@ def _check_ip_address(name: str, value: object) -> None:
 
 
 _TLS_PARTS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password")
+_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _CREDENTIALS = ("sasl_username", "sasl_password", "sasl_oauth_token_provider", "sasl_oauth_extensions")
 
 
@@ -251,6 +255,9 @@ def _check_pem(settings: ClientConfig, name: str) -> None:
 
 def _check_sasl(settings: ClientConfig) -> None:
     given = [name for name in ("sasl_mechanism", *_CREDENTIALS) if getattr(settings, name) is not None]
+    if settings.sasl_tokenauth and settings.sasl_mechanism not in _SCRAM:
+        found = settings.sasl_mechanism
+        raise ConfigurationError(f"sasl_tokenauth requires sasl_mechanism {' or '.join(_SCRAM)}, got {found!r}")
     if not settings.uses_sasl:
         if given:
             needed = '"SASL_SSL"' if settings.uses_tls else '"SASL_SSL" or "SASL_PLAINTEXT"'
@@ -339,6 +346,7 @@ class ClientSettings(TypedDict, total=False):
     sasl_mechanism: Mechanism | None
     sasl_username: str | None
     sasl_password: str | None
+    sasl_tokenauth: bool
     sasl_oauth_token_provider: TokenProvider | None
     sasl_oauth_extensions: Mapping[str, str] | None
 

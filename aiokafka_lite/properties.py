@@ -531,11 +531,16 @@ def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> Non
             raise ConfigurationError(f"sasl.{name} and {_JAAS} are the same setting; remove one of them")
         if name not in options:
             raise ConfigurationError(f"{_JAAS} must have a {name}, {_JAAS_EXPECTED}")
+    tokenauth = options.pop("tokenauth", "false") if module == "ScramLoginModule" else "false"
+    if tokenauth.lower() not in ("true", "false"):
+        raise ConfigurationError(must_be(f"{_JAAS}: tokenauth", "true or false", tokenauth))
     beyond = options.keys() - {"username", "password"}
     if beyond:
         raise ConfigurationError(f"{_JAAS}: the option {min(beyond)!r} is not supported")
     settings["sasl_username"] = _resolved(f"{_JAAS}: username", options["username"])
     settings["sasl_password"] = Secret(_resolved(f"{_JAAS}: password", options["password"]))
+    if tokenauth.lower() == "true":
+        settings["sasl_tokenauth"] = True
 
 
 def _parse_jaas(text: str) -> tuple[str, dict[str, str]]:

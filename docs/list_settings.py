@@ -73,6 +73,7 @@ JAVA: dict[str, Java] = {
     "sasl_mechanism": Java("sasl.mechanism", '`"GSSAPI"`'),
     "sasl_username": Java("sasl.jaas.config", SAME),
     "sasl_password": Java("sasl.jaas.config", SAME),
+    "sasl_tokenauth": Java("sasl.jaas.config", "`false`"),
     "sasl_oauth_token_provider": Java("sasl.login.callback.handler.class", SAME),
     "sasl_oauth_extensions": Java("sasl.jaas.config", SAME),
     "acks": Java("acks", SAME),

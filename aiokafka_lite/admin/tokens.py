@@ -5,6 +5,7 @@ A token lets a program act as the owner of the token, without the owner's passwo
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -30,6 +31,9 @@ class DelegationToken:
     """A token. Times are milliseconds since the epoch; ``latest_expiry`` cannot be extended.
 
     Principals are ``User:<name>``. ``requester`` is the owner before Kafka 3.3.
+
+    A client logs in with it by ``sasl_tokenauth=True``, ``sasl_username=token.token_id`` and
+    ``sasl_password=token.password``.
     """
 
     token_id: str
@@ -40,6 +44,11 @@ class DelegationToken:
     issued_at: int
     expires_at: int
     latest_expiry: int
+
+    @property
+    def password(self) -> str:
+        """The HMAC in base64, which is the password of the token."""
+        return base64.b64encode(self.hmac).decode()
 
 
 class Tokens:

@@ -33,6 +33,7 @@ from ..protocol.schema import Request, Response
 from ..protocol.state import Transitions, next_state
 from .access_tokens import TokenCheck
 from .configs import BrokerSettings
+from .delegation_tokens import DelegationTokens
 from .error_responses import error_response
 from .sasl_verifiers import LoginRefused, OAuthBearerVerifier, PlainVerifier, SaslVerifier, ScramVerifier
 from .scram_users import ScramUsers
@@ -94,13 +95,14 @@ class Credentials:
     mechanisms: Sequence[str]
     passwords: Mapping[str, str] = field(repr=False)
     scram_users: ScramUsers
+    tokens: DelegationTokens
     check_token: TokenCheck | None
     time: Callable[[], float]
 
     def verifier(self, mechanism: str) -> SaslVerifier:
         """A new login by one of ``mechanisms``."""
         if mechanism in HASHES:
-            return ScramVerifier(mechanism, self.scram_users)
+            return ScramVerifier(mechanism, self.scram_users, self.tokens)
         if mechanism == "PLAIN":
             return PlainVerifier(self.passwords)
         return OAuthBearerVerifier(self.check_token, self.time)
@@ -113,6 +115,8 @@ class Authentication:
         self.state = LoginState.CONNECTED
         self.name = ""
         """The name of the principal, after the first login."""
+        self.by_token = False
+        """Whether the last login was one with a delegation token."""
         self._credentials = credentials
         self._settings = settings
         self._clock = clock
@@ -223,7 +227,7 @@ class Authentication:
         if self.name and accepted.name != self.name:
             text = f"Cannot change principals during re-authentication from User.{self.name}: User.{accepted.name}"
             raise LoginRefused(f"the session of {self.name!r} is renewed as {accepted.name!r}", shown=text)
-        self.name = accepted.name
+        self.name, self.by_token = accepted.name, accepted.by_token
         self._verifier = None
         self._change(LoginEvent.ACCEPTED)
         return response, self._begin_session(accepted.expires)

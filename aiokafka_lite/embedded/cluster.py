@@ -31,7 +31,6 @@ from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig, broker_settings, ports_of
 from .controller import Controller, Refused
 from .data_dir import data_of
-from .delegation_tokens import DelegationTokens
 from .faults import Fault, Faults, History
 from .features import Features
 from .handlers import NEWEST, versions_of
@@ -111,10 +110,11 @@ class EmbeddedCluster(Component):
             brokers, configs, super_users, auto_create_topics=auto_create_topics, default_partitions=default_partitions
         )
         versions = config.limited(versions_of(as_kafka or NEWEST))
-        self._security = ClusterSecurity.of(security, configs or {}, config.wall_clock, tcp=tcp)
+        self.random = random.Random(seed)
+        secured = (configs or {}, settings.of(), self.random, config.wall_clock)
+        self._security = ClusterSecurity.of(security, *secured, tcp=tcp)
         self.tcp, self.config = tcp, config
         self.broker_session_timeout = config.broker_session_timeout
-        self.random = random.Random(seed)
         new_id = base64.urlsafe_b64encode(self.random.randbytes(16)).decode().rstrip("=")
         self._data = data_of(data_dir, new_id, range(config.first_node_id, config.first_node_id + brokers))
         self.cluster_id = self._data.cluster_id
@@ -145,7 +145,6 @@ class EmbeddedCluster(Component):
             transaction_requests=self._transaction_requests,
             share_groups=self.share_groups,
             authorizer=self.authorizer,
-            tokens=DelegationTokens(settings.of(), self.random),
             security=self._security,
             quota_limits=self.quota_limits,
             faults=self.faults,

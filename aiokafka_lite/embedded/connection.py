@@ -222,7 +222,7 @@ class ServerConnection:
         self.server = server
         self.stream = stream
         self.listener = stream.listener.name
-        self.principal = stream.principal
+        self.principal, self.has_token = stream.principal, False
         self.client_address = stream.client_address
         self.idle_since: float | None = _now()  # None while a request is being handled
         self._authentication = authentication
@@ -402,7 +402,7 @@ class ServerConnection:
         limit = "socket.request.max.bytes" if self._is_logged_in else "sasl.server.max.receive.size"
         self.stream.accept(self.server.parts.settings.number(limit))
         if self._is_logged_in:
-            self.principal = f"User:{authentication.name}"
+            self.principal, self.has_token = f"User:{authentication.name}", authentication.by_token
             logger.debug("%r is logged in as %r", self, authentication.name)
             if self._login_timer is not None:
                 self._login_timer.cancel()

@@ -1,6 +1,7 @@
 """Delegation tokens of a cluster (KIP-48): who owns them, who may renew them, and until when they are valid.
 
-A token is known by its HMAC, which only the cluster can make: it has the key ``delegation.token.secret.key``.
+A token is known by its HMAC, which only the cluster can make: it has the key ``delegation.token.secret.key``. A client
+logs in by SCRAM with the id of the token as the user name, and its HMAC in base64 as the password.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 from ..errors import ErrorCode
+from ..protocol.sasl.scram import HASHES
 from .configs import BrokerSettings
 from .controller import Refused
+from .scram_users import ScramCredential
 
 
 @dataclass(slots=True)
@@ -41,6 +44,7 @@ class DelegationTokens:
         self._settings = settings
         self._random = random
         self._by_hmac: dict[bytes, DelegationToken] = {}
+        self._credentials: dict[tuple[bytes, str], ScramCredential] = {}
 
     def __iter__(self) -> Iterator[DelegationToken]:
         return iter(list(self._by_hmac.values()))
@@ -53,6 +57,18 @@ class DelegationTokens:
     @property
     def _secret(self) -> bytes:
         return self._settings.value("delegation.token.secret.key").encode()
+
+    def find(self, token_id: str) -> DelegationToken | None:
+        """The token with this id; None if there is none."""
+        return next((token for token in self._by_hmac.values() if token.token_id == token_id), None)
+
+    def credential(self, token: DelegationToken, mechanism: str) -> ScramCredential:
+        """The credential that a login with the token is checked against. It is derived once."""
+        key = (token.hmac, mechanism)
+        if key not in self._credentials:
+            password = base64.b64encode(token.hmac).decode()
+            self._credentials[key] = ScramCredential.of_password(mechanism, password)
+        return self._credentials[key]
 
     def create(
         self, owner: str, requester: str, renewers: tuple[str, ...], max_lifetime_ms: int, now_ms: int
@@ -88,7 +104,7 @@ class DelegationTokens:
         """End the token after a period; at once if the period is negative. Returns its expiry."""
         token = self._changeable(code, principal, now_ms)
         if period_ms < 0:
-            del self._by_hmac[code]
+            self._remove(token)
             return period_ms  # as in Kafka
         token.expires_at = min(token.latest_expiry, now_ms + period_ms)
         return token.expires_at
@@ -109,4 +125,9 @@ class DelegationTokens:
         before = now_ms - self._settings.number("delegation.token.expiry.check.interval.ms")
         for token in self:
             if token.expires_at < before:
-                del self._by_hmac[token.hmac]
+                self._remove(token)
+
+    def _remove(self, token: DelegationToken) -> None:
+        del self._by_hmac[token.hmac]
+        for mechanism in HASHES:
+            self._credentials.pop((token.hmac, mechanism), None)

@@ -100,6 +100,8 @@ class Client(Protocol):
     """The client of a connection."""
 
     principal: str
+    has_token: bool
+    """Whether it has logged in with a delegation token."""
     listener: str
     """The name of the listener: responses name the ports of brokers on the same one."""
     client_address: str

@@ -27,7 +27,6 @@ from .cluster_config import ClusterConfig
 from .configs import TopicConfig
 from .connection import ServerConnection, ServerStream, UnsentResponses
 from .controller import Controller
-from .delegation_tokens import DelegationTokens
 from .faults import Faults, History
 from .features import TRANSACTION_VERSION
 from .fetch_session import FetchSessions
@@ -106,7 +105,6 @@ class ClusterParts:
     transaction_requests: TransactionRequests
     share_groups: ShareGroups
     authorizer: Authorizer
-    tokens: DelegationTokens
     security: ClusterSecurity
     quota_limits: QuotaLimits
     faults: Faults
@@ -198,7 +196,7 @@ class BrokerNode:
             leadership=cluster.leadership,
             authorizer=cluster.authorizer,
             scram_users=cluster.security.scram_users,
-            tokens=cluster.tokens,
+            tokens=cluster.security.tokens,
             fetch_max_bytes=self.settings.number("fetch.max.bytes"),
             telemetry=telemetry,
             topic_creation_delay=cluster.config.topic_creation_delay,

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 from ..protocol.sasl.scram import HASHES
 from .access_tokens import TokenCheck, TokenRefused, accept, unsecured_claims
+from .delegation_tokens import DelegationToken, DelegationTokens
 from .scram_users import ScramCredential, ScramUsers
 
 
@@ -38,6 +39,8 @@ class Accepted(NamedTuple):
     """The name of the principal, without its type."""
     expires: float | None = None
     """The end of the credentials, in seconds since the epoch; None if they do not expire."""
+    by_token: bool = False
+    """Whether the client has logged in with a delegation token."""
 
 
 class SaslVerifier(Protocol):
@@ -92,17 +95,24 @@ _CLIENT_FINAL = re.compile(
 )
 
 
+_TOKENAUTH = re.compile(rb",tokenauth=true(?=,|$)", re.IGNORECASE)
+
+
 class ScramVerifier:
     """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802): the client proves that it knows the password, and so does the broker.
 
-    The client's first message names the user; the response has the salt. Its second message has the proof.
+    The client's first message names the user; the response has the salt. Its second message has the proof. With the
+    extension ``tokenauth=true`` the first message has the id of a delegation token, and the principal is its owner
+    (KIP-48). As in Kafka, a token that has expired is accepted until it is removed, for a session that has expired too.
     """
 
-    def __init__(self, mechanism: str, users: ScramUsers) -> None:
+    def __init__(self, mechanism: str, users: ScramUsers, tokens: DelegationTokens) -> None:
         self.accepted: Accepted | None = None
         self._mechanism = mechanism
         self._hash_name = HASHES[mechanism]
         self._users = users
+        self._tokens = tokens
+        self._token: DelegationToken | None = None
         self._name = ""
         self._nonce = b""
         self._signed = b""  # the first messages of both sides, which both sign
@@ -116,7 +126,13 @@ class ScramVerifier:
         if match is None:
             raise LoginRefused("the first message is malformed")
         self._name = _unescaped(match["name"])
-        self._credential = self._users.get(self._name, self._mechanism)
+        if _TOKENAUTH.search(match["extensions"]):
+            self._token = self._tokens.find(self._name)
+            if self._token is None:
+                raise LoginRefused(f"there is no delegation token {self._name!r}")
+            self._credential = self._tokens.credential(self._token, self._mechanism)
+        else:
+            self._credential = self._users.get(self._name, self._mechanism)
         if self._credential is None:
             raise LoginRefused(f"there is no user {self._name!r} for {self._mechanism}")
         identity = _unescaped(match["identity"] or b"")
@@ -139,8 +155,12 @@ class ScramVerifier:
         client_key = bytes(one ^ other for one, other in zip(base64.b64decode(match["proof"]), signature))
         if not hmac.compare_digest(hashlib.new(self._hash_name, client_key).digest(), credential.stored_key):
             raise LoginRefused(f"the password of {self._name!r} is wrong")
-        self.accepted = Accepted(self._name)
+        self.accepted = Accepted(self._name) if self._token is None else _accepted_by(self._token)
         return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, self._hash_name))
+
+
+def _accepted_by(token: DelegationToken) -> Accepted:
+    return Accepted(token.owner.partition(":")[2], token.expires_at / 1000, by_token=True)
 
 
 def _unescaped(name: bytes) -> str:

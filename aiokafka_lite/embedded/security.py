@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
@@ -16,6 +17,8 @@ from ..security import MECHANISMS, SECURITY_PROTOCOLS, server_tls_context
 from .access_tokens import TokenCheck, unsecured_token
 from .authentication import Credentials
 from .certificates import CertificateAuthority
+from .configs import BrokerSettings
+from .delegation_tokens import DelegationTokens
 from .listeners import PLAINTEXT, WITH_SASL, WITH_TLS
 from .scram_users import ScramUsers
 
@@ -148,16 +151,21 @@ class ClusterSecurity:
     ``wall_clock`` returns seconds since the epoch, for the expiry of tokens.
     """
 
-    def __init__(self, config: Security, wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self, config: Security, settings: BrokerSettings, random: Random, wall_clock: Callable[[], float]
+    ) -> None:
         self.protocols = tuple(config.protocols)
         self.scram_users = ScramUsers()
+        self.tokens = DelegationTokens(settings, random)
         self._users = dict(config.users)
         self._wall_clock = wall_clock
         mechanisms = tuple(config.mechanisms or ())
         scram = [each for each in mechanisms if each in HASHES]
         for name, password in self._users.items():
             self.scram_users.set_password(name, password, scram)
-        self.credentials = Credentials(mechanisms, self._users, self.scram_users, config.check_token, wall_clock)
+        self.credentials = Credentials(
+            mechanisms, self._users, self.scram_users, self.tokens, config.check_token, wall_clock
+        )
         self._makes_tokens = config.check_token is None
         self._config = config
         self._directory: TemporaryDirectory[str] | None = None
@@ -165,7 +173,14 @@ class ClusterSecurity:
 
     @classmethod
     def of(
-        cls, given: Security | str | None, configs: Mapping[str, str], wall_clock: Callable[[], float], *, tcp: bool
+        cls,
+        given: Security | str | None,
+        configs: Mapping[str, str],
+        settings: BrokerSettings,
+        random: Random,
+        wall_clock: Callable[[], float],
+        *,
+        tcp: bool,
     ) -> ClusterSecurity:
         """The security that the arguments of ``EmbeddedCluster`` describe. Raises ConfigurationError."""
         if given is not None and not isinstance(given, Security | str):
@@ -180,7 +195,7 @@ class ClusterSecurity:
         config = given if isinstance(given, Security) else Security(given or PLAINTEXT)
         if not tcp and set(config.protocols) & set(WITH_TLS):
             raise ConfigurationError("security with TLS requires tcp=True: there is no TLS between objects in memory")
-        return cls(config, wall_clock)
+        return cls(config, settings, random, wall_clock)
 
     def broker_settings(self) -> dict[str, str]:
         """The settings that a broker describes, under Kafka's names."""

@@ -45,12 +45,14 @@ class Login:
         *,
         username: str = "",
         password: str = "",
+        tokenauth: bool = False,
         token_provider: TokenProvider | None = None,
         extensions: Mapping[str, str] | None = None,
     ) -> None:
         self.mechanism = mechanism
         self._username = username
         self._password = password
+        self._tokenauth = tokenauth
         self._token_provider = token_provider
         self._extensions = extensions or {}
         self._keys: dict[Derivation, bytes] = {}
@@ -62,6 +64,7 @@ class Login:
             config.sasl_mechanism or "",
             username=config.sasl_username or "",
             password=config.sasl_password or "",
+            tokenauth=config.sasl_tokenauth,
             token_provider=config.sasl_oauth_token_provider,
             extensions=config.sasl_oauth_extensions,
         )
@@ -83,7 +86,8 @@ class Login:
             return OAuthBearerExchange(await self._token(self._token_provider), self._extensions)
         if self.mechanism == "PLAIN":
             return PlainExchange(self._username, self._password)
-        return ScramExchange(self.mechanism, self._username, self._password, secrets.token_urlsafe(24))
+        nonce = secrets.token_urlsafe(24)
+        return ScramExchange(self.mechanism, self._username, self._password, nonce, tokenauth=self._tokenauth)
 
     async def log_in(self, exchange: Exchange, ask: Ask, versions: VersionTable, peer: str) -> float:
         """Exchange messages until the broker accepts. Return the session's seconds, 0.0 if it does not expire.

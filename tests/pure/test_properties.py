@@ -303,6 +303,12 @@ def test_credentials_come_from_the_jaas_configuration() -> None:
     assert settings["sasl_mechanism"] == "SCRAM-SHA-256"
     assert settings["sasl_username"] == "ali'ce"
     assert shown(settings["sasl_password"]) == PASSWORD
+    assert "sasl_tokenauth" not in settings
+
+
+def test_a_login_with_a_delegation_token_comes_from_the_jaas_configuration() -> None:
+    settings = client_settings({**SCRAM, "sasl.jaas.config": jaas("username=id password=hmac tokenauth=true")})
+    assert settings["sasl_tokenauth"] is True
 
 
 @pytest.mark.parametrize(
@@ -315,7 +321,8 @@ def test_credentials_come_from_the_jaas_configuration() -> None:
         (jaas("username=alice password hunter2"), "options as name=value"),
         (jaas("username=alice"), "must have a password"),
         (jaas("password=hunter2"), "must have a username"),
-        (jaas("username=alice password=hunter2 tokenauth=true"), "the option 'tokenauth' is not supported"),
+        (jaas("username=alice password=hunter2 tokenauth=yes"), "tokenauth must be true or false, got 'yes'"),
+        (jaas("username=alice password=hunter2 serviceName=kafka"), "the option 'serviceName' is not supported"),
         (
             jaas("username=alice password=hunter2", "plain.PlainLoginModule"),
             "PlainLoginModule requires sasl.mechanism=PLAIN, got SCRAM",

@@ -1,10 +1,9 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and DescribeDelegationToken (KIP-48).
 
-- Only a client that has logged in, by SASL or by a certificate, may send them.
+- Only a client that has logged in, by SASL or by a certificate, may send them; not one that logged in with a token.
 - A token for another owner requires CREATE_TOKENS on that user (KIP-373).
 - A principal sees the tokens that it owns or may renew, and those that it may describe: DESCRIBE on the token, or
   DESCRIBE_TOKENS on its owner.
-- No mechanism accepts tokens here: a client cannot log in with one.
 """
 
 from __future__ import annotations
@@ -121,9 +120,11 @@ def _changed(
 
 
 def _require_login(context: RequestContext) -> None:
-    """Raise Refused for a client without a name: it could not be the owner of a token."""
+    """Raise Refused for a client without a name, and for one whose login would end with a token."""
     if context.principal == ANONYMOUS:
         raise Refused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "the client has not logged in")
+    if context.client.has_token:
+        raise Refused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "the client has logged in with a token")
 
 
 def _no_expiry(refusal: Refused) -> int:

@@ -30,19 +30,23 @@ FEWEST_ITERATIONS = 4096
 MOST_ITERATIONS = 1_000_000
 
 _GS2_HEADER = b"n,,"  # no channel binding, no identity but the user's own
+_TOKENAUTH = b",tokenauth=true"
 _NONCE = re.compile(rb"[\x21-\x2b\x2d-\x7e]+")
 
 
 class ScramExchange:
-    """The client's two messages and the broker's two. ``nonce`` must be unguessable and new for each login."""
+    """The client's two messages and the broker's two. ``nonce`` must be unguessable and new for each login.
 
-    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+    With ``tokenauth`` the user name is the id of a delegation token, and the password its HMAC in base64 (KIP-48).
+    """
+
+    def __init__(self, mechanism: str, username: str, password: str, nonce: str, *, tokenauth: bool = False) -> None:
         self._hash_name = HASHES[mechanism]
         self._password = password.encode()
         redactor = Redactor(password)
         self.quoted, self.hide_secrets = redactor.quoted, redactor.hide_in
         self._nonce = nonce.encode()
-        self._first = b"n=" + _escaped(username) + b",r=" + self._nonce
+        self._first = b"n=" + _escaped(username) + b",r=" + self._nonce + (_TOKENAUTH if tokenauth else b"")
         self._messages = b""  # all messages without the proof: both sides sign them
         self._without_proof = b""
         self._server_signature: bytes | None = None

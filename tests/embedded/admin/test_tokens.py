@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from aiokafka_lite import BrokerError, ErrorCode
 from aiokafka_lite.acls import AclBinding, AclOperation, AclResourceType
 from aiokafka_lite.admin import Admin
+from aiokafka_lite.admin.tokens import DelegationToken
 from aiokafka_lite.embedded import EmbeddedCluster, Security
+from aiokafka_lite.errors import AuthenticationError, ConfigurationError
 
 HOUR_MS = 3_600_000
 SECRET = {"delegation.token.secret.key": "secret"}
-SECURITY = Security("SASL_PLAINTEXT", users={"alice": "a", "bob": "b"}, mechanisms=["PLAIN"])
+SECURITY = Security("SASL_PLAINTEXT", users={"alice": "a", "bob": "b"}, mechanisms=["PLAIN", "SCRAM-SHA-256"])
 
 
 @pytest.fixture
@@ -104,3 +107,32 @@ async def test_wrong_arguments_are_named(alice: Admin) -> None:
         await alice.tokens.create(lifetime=-1)
     with pytest.raises(TypeError, match="hmac must be bytes"):
         await alice.tokens.renew("abc")  # type: ignore[arg-type]
+
+
+def by_token(cluster: EmbeddedCluster, token: DelegationToken) -> dict[str, Any]:
+    """The settings of a client that logs in with a token."""
+    return cluster.client_settings(mechanism="SCRAM-SHA-256") | {
+        "sasl_username": token.token_id,
+        "sasl_password": token.password,
+        "sasl_tokenauth": True,
+    }
+
+
+async def test_a_client_logs_in_with_a_token_and_acts_as_its_owner(cluster: EmbeddedCluster, alice: Admin) -> None:
+    token = await alice.tokens.create()
+    async with Admin(**by_token(cluster, token)) as client:
+        await client.topics.describe(["orders"])
+        assert [each.principal for each in cluster.nodes[1].connections].count("User:alice") > 1
+        for refused in (client.tokens.create(), client.tokens.describe(), client.tokens.renew(token.hmac)):
+            with pytest.raises(BrokerError, match="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"):
+                await refused
+
+
+async def test_a_token_that_has_ended_is_refused(cluster: EmbeddedCluster, alice: Admin) -> None:
+    token = await alice.tokens.create()
+    await alice.tokens.expire(token.hmac)
+    with pytest.raises(AuthenticationError, match=r"refused the login by SCRAM-SHA-256 as '.*': Authentication failed"):
+        await Admin(**by_token(cluster, token)).start()
+    with pytest.raises(ConfigurationError, match=r"sasl_tokenauth requires sasl_mechanism SCRAM-SHA-256 or .*'PLAIN'"):
+        Admin(**by_token(cluster, token) | {"sasl_mechanism": "PLAIN"})
+

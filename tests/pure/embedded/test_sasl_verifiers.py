@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka_lite.embedded.access_tokens import unsecured_token
+from aiokafka_lite.embedded.configs import ClusterSettings
+from aiokafka_lite.embedded.delegation_tokens import DelegationTokens
 from aiokafka_lite.embedded.sasl_verifiers import (
     Accepted,
     LoginRefused,
@@ -27,11 +30,16 @@ NOW = 1_000_000.0
 USERS = {"alice": "pencil", "zoe=,": "pass wörd Ⅸ"}
 
 
-def scram(mechanism: str = "SCRAM-SHA-256") -> ScramVerifier:
+def no_tokens() -> DelegationTokens:
+    settings = ClusterSettings({"delegation.token.secret.key": "secret"})
+    return DelegationTokens(settings.of(), Random(1))
+
+
+def scram(mechanism: str = "SCRAM-SHA-256", tokens: DelegationTokens | None = None) -> ScramVerifier:
     users = ScramUsers()
     for name, password in USERS.items():
         users.set_password(name, password)
-    return ScramVerifier(mechanism, users)
+    return ScramVerifier(mechanism, users, tokens or no_tokens())
 
 
 def bearer() -> OAuthBearerVerifier:
@@ -54,6 +62,30 @@ def log_in(client: Exchange, verifier: SaslVerifier) -> Accepted | None:
 def test_both_sides_of_scram_accept_each_other(mechanism: str, user: str) -> None:
     client = ScramExchange(mechanism, user, USERS[user], "nonce")
     assert log_in(client, scram(mechanism)) == Accepted(user)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_login_with_a_token_is_one_of_its_owner(mechanism: str) -> None:
+    tokens = no_tokens()
+    token = tokens.create("User:zoe=,", "User:bob", (), -1, int(NOW * 1000))
+    password = base64.b64encode(token.hmac).decode()
+    client = ScramExchange(mechanism, token.token_id, password, "nonce", tokenauth=True)
+    assert log_in(client, scram(mechanism, tokens)) == Accepted("zoe=,", token.expires_at / 1000, by_token=True)
+
+
+@pytest.mark.parametrize(
+    "user, password, tokenauth",
+    [("alice", "pencil", True), ("token", "password", False), ("token", "pencil", True), ("gone", "password", True)],
+)
+def test_tokens_are_not_users_and_users_are_not_tokens(user: str, password: str, tokenauth: bool) -> None:
+    tokens = no_tokens()
+    token = tokens.create("User:alice", "User:alice", (), -1, int(NOW * 1000))
+    gone = tokens.create("User:alice", "User:alice", (), -1, int(NOW * 1000))
+    tokens.expire(gone.hmac, "User:alice", -1, int(NOW * 1000))
+    name = {"token": token.token_id, "gone": gone.token_id}.get(user, user)
+    secret = base64.b64encode((gone if user == "gone" else token).hmac).decode() if password == "password" else password
+    with pytest.raises(LoginRefused):
+        log_in(ScramExchange("SCRAM-SHA-256", name, secret, "nonce", tokenauth=tokenauth), scram(tokens=tokens))
 
 
 @pytest.mark.parametrize("user, password", [("alice", "eraser"), ("mallory", "pencil")])
@@ -208,4 +240,6 @@ def test_the_client_rejects_a_broker_that_does_not_know_the_password() -> None:
     users = ScramUsers()
     users.set_password("alice", "guess")
     with pytest.raises(AuthenticationError, match="it does not know the password"):
-        log_in(ScramExchange("SCRAM-SHA-256", "alice", "pencil", "nonce"), FalseBroker("SCRAM-SHA-256", users))
+        log_in(
+            ScramExchange("SCRAM-SHA-256", "alice", "pencil", "nonce"), FalseBroker("SCRAM-SHA-256", users, no_tokens())
+        )

@@ -24,6 +24,11 @@ def exchange(mechanism: str = "SCRAM-SHA-256", username: str = "user", password:
     return ScramExchange(mechanism, username, password, NONCE)
 
 
+def test_the_first_message_of_a_login_with_a_token_says_so() -> None:
+    first = ScramExchange("SCRAM-SHA-256", "token-id", "hmac", NONCE, tokenauth=True).begin()
+    assert first == b"n,,n=token-id,r=" + NONCE.encode() + b",tokenauth=true"
+
+
 def proved(exchange: ScramExchange, server_first: bytes = SERVER_FIRST) -> bytes:
     """The message with the proof."""
     exchange.begin()
