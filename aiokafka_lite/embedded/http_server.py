@@ -47,6 +47,10 @@ class HttpServer:
         self._connections: set[asyncio.Transport] = set()
 
     @property
+    def is_running(self) -> bool:
+        return self._server is not None
+
+    @property
     def port(self) -> int:
         """The port while the server runs."""
         assert self._server is not None, "the server has started"

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 
 from ..arguments import whole
@@ -38,22 +38,34 @@ class _Refused(Exception):
         self.response = HttpResponse(status, {"error_code": code, "message": message})
 
 
-@dataclass(slots=True)
-class _Stored:
-    """A schema. Subjects that have the same schema share it, and its id."""
+class _Content(NamedTuple):
+    """A schema as a client sends it: its text, its type, and the versions of subjects that it refers to."""
 
-    schema_id: int
     text: str
     kind: str
     references: list[dict[str, Any]]
+
+    def guid(self) -> str:
+        """The same for schemas that differ in the layout of their JSON alone."""
+        text = self.text if self.kind == "PROTOBUF" else json.loads(self.text)
+        identity = json.dumps([self.kind, text, self.references], sort_keys=True)
+        return str(uuid.UUID(bytes=hashlib.sha256(identity.encode()).digest()[:16]))
+
+
+@dataclass(slots=True)
+class _Stored:
+    """A schema with its id. Subjects that have the same schema share it."""
+
+    schema_id: int
+    content: _Content
     guid: str
 
-    def content(self) -> dict[str, Any]:
-        made: dict[str, Any] = {"schema": self.text, "guid": self.guid}
-        if self.kind != "AVRO":
-            made["schemaType"] = self.kind
-        if self.references:
-            made["references"] = self.references
+    def described(self) -> dict[str, Any]:
+        made: dict[str, Any] = {"schema": self.content.text, "guid": self.guid}
+        if self.content.kind != "AVRO":
+            made["schemaType"] = self.content.kind
+        if self.content.references:
+            made["references"] = self.content.references
         return made
 
 
@@ -109,28 +121,25 @@ class EmbeddedSchemaRegistry:
         if username is not None:
             self._authorization = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
         self._server = HttpServer(self._answer, ssl_context)
-        self._is_running = False
         self._failures = _Failures(0, 0)
         self._state = RegistryState()
 
     def __repr__(self) -> str:
-        return f"<EmbeddedSchemaRegistry {self.url if self._is_running else 'not running'}>"
+        return f"<EmbeddedSchemaRegistry {self.url if self._server.is_running else 'not running'}>"
 
     @property
     def url(self) -> str:
         """The address for clients. Raises IllegalStateError if the registry does not run."""
-        if not self._is_running:
+        if not self._server.is_running:
             raise IllegalStateError("the embedded schema registry does not run; use it in 'async with'")
         return f"{self._scheme}://127.0.0.1:{self._server.port}"
 
     async def start(self) -> None:
         """Begin to listen."""
         await self._server.start()
-        self._is_running = True
 
     async def close(self) -> None:
         """Close the port and all connections. The schemas stay until the object goes."""
-        self._is_running = False
         await self._server.close()
 
     async def __aenter__(self) -> Self:
@@ -226,28 +235,28 @@ class RegistryState:
             "subject": name,
             "version": version.number,
             "id": version.schema.schema_id,
-            **version.schema.content(),
+            **version.schema.described(),
         }
 
     def _register(self, request: HttpRequest, name: str) -> object:
         subject = self._subjects.setdefault(name, _Subject())
-        text, kind, references = self._posted(request)
-        same = self._same(subject, text, kind, references)
+        posted = self._posted(request)
+        same = self._same(subject, posted)
         if same is None:
             if (subject.mode or self._mode) in ("READONLY", "READONLY_OVERRIDE"):
                 raise _Refused(422, 42205, f"Subject {name} is in read-only mode")
-            messages = self._incompatible(subject, text, kind, references, subject.level or self._level)
+            messages = self._incompatible(subject, posted, subject.level or self._level)
             if messages:
                 problem = f"Schema being registered is incompatible with an earlier schema for subject {name!r}"
                 raise _Refused(HTTPStatus.CONFLICT, 409, f"{problem}, details: {messages}")
             number = subject.versions[-1].number + 1 if subject.versions else 1
-            same = _Version(number, self._stored(text, kind, references))
+            same = _Version(number, self._stored(posted))
             subject.versions.append(same)
-        return {"id": same.schema.schema_id, "version": same.number, **same.schema.content()}
+        return {"id": same.schema.schema_id, "version": same.number, **same.schema.described()}
 
     def _lookup(self, request: HttpRequest, name: str) -> object:
         subject = self._existing(name)
-        same = self._same(subject, *self._posted(request))
+        same = self._same(subject, self._posted(request))
         if same is None:
             raise _Refused(HTTPStatus.NOT_FOUND, 40403, "Schema not found")
         return self._described(name, same)
@@ -303,58 +312,60 @@ class RegistryState:
         found = self._schemas.get(int(schema_id)) if schema_id.isdigit() else None
         if found is None:
             raise _Refused(HTTPStatus.NOT_FOUND, 40403, f"Schema {schema_id} not found")
-        return found.content()
+        return found.described()
 
     def _by_guid(self, request: HttpRequest, guid: str) -> object:
         found = self._with_guid(guid)
         if found is None:
             raise _Refused(HTTPStatus.NOT_FOUND, 40403, f"Schema {guid} not found")
-        return found.content()
+        return found.described()
 
-    def _posted(self, request: HttpRequest) -> tuple[str, str, list[dict[str, Any]]]:
+    def _posted(self, request: HttpRequest) -> _Content:
         """The schema in the body of a request, checked."""
         try:
             body = json.loads(request.body)
             text, kind = body["schema"], body.get("schemaType") or "AVRO"
-            references = list(body.get("references") or ())
-            used = [self._used(each) for each in references]
+            content = _Content(text, kind, list(body.get("references") or ()))
+            for reference in content.references:
+                self._used(reference)
             if kind not in TYPES or not isinstance(text, str):
                 raise ValueError(f"schemaType must be one of {', '.join(TYPES)}, got {kind!r}")
             if kind == "AVRO":
-                AvroSchema(text, self._texts(used))
+                AvroSchema(text, self._used_by(content))
             elif kind == "JSON":
                 json.loads(text)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _Refused(422, 42201, f"Invalid schema: {error}") from None
-        return text, kind, references
+        return content
 
     def _used(self, reference: dict[str, Any]) -> _Stored:
+        """The schema that a reference names. Raises ValueError if its subject does not exist."""
         subject = self._subjects.get(reference["subject"])
         if subject is None or not subject.active:
             raise ValueError(f"no schema reference found for subject {reference['subject']!r}")
         return self._find(subject, str(reference["version"])).schema
 
-    def _texts(self, used: list[_Stored]) -> list[str]:
-        """The texts of schemas and of those that they refer to; a text comes after the ones that it needs."""
+    def _used_by(self, content: _Content) -> list[str]:
+        """The texts of the schemas that a schema refers to, directly or not; a text comes after those that it needs."""
         texts: list[str] = []
-        for each in used:
-            inner = self._texts([self._used(reference) for reference in each.references])
-            texts += [text for text in (*inner, each.text) if text not in texts]
+        for reference in content.references:
+            used = self._used(reference).content
+            texts += [text for text in (*self._used_by(used), used.text) if text not in texts]
         return texts
 
-    def _stored(self, text: str, kind: str, references: list[dict[str, Any]]) -> _Stored:
-        guid = _guid(text, kind, references)
+    def _stored(self, content: _Content) -> _Stored:
+        guid = content.guid()
         stored = self._with_guid(guid)
         if stored is None:
-            stored = _Stored(len(self._schemas) + 1, text, kind, references, guid)
+            stored = _Stored(len(self._schemas) + 1, content, guid)
             self._schemas[stored.schema_id] = stored
         return stored
 
     def _with_guid(self, guid: str) -> _Stored | None:
         return next((each for each in self._schemas.values() if each.guid == guid), None)
 
-    def _same(self, subject: _Subject, text: str, kind: str, references: list[dict[str, Any]]) -> _Version | None:
-        guid = _guid(text, kind, references)
+    def _same(self, subject: _Subject, content: _Content) -> _Version | None:
+        guid = content.guid()
         return next((each for each in subject.active if each.schema.guid == guid), None)
 
     # Compatibility.
@@ -365,26 +376,25 @@ class RegistryState:
         level = subject.level or self._level
         if number is not None:
             subject = _Subject([self._find(self._existing(name), number)])
-        messages = self._incompatible(subject, *posted, level)
+        messages = self._incompatible(subject, posted, level)
         answer: dict[str, object] = {"is_compatible": not messages}
         if request.query.get("verbose") == "true":
             answer["messages"] = messages
         return answer
 
-    def _incompatible(
-        self, subject: _Subject, text: str, kind: str, references: list[dict[str, Any]], level: str
-    ) -> list[str]:
+    def _incompatible(self, subject: _Subject, content: _Content, level: str) -> list[str]:
         """What makes a schema incompatible with the versions of a subject."""
         if level == "NONE" or not subject.active:
             return []
         versions = subject.active if level.endswith("_TRANSITIVE") else subject.active[-1:]
         found: list[str] = []
         for each in versions:
-            if each.schema.kind != kind:
-                found.append(f"version {each.number} has the type {each.schema.kind}")
-            elif kind == "AVRO":
-                new = AvroSchema(text, self._texts([self._used(reference) for reference in references]))
-                old = AvroSchema(each.schema.text, self._texts(list(map(self._used, each.schema.references))))
+            earlier = each.schema.content
+            if earlier.kind != content.kind:
+                found.append(f"version {each.number} has the type {earlier.kind}")
+            elif content.kind == "AVRO":
+                new = AvroSchema(content.text, self._used_by(content))
+                old = AvroSchema(earlier.text, self._used_by(earlier))
                 if level.startswith(("BACKWARD", "FULL")):
                     found += incompatibilities(new, old)
                 if level.startswith(("FORWARD", "FULL")):
@@ -422,13 +432,6 @@ class RegistryState:
         else:
             self._subjects.setdefault(name, _Subject()).mode = mode
         return {"mode": mode}
-
-
-def _guid(text: str, kind: str, references: list[dict[str, Any]]) -> str:
-    """The GUID of a schema: the same for schemas that differ in the layout of their JSON alone."""
-    content = text if kind == "PROTOBUF" else json.loads(text)
-    identity = json.dumps([kind, content, references], sort_keys=True)
-    return str(uuid.UUID(bytes=hashlib.sha256(identity.encode()).digest()[:16]))
 
 
 def _choice(request: HttpRequest, name: str, allowed: tuple[str, ...], code: int) -> str:

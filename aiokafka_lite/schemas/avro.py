@@ -7,12 +7,22 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..arguments import must_be
 from ..errors import ConfigurationError
 from ..extras import extra
 from .client import SchemaRegistryClient
 from .schema import Schema, SubjectStrategy, topic_name
-from .serializing import IdIn, Read, Resolve, SchemaDeserializer, SchemaSerializer, T, Write, check_type, referenced
+from .serializing import (
+    IdIn,
+    Read,
+    Resolve,
+    SchemaDeserializer,
+    SchemaSerializer,
+    T,
+    Write,
+    check_type,
+    given_schema,
+    referenced,
+)
 
 _ROOT = "#"
 """The name of a schema itself among those that it refers to. No type can have it."""
@@ -119,20 +129,7 @@ class AvroDeserializer(SchemaDeserializer[T]):
 
 def _checked(given: GivenAvro) -> Schema:
     """The schema as a value. Raises ConfigurationError if it is no JSON, or no schema of Avro."""
-    if isinstance(given, Schema):
-        if given.type != "AVRO":
-            raise ConfigurationError(must_be("schema", "a schema of type 'AVRO'", given.type))
-        schema = given
-    elif isinstance(given, str):
-        schema = Schema(given)
-    elif isinstance(given, Mapping | list):
-        schema = Schema(json.dumps(given))
-    else:
-        raise ConfigurationError(must_be("schema", "JSON text, a dict, a list or a Schema", given))
-    try:
-        parsed = json.loads(schema.text)
-    except ValueError as error:
-        raise ConfigurationError(f"schema must be JSON: {error}") from None
+    schema, parsed = given_schema(given, "AVRO", (Mapping, list), "JSON text, a dict, a list or a Schema")
     if not schema.references:  # the others are parsed when the registry has sent what they refer to
         _parse(parsed, {})
     return schema

@@ -1,8 +1,7 @@
 """The client of a schema registry: its REST API, a cache, and one request at a time for each schema.
 
 What never changes is cached without a bound in time: the schema of an id, and the id of a schema in a subject. Tasks
-that need the same schema at the same time share one request. It runs in a task of the client, which a cancelled caller
-does not end: a ``poll`` with a short timeout cancels its deserializer, and the next one must find the schema.
+that need the same schema at the same time share one request, which a cancelled caller does not end.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 from urllib.parse import quote
 
+from ..aio.shared_calls import SharedCalls
 from ..arguments import check_wait, must_be, text, whole
-from ..errors import ConfigurationError, IllegalStateError, ProtocolError
+from ..errors import ConfigurationError, ProtocolError
 from ..security import TokenProvider
 from .http import RegistryHttp
 from .schema import (
@@ -85,8 +85,7 @@ class SchemaRegistryClient:
             random=random,
         )
         self._cache: dict[Hashable, Any] = {}
-        self._requests: dict[Hashable, asyncio.Task[Any]] = {}
-        """The requests under way that callers share."""
+        self._requests = SharedCalls("the schema registry client was closed while it waited for an answer")
         self._registrations = 0
 
     def __repr__(self) -> str:
@@ -102,9 +101,7 @@ class SchemaRegistryClient:
 
     async def close(self) -> None:
         """Close the connections. Calls that wait, and later calls, raise IllegalStateError."""
-        requests = list(self._requests.values())
-        for each in requests:
-            each.cancel()
+        requests = self._requests.cancel()
         await self._http.close()
         if requests:
             await asyncio.wait(requests)
@@ -164,7 +161,7 @@ class SchemaRegistryClient:
         text("subject", subject)
         # A request that began before a registration may answer with the version before it.
         key = ("latest", subject, self._registrations)
-        return await self._shared(key, lambda: self._version(subject, "latest"))
+        return await self._requests.call(key, lambda: self._version(subject, "latest"))
 
     async def _version(self, subject: str, version: str) -> RegisteredSchema:
         path = f"/subjects/{_quoted(subject)}/versions/{version}"
@@ -229,27 +226,24 @@ class SchemaRegistryClient:
 
     async def compatibility(self, subject: str | None = None) -> CompatibilityLevel:
         """The compatibility level of a subject, or of the registry, which applies to subjects without their own."""
-        path = "/config" if subject is None else f"/config/{_quoted(text('subject', subject))}"
-        parameters = None if subject is None else {"defaultToGlobal": "true"}
-        answer = _dict(await self._http.request("GET", path, subject=subject, parameters=parameters))
-        return cast(CompatibilityLevel, _field(answer, "compatibilityLevel", str))
+        return cast(CompatibilityLevel, await self._setting("config", subject, "compatibilityLevel"))
 
     async def set_compatibility(self, level: CompatibilityLevel, subject: str | None = None) -> None:
         """Set the compatibility level of a subject, or of the registry."""
-        path = "/config" if subject is None else f"/config/{_quoted(text('subject', subject))}"
-        await self._http.request("PUT", path, {"compatibility": level}, subject=subject)
+        await self._http.request("PUT", _setting_path("config", subject), {"compatibility": level}, subject=subject)
 
     async def mode(self, subject: str | None = None) -> Mode:
         """The mode of a subject, or of the registry: whether schemas may be registered."""
-        path = "/mode" if subject is None else f"/mode/{_quoted(text('subject', subject))}"
-        parameters = None if subject is None else {"defaultToGlobal": "true"}
-        answer = _dict(await self._http.request("GET", path, subject=subject, parameters=parameters))
-        return cast(Mode, _field(answer, "mode", str))
+        return cast(Mode, await self._setting("mode", subject, "mode"))
 
     async def set_mode(self, mode: Mode, subject: str | None = None) -> None:
         """Set the mode of a subject, or of the registry."""
-        path = "/mode" if subject is None else f"/mode/{_quoted(text('subject', subject))}"
-        await self._http.request("PUT", path, {"mode": mode}, subject=subject)
+        await self._http.request("PUT", _setting_path("mode", subject), {"mode": mode}, subject=subject)
+
+    async def _setting(self, name: str, subject: str | None, field: str) -> str:
+        path = _setting_path(name, subject)
+        parameters = None if subject is None else {"defaultToGlobal": "true"}
+        return _field(_dict(await self._http.request("GET", path, subject=subject, parameters=parameters)), field, str)
 
     # One request for one schema.
 
@@ -261,32 +255,17 @@ class SchemaRegistryClient:
                 self._cache[key] = answer = await ask()
                 return answer
 
-            return await self._shared(key, ask_and_cache)
+            return await self._requests.call(key, ask_and_cache)
         return cast(T, self._cache[key])
-
-    async def _shared(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The answer or the error of ``ask``. Callers that come while it is under way get the same."""
-        request = self._requests.get(key)
-        if request is None:
-            self._requests[key] = request = asyncio.create_task(ask())
-            request.add_done_callback(lambda ended: self._ended(key, ended))
-        await asyncio.wait([request])  # does not cancel the request with the caller
-        if request.cancelled():
-            raise IllegalStateError("the schema registry client was closed while it waited for an answer")
-        error = request.exception()
-        if error is not None:
-            raise error.with_traceback(None)
-        return cast(T, request.result())
-
-    def _ended(self, key: Hashable, request: asyncio.Task[Any]) -> None:
-        if self._requests.get(key) is request:
-            del self._requests[key]
-        if not request.cancelled():
-            request.exception()  # read here, because every caller may have been cancelled
 
 
 def _quoted(name: str) -> str:
     return quote(name, safe="")
+
+
+def _setting_path(name: str, subject: str | None) -> str:
+    """The path of a setting of a subject, or of the registry."""
+    return f"/{name}" if subject is None else f"/{name}/{_quoted(text('subject', subject))}"
 
 
 def _body(schema: Schema) -> dict[str, object]:

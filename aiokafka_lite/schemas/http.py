@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import random as _random
 import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping
@@ -70,7 +69,7 @@ class RegistryHttp:
         timeout: float,
         request_timeout: float,
         backoff: tuple[float, float],
-        random: Callable[[], float] = _random.random,
+        random: Callable[[], float],
     ) -> None:
         self._httpx = extra("httpx", "schema-registry")
         given = [_parsed(each) for each in ([url] if isinstance(url, str) else list(url))]

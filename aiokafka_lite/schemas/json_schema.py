@@ -12,7 +12,18 @@ from ..extras import extra
 from ..types import Header
 from .client import SchemaRegistryClient
 from .schema import Schema, SubjectStrategy, topic_name
-from .serializing import IdIn, Read, Resolve, SchemaDeserializer, SchemaSerializer, T, Write, check_type, referenced
+from .serializing import (
+    IdIn,
+    Read,
+    Resolve,
+    SchemaDeserializer,
+    SchemaSerializer,
+    T,
+    Write,
+    check_type,
+    given_schema,
+    referenced,
+)
 from .wire import find_header, read_name
 
 GivenJsonSchema = str | Mapping[str, Any] | Schema
@@ -127,25 +138,12 @@ def _read(data: bytes, start: int) -> object:
 
 def _checked(given: GivenJsonSchema) -> Schema:
     """The schema as a value. Raises ConfigurationError if it is no JSON Schema."""
-    if isinstance(given, Schema):
-        if given.type != "JSON":
-            raise ConfigurationError(must_be("schema", "a schema of type 'JSON'", given.type))
-        schema = given
-    elif isinstance(given, str):
-        schema = Schema(given, "JSON")
-    elif isinstance(given, Mapping):
-        schema = Schema(json.dumps(given), "JSON")
-    else:
-        raise ConfigurationError(must_be("schema", "JSON text, a dict or a Schema", given))
-    jsonschema = extra("jsonschema", "json-schema")
+    schema, parsed = given_schema(given, "JSON", (Mapping,), "JSON text, a dict or a Schema")
+    if not isinstance(parsed, dict):
+        raise ConfigurationError(must_be("schema", "a JSON object", parsed))
     try:
-        parsed = json.loads(schema.text)
-        if not isinstance(parsed, dict):
-            raise ConfigurationError(must_be("schema", "a JSON object", parsed))
         _validator(parsed).check_schema(parsed)
-    except ValueError as error:
-        raise ConfigurationError(f"schema must be JSON: {error}") from None
-    except jsonschema.SchemaError as error:
+    except extra("jsonschema", "json-schema").SchemaError as error:
         raise ConfigurationError(f"schema must be a JSON Schema: {error.message} at {error.json_path}") from None
     return schema
 

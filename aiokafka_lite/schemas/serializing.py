@@ -10,6 +10,7 @@ the same time; the registry's client sends one request for both.
 from __future__ import annotations
 
 import copy
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Self
@@ -18,7 +19,7 @@ from ..arguments import check_function, check_methods, must_be
 from ..errors import ConfigurationError
 from ..types import Header
 from .client import SchemaRegistryClient
-from .schema import Part, RegisteredSchema, Schema, SubjectStrategy
+from .schema import Part, RegisteredSchema, Schema, SchemaType, SubjectStrategy
 from .wire import find_header, header, prefix, read_name, remove_header
 
 if TYPE_CHECKING:
@@ -191,6 +192,28 @@ class SchemaDeserializer(ABC, Generic[T]):
     @abstractmethod
     async def _reader(self, schema: Schema) -> Read:
         """The function that reads what was written with a schema. Raises ConfigurationError for another type."""
+
+
+def given_schema(given: object, wanted: SchemaType, forms: tuple[type, ...], what: str) -> tuple[Schema, Any]:
+    """The argument ``schema`` of a format whose schemas are JSON: the schema, and its parsed text.
+
+    It may be a Schema, JSON text, or an object of one of the types ``forms``. ``what`` names these for the error.
+    Raises ConfigurationError.
+    """
+    if isinstance(given, Schema):
+        if given.type != wanted:
+            raise ConfigurationError(must_be("schema", f"a schema of type {wanted!r}", given.type))
+        schema = given
+    elif isinstance(given, str):
+        schema = Schema(given, wanted)
+    elif isinstance(given, forms):
+        schema = Schema(json.dumps(given), wanted)
+    else:
+        raise ConfigurationError(must_be("schema", what, given))
+    try:
+        return schema, json.loads(schema.text)
+    except ValueError as error:
+        raise ConfigurationError(f"schema must be JSON: {error}") from None
 
 
 async def referenced(registry: SchemaRegistryClient, schema: Schema) -> dict[str, Schema]:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..protocol.records.varint import encode_varint
 from ..types import Header
 from .schema import Part
 
@@ -19,7 +20,7 @@ HEADER_NAMES: dict[Part, str] = {"key": "__key_schema_id", "value": "__value_sch
 _ID, _GUID = 0, 1
 _ID_END, _GUID_END = 5, 17
 _MOST_INDEXES = 1000
-"""Protobuf compilers refuse types that are nested as deep."""
+"""Protobuf's compilers refuse types that are nested this deep."""
 
 
 class SchemaName(NamedTuple):
@@ -68,14 +69,7 @@ def write_indexes(path: Sequence[int]) -> bytes:
     """The path of a message type in its file."""
     if list(path) == [0]:
         return b"\0"
-    made = bytearray()
-    for number in (len(path), *path):
-        rest = number << 1  # zigzag of a number >= 0
-        while rest > 0x7F:
-            made.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        made.append(rest)
-    return bytes(made)
+    return b"".join(map(encode_varint, (len(path), *path)))
 
 
 def read_indexes(data: bytes, start: int) -> tuple[tuple[int, ...], int]:

@@ -130,14 +130,10 @@ def test_the_command_line_says_which_extra_it_needs() -> None:
     assert done.stderr == "aiokafka-lite needs typer; run: pip install 'aiokafka_lite[cli]'\n"
 
 
-def test_services_and_shared_requests_alone_make_tasks() -> None:
-    """A task without an owner is never cancelled, and its error is never raised.
-
-    The client of a schema registry owns the requests that its callers share: ``close`` cancels them, and each caller
-    raises their error. It needs no start, so it has no service.
-    """
+def test_services_and_shared_calls_alone_make_tasks() -> None:
+    """A task without an owner is never cancelled, and its error is never raised."""
     makes_a_task = re.compile(r"\b(create_task|ensure_future)\(")
     makers = {
         str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if makes_a_task.search(path.read_text())
     }
-    assert makers == {"aio/service.py", "schemas/client.py"}
+    assert makers == {"aio/service.py", "aio/shared_calls.py"}

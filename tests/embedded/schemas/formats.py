@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from functools import cache
@@ -107,3 +108,8 @@ FORMATS = {
 }
 
 THEIR_PLACES = {"prefix": prefix_schema_id_serializer, "header": header_schema_id_serializer}
+
+
+async def finished(made: Any) -> Any:
+    """What a serializer returns, awaited if it has to be."""
+    return await made if asyncio.iscoroutine(made) else made

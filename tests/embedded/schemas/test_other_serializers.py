@@ -13,7 +13,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from aiokafka_lite.embedded import EmbeddedSchemaRegistry
 from aiokafka_lite.schemas import SchemaRegistryClient
 from aiokafka_lite.types import Header
-from tests.embedded.schemas.formats import FORMATS, THEIR_PLACES, Format
+from tests.embedded.schemas.formats import FORMATS, THEIR_PLACES, Format, finished
 
 each_format = pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS)
 each_place = pytest.mark.parametrize("id_in", ["prefix", "header"])
@@ -24,11 +24,6 @@ async def theirs(embedded_schema_registry: EmbeddedSchemaRegistry) -> AsyncItera
     client = TheirClient({"url": embedded_schema_registry.url})
     yield client
     client.close()
-
-
-async def finished(made: Any) -> Any:
-    """What a serializer returns, awaited if it has to be."""
-    return await made if asyncio.iscoroutine(made) else made
 
 
 @each_format

@@ -30,15 +30,10 @@ from aiokafka_lite.schemas import (
     record_name,
     topic_record_name,
 )
-from tests.embedded.schemas.formats import AVRO, FORMATS, JSON, ORDER, Format, order_type
+from tests.embedded.schemas.formats import AVRO, FORMATS, JSON, ORDER, Format, finished, order_type
 from tests.waiting import DEADLINE
 
 NEXT = {**AVRO, "fields": [*AVRO["fields"], {"name": "note", "type": "string", "default": "none"}]}
-
-
-async def finished(made: Any) -> Any:
-    """What a serializer returns, awaited if it has to be."""
-    return await made if asyncio.iscoroutine(made) else made
 
 
 @pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS)
@@ -157,6 +152,16 @@ async def test_data_that_the_schema_does_not_describe_is_refused(
         await finished(protobuf.serialize("messages", ORDER, []))
 
 
+def consumer_that_skips(cluster: EmbeddedCluster, registry: SchemaRegistryClient) -> Consumer[Any, Any]:
+    """Skips records that cannot be deserialized."""
+    return Consumer(
+        cluster.bootstrap_servers,
+        topics=["orders"],
+        value_deserializer=AvroDeserializer(registry),
+        on_deserialization_error="skip",
+    )
+
+
 async def test_a_registry_that_does_not_answer_skips_no_record(
     cluster: EmbeddedCluster, embedded_schema_registry: EmbeddedSchemaRegistry
 ) -> None:
@@ -169,12 +174,7 @@ async def test_a_registry_that_does_not_answer_skips_no_record(
     async with (
         SchemaRegistryClient(url, timeout=0.05, retry_backoff=0.001) as registry,
         Producer(cluster.bootstrap_servers, value_serializer=AvroSerializer(registry, AVRO)) as producer,
-        Consumer(
-            cluster.bootstrap_servers,
-            topics=["orders"],
-            value_deserializer=AvroDeserializer(registry),
-            on_deserialization_error="skip",
-        ) as consumer,
+        consumer_that_skips(cluster, registry) as consumer,
     ):
         with pytest.raises(KafkaTimeout):
             await producer.send("orders", ORDER)
@@ -184,12 +184,7 @@ async def test_a_registry_that_does_not_answer_skips_no_record(
         embedded_schema_registry.fail(503)
     async with (
         SchemaRegistryClient(url, retry_backoff=0.001) as registry,
-        Consumer(
-            cluster.bootstrap_servers,
-            topics=["orders"],
-            value_deserializer=AvroDeserializer(registry),
-            on_deserialization_error="skip",
-        ) as consumer,
+        consumer_that_skips(cluster, registry) as consumer,
     ):
         assert [record.value for record in await consumer.poll(timeout=10.0)] == [ORDER]
 
@@ -201,12 +196,7 @@ async def test_a_registry_that_refuses_the_credentials_or_is_closed_skips_no_rec
     await cluster.produce("orders", b"\0\0\0\0\7x")
     async with (
         SchemaRegistryClient(embedded_schema_registry.url) as registry,
-        Consumer(
-            cluster.bootstrap_servers,
-            topics=["orders"],
-            value_deserializer=AvroDeserializer(registry),
-            on_deserialization_error="skip",
-        ) as consumer,
+        consumer_that_skips(cluster, registry) as consumer,
     ):
         if is_closed:
             await registry.close()

@@ -1,0 +1,54 @@
+"""Calls that several tasks wait for: the first caller starts a task, and the others get the same answer.
+
+A caller that is cancelled does not end the call, which belongs to this object: a ``poll`` with a short timeout cancels
+its deserializer, and the next ``poll`` must find the answer. So these tasks have no ``Service``, which has a start, and
+fails as a whole when one task fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, TypeVar, cast
+
+from ..errors import IllegalStateError
+
+T = TypeVar("T")
+
+
+class SharedCalls:
+    """The calls under way, by key. ``closed`` is the text of the error for callers when ``cancel`` ends their call."""
+
+    def __init__(self, closed: str) -> None:
+        self._closed = closed
+        self._tasks: dict[Hashable, asyncio.Task[Any]] = {}
+
+    async def call(self, key: Hashable, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The answer or the error of ``function``. Callers with the same ``key`` share one call.
+
+        Raises IllegalStateError after ``cancel``.
+        """
+        task = self._tasks.get(key)
+        if task is None:
+            self._tasks[key] = task = asyncio.create_task(function())
+            task.add_done_callback(lambda ended: self._ended(key, ended))
+        await asyncio.wait([task])  # does not cancel the task with the caller
+        if task.cancelled():
+            raise IllegalStateError(self._closed)
+        error = task.exception()
+        if error is not None:
+            raise error.with_traceback(None)
+        return cast(T, task.result())
+
+    def cancel(self) -> list[asyncio.Task[Any]]:
+        """Cancel the calls under way, and return their tasks. Their callers raise IllegalStateError."""
+        tasks = list(self._tasks.values())
+        for each in tasks:
+            each.cancel()
+        return tasks
+
+    def _ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
+        if not task.cancelled():
+            task.exception()  # read here, because every caller may have been cancelled
