@@ -200,7 +200,13 @@ def serialize(
         result = serializer.serialize(topic, data, changeable)
     except RAISED as error:
         raise _not_serialized(serializer, topic, part, data, error) from error
-    made = result if type(result) is bytes else _checked(serializer, topic, part, data, result)
+    if type(result) is bytes:
+        made = result
+    elif isinstance(result, Awaitable):
+        _drop(result)
+        raise MustAwait
+    else:
+        made = _checked(serializer, topic, part, data, result)
     is_changed = tuple(changeable) != headers
     return made, headers_of(topic, changeable) if is_changed else headers
 
@@ -241,16 +247,19 @@ def _checked(serializer: AnySerializer, topic: str, part: str, data: object, res
         return result
     if isinstance(result, bytes):
         return bytes(result)  # the producer takes exactly bytes for serialized data
-    if isinstance(result, Awaitable):
-        if isinstance(result, Coroutine):
-            result.close()
-        elif isinstance(result, asyncio.Future):
-            result.cancel()
-        raise MustAwait
+    _drop(result)
     raise SerializationError(
         f"{_name_of(serializer)} must return bytes, got {type(result).__name__} for the {part} of a record"
         f" for topic {topic!r}, which is of type {type(data).__name__}"
     )
+
+
+def _drop(result: object) -> None:
+    """End a result that nothing will await."""
+    if isinstance(result, Coroutine):
+        result.close()
+    elif isinstance(result, asyncio.Future):
+        result.cancel()
 
 
 def headers_of(topic: str, headers: Headers) -> tuple[Header, ...]:

@@ -133,7 +133,7 @@ def test_a_wrong_field_is_named(change: dict[str, Any], text: str) -> None:
     data = json.loads(ModelSerializer(Everything).serialize("orders", EVERYTHING, []))
     with pytest.raises(ValueError) as caught:
         ModelDeserializer(Everything).deserialize("orders", json.dumps({**data, **change}).encode(), ())
-    assert str(caught.value) == text or text in str(caught.value)
+    assert text in str(caught.value)
 
 
 def test_a_class_that_json_cannot_carry_is_refused_at_once() -> None:

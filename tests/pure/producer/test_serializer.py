@@ -174,6 +174,15 @@ def test_a_serializer_that_returns_a_coroutine_must_be_awaited() -> None:
         serialize(Disguised(), "t", "key", 5, ())
 
 
+async def test_an_async_serializer_that_returns_a_coroutine_has_not_returned_bytes() -> None:
+    class Twice:
+        async def serialize(self, topic: str, data: object, headers: list[Header]) -> Any:
+            return ask(data)
+
+    with pytest.raises(SerializationError, match="Twice must return bytes, got coroutine for the key of a record"):
+        await serialize_async(Twice(), "t", "key", 5, ())
+
+
 class AddingId:
     """Writes the id of a schema into a header, as serializers of Java's client can."""
 
