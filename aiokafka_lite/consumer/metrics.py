@@ -139,13 +139,14 @@ def group_metrics(
             generation=coordinator.member.generation,
             assigned_partitions=len(coordinator.member.partitions.owned),
             last_poll_ago=last_poll_ago,
-            heartbeats=_requests(coordinator.heartbeats),
-            rebalances=_requests(coordinator.rebalances),
+            heartbeats=request_metrics(coordinator.heartbeats),
+            rebalances=request_metrics(coordinator.rebalances),
         )
-    return GroupMetrics(group_id=group_id, commits=_requests(offsets.commits), member=member)
+    return GroupMetrics(group_id=group_id, commits=request_metrics(offsets.commits), member=member)
 
 
-def _requests(counters: RequestCounters) -> RequestMetrics:
+def request_metrics(counters: RequestCounters) -> RequestMetrics:
+    """The metrics of one kind of work at this moment."""
     at = counters.last_success_at
     return RequestMetrics(
         latency=counters.latencies.snapshot(),

@@ -16,7 +16,7 @@ READ_TIMEOUT = 5.0
 
 
 class Client(Protocol):
-    """A ``Producer``, ``Consumer``, ``ConsumerGroup``, ``Admin`` or ``Workers``."""
+    """A ``Producer``, ``Consumer``, ``ConsumerGroup``, ``ShareConsumer``, ``Admin`` or ``Workers``."""
 
     def metrics(self) -> Measured:
         """The metrics of this moment. Raises IllegalStateError while there are none."""

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from ..cluster.metrics import ClientMetrics
 from ..consumer.metrics import ConsumerMetrics, GroupMetrics
 from ..producer.metrics import ProducerMetrics
+from ..share.metrics import ShareConsumerMetrics
 from ..workers import WorkersMetrics
 
-Measured = ProducerMetrics | ConsumerMetrics | ClientMetrics | WorkersMetrics
+Measured = ProducerMetrics | ConsumerMetrics | ShareConsumerMetrics | ClientMetrics | WorkersMetrics
 """The snapshots that can be exported. ``ClientMetrics`` is that of an admin client."""
 
 SECONDS, BYTES, NONE = "s", "By", ""
@@ -138,6 +139,29 @@ _MEMBER.latency("heartbeats", "heartbeat", "heartbeats.latency", "Heartbeats tha
 _MEMBER.counter("heartbeat.failures", "heartbeats.failures", "Heartbeats without an answer, or refused.")
 _MEMBER.gauge("last.heartbeat.ago", "heartbeats.last_success_ago", "Time since the last such heartbeat.", SECONDS)
 
+_SHARE = _Table("share", "group")
+_SHARE.gauge("assigned.partitions", "partitions_assigned", "Partitions that the group has assigned to this member.")
+_SHARE.gauge("last.poll.ago", "last_poll_ago", "Time since the program last asked for records.", SECONDS)
+_SHARE.counter("records.acquired", "records_acquired", "Records that were acquired for this consumer.")
+_SHARE.counter("records.redelivered", "records_redelivered", "Acquired records that had been delivered before.")
+_SHARE.counter("records.expired", "records_expired", "Records whose lock ended before the program got them.")
+_SHARE.counter("fetched", "bytes_fetched", "Size of the batches that were fetched.", BYTES)
+_SHARE.gauge("records.buffered", "records_buffered", "Acquired records that the program has not got.")
+_SHARE.gauge("records.in.flight", "records_in_flight", "Records that the program has got and not acknowledged.")
+_SHARE.counter("records.accepted", "accepted", "Records that a broker has confirmed as accepted.")
+_SHARE.counter("records.released", "released", "Records that a broker has confirmed as released.")
+_SHARE.counter("records.rejected", "rejected", "Records that a broker has confirmed as rejected.")
+_SHARE.counter("records.refused", "refused", "Records whose acknowledgement failed or was refused.")
+_SHARE.counter("locks.renewed", "renewed", "Acquisition locks that were renewed.")
+_SHARE.gauge("lock.timeout", "acquisition_lock_timeout", "Length of the last acquisition lock.", SECONDS)
+_SHARE.counter("fetches", "fetch_requests", "ShareFetch requests.")
+_SHARE.counter("acknowledgements", "acknowledge_requests", "ShareAcknowledge requests; a fetch carries others.")
+_SHARE.counter("sessions.opened", "sessions_opened", "Share sessions that were opened with brokers.")
+_SHARE.counter("sessions.lost", "sessions_lost", "Share sessions that were lost, with all records of the broker.")
+_SHARE.latency("heartbeats", "heartbeat", "heartbeats.latency", "Heartbeats that were answered")
+_SHARE.counter("heartbeat.failures", "heartbeats.failures", "Heartbeats without an answer, or refused.")
+_SHARE.gauge("last.heartbeat.ago", "heartbeats.last_success_ago", "Time since the last such heartbeat.", SECONDS)
+
 _WORKERS = _Table("workers")
 _WORKERS.gauge("records.pending", "pending", "Records that were read and are not finished.")
 _WORKERS.gauge("records.active", "active", "Records whose function runs now.")
@@ -166,7 +190,10 @@ _BROKER.gauge("request.latency.p99", "latency_p99", "99th percentile of the last
 _BROKER.gauge("request.latency.max", "latency_max", "Maximum of the last 1,000 requests.", SECONDS)
 _BROKER.counter("throttle.time", "throttle_time", "Pauses that the broker requested.", SECONDS)
 
-_TABLES = (_PRODUCER, _TRANSACTIONS, _CONSUMER, _PARTITION, _COMMITS, _MEMBER, _WORKERS, _CLIENT, _BROKER)
+_TABLES = (
+    *(_PRODUCER, _TRANSACTIONS, _CONSUMER, _PARTITION, _COMMITS, _MEMBER),
+    *(_SHARE, _WORKERS, _CLIENT, _BROKER),
+)
 
 INSTRUMENTS: Sequence[Instrument] = tuple(each for table in _TABLES for each in table.instruments)
 """All instruments. The names are different."""
@@ -186,6 +213,9 @@ def samples_of(snapshot: Measured, client: str) -> Iterator[Sample]:
                 yield from _PARTITION.samples(partition, client, topic, str(number))
             if snapshot.group is not None:
                 yield from _samples_of_group(snapshot.group, client)
+            yield from _samples_of_client(snapshot.client, client)
+        case ShareConsumerMetrics():
+            yield from _SHARE.samples(snapshot, client, snapshot.group_id)
             yield from _samples_of_client(snapshot.client, client)
         case ClientMetrics():
             yield from _samples_of_client(snapshot, client)

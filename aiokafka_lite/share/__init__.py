@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): ``ShareConsumer``, its results and its metrics."""
+"""Share groups (KIP-932): ``ShareConsumer``, its results, metrics and diagnosis."""
 
 from __future__ import annotations
 
@@ -8,16 +8,24 @@ from .. import lazy
 
 if TYPE_CHECKING:
     from .consumer import ShareConsumer
+    from .diagnosis import ShareConsumerDiagnosis
     from .metrics import ShareConsumerMetrics
     from .results import AcknowledgementResult, OnAcknowledged
 
 _HOMES = {
     "consumer": ("ShareConsumer",),
+    "diagnosis": ("ShareConsumerDiagnosis",),
     "metrics": ("ShareConsumerMetrics",),
     "results": ("AcknowledgementResult", "OnAcknowledged"),
 }
 
-__all__ = ["AcknowledgementResult", "OnAcknowledged", "ShareConsumer", "ShareConsumerMetrics"]
+__all__ = [
+    "AcknowledgementResult",
+    "OnAcknowledged",
+    "ShareConsumer",
+    "ShareConsumerDiagnosis",
+    "ShareConsumerMetrics",
+]
 
 if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__ = lazy.attributes(__name__, _HOMES)

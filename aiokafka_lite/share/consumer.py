@@ -22,7 +22,9 @@ from .results import AcknowledgementResult, OnAcknowledged
 from .settings import ShareConsumerSettings, share_options
 
 if TYPE_CHECKING:
+    from ..cluster.health import Health
     from ..net.metrics import BrokerTraffic
+    from .diagnosis import ShareConsumerDiagnosis
     from .metrics import ShareConsumerMetrics
 
 
@@ -78,7 +80,6 @@ class ShareConsumer(Component, Generic[K, V]):
         )
         self._options = options
         self._is_explicit = options.share.acknowledgement_mode == "explicit"
-        self._is_reading = False
         self._core = ShareCore(self._service, options)
 
     def __repr__(self) -> str:
@@ -126,9 +127,7 @@ class ShareConsumer(Component, Generic[K, V]):
 
     async def _read(self, max_records: int, timeout: float | None) -> list[ShareRecord[K, V]]:
         self._service.check()
-        if self._is_reading:
-            raise IllegalStateError("another task reads from this share consumer: give each task its own consumer")
-        self._is_reading = True
+        self._core.begin_read()
         try:
             self._settle_last_read()
             if not self._core.is_ready and not await self._service.while_running(self._core.wait_ready(timeout)):
@@ -138,7 +137,7 @@ class ShareConsumer(Component, Generic[K, V]):
                 return self._core.take(max_records)
             return await self._service.while_running(self._core.take_deserialized(max_records))
         finally:
-            self._is_reading = False
+            self._core.end_read()
 
     def _settle_last_read(self) -> None:
         """Accept the records of the last read, or refuse to read on in explicit mode."""
@@ -239,6 +238,27 @@ class ShareConsumer(Component, Generic[K, V]):
         from .metrics import share_consumer_metrics
 
         return share_consumer_metrics(self._core)
+
+    def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
+        """Whether the consumer works, for liveness and readiness probes.
+
+        It is not live after a failure or its end, and when the program has not asked for records for more than
+        ``max_poll_ago`` seconds; by default that has no limit, because share groups have no ``max_poll_interval``. It
+        is not ready before the start, while it is not a member of its group, and when no broker has answered for more
+        than ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError for a wrong limit.
+        """
+        from .health import share_health
+
+        return share_health(self._service, self._core, max_silence=max_silence, max_poll_ago=max_poll_ago)
+
+    def diagnose(self) -> ShareConsumerDiagnosis:
+        """The state of the consumer, its membership, its records in flight, its connections and its event loop.
+
+        Print it into a bug report. It asks no broker and does not wait; call it in the event loop.
+        """
+        from .diagnosis import share_diagnosis
+
+        return share_diagnosis(self._service, self._core)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.

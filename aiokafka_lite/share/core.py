@@ -55,6 +55,8 @@ class ShareCore:
         self._service = service
         self._fetchers: dict[int, BrokerShareFetcher] = {}
         self._wants_records = False
+        self._is_reading = False
+        self._last_read_at: float | None = None  # the loop's time; None before the start
         self._ready = asyncio.Event()
         self._failures: list[Exception] = []  # that the next reads raise
         self._acknowledged: dict[TopicPartition, int] = {}  # since the last commit
@@ -70,6 +72,7 @@ class ShareCore:
         self.client.add_topics(self.options.topics)
         self.client.on_view_change(self._view_changed)
         self._is_running = True
+        self._last_read_at = asyncio.get_running_loop().time()
         self._service.start_child(self.membership.run, name="share group member")
 
     @property
@@ -165,6 +168,24 @@ class ShareCore:
             del self._fetchers[fetcher.node_id]
 
     # Reading.
+
+    def begin_read(self) -> None:
+        """A read begins. Call ``end_read`` in any case. Raises IllegalStateError while another task reads."""
+        if self._is_reading:
+            raise IllegalStateError("another task reads from this share consumer: give each task its own consumer")
+        self._is_reading = True
+
+    def end_read(self) -> None:
+        """The read has returned records, or has failed."""
+        self._is_reading = False
+        self._last_read_at = asyncio.get_running_loop().time()
+
+    @property
+    def last_poll_ago(self) -> float:
+        """Seconds since the user last asked for records; 0 during a read, and before the start."""
+        if self._is_reading or self._last_read_at is None:
+            return 0.0
+        return asyncio.get_running_loop().time() - self._last_read_at
 
     def raise_once(self, error: Exception) -> None:
         """The next read raises this error."""

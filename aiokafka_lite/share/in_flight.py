@@ -17,7 +17,7 @@ Rule 2: Times are the loop's. A lock counts from the moment at which the request
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -108,6 +108,11 @@ class InFlight:
 
     def add(self, acquisition: Acquisition) -> None:
         self._acquisitions.append(acquisition)
+
+    @property
+    def acquisitions(self) -> Sequence[Acquisition]:
+        """All acquisitions of which records are held."""
+        return self._acquisitions
 
     # Records for the user.
 

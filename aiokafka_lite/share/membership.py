@@ -19,6 +19,7 @@ from ..aio.retry import Backoff
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..errors import ErrorCode, KafkaError, UnsupportedVersion
+from ..group.counters import RequestCounters
 from ..net.connection import Purpose
 from ..protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..protocol.versions import VersionTable
@@ -41,7 +42,7 @@ class Membership:
 
     def __init__(self, client: Client, member: ShareMember, *, on_assignment: Callable[[], None]) -> None:
         self.member = member
-        self.heartbeats = 0
+        self.heartbeats = RequestCounters()
         self._client = client
         self._on_assignment = on_assignment
         self._channel = CoordinatorChannel(client, member.group_id)
@@ -82,15 +83,16 @@ class Membership:
         """One heartbeat. Returns False if the next one should follow after a backoff."""
         member = self.member
         before, was = member.assignment, member.state
+        began = asyncio.get_running_loop().time()
         try:
             response, node_id = await self._send(member.heartbeat())
         except KafkaError as error:
             member.unanswered()
+            self.heartbeats.failures += 1
             self._report(error)
             if not is_retriable_by_member(error):
                 raise
             return False
-        self.heartbeats += 1
         failure = member.answered(response)
         self._channel.record([ErrorCode.of(response.error_code)], node_id)
         if member.state is not was:
@@ -98,10 +100,12 @@ class Membership:
         if member.assignment != before:
             self._on_assignment()
         if failure is not None:
+            self.heartbeats.failures += 1
             self._report(failure)
             if member.state is ShareMemberState.FAILED:
                 raise failure
             return False
+        self.heartbeats.succeeded(began, asyncio.get_running_loop().time())
         self._client.outages.recovered(logger, self._place, "%r: heartbeats succeeded", member)
         return True
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..cluster.metrics import ClientMetrics, client_metrics
+from ..consumer.metrics import RequestMetrics, request_metrics
 from ..snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 class ShareConsumerMetrics(Snapshot):
     """A share consumer at one moment. Counters begin at 0 with the consumer.
 
-    ``member_state`` is the name of a state in docs/states.md. ``records_buffered`` are acquired and not returned to the
+    ``member_state`` is the name of a state in docs/states.md. ``last_poll_ago`` is the time in seconds since the
+    program last asked for records, 0 while it waits for some. ``records_buffered`` are acquired and not returned to the
     user, ``records_in_flight`` returned and not acknowledged. ``records_redelivered`` counts acquired records with a
     delivery count above 1, ``records_expired`` those whose lock expired before the user got them. ``accepted``,
     ``released`` and ``rejected`` count records by the type of the acknowledgement that a broker has confirmed,
@@ -24,10 +26,12 @@ class ShareConsumerMetrics(Snapshot):
     seconds, None before the first record.
     """
 
+    group_id: str
     member_state: str
     member_epoch: int
     partitions_assigned: int
-    heartbeats: int
+    last_poll_ago: float
+    heartbeats: RequestMetrics
     records_buffered: int
     records_in_flight: int
     records_acquired: int
@@ -51,10 +55,12 @@ def share_consumer_metrics(core: ShareCore) -> ShareConsumerMetrics:
     """The metrics of one consumer now."""
     counters, member, in_flight = core.counters, core.membership.member, core.in_flight
     return ShareConsumerMetrics(
+        group_id=member.group_id,
         member_state=member.state.name,
         member_epoch=member.epoch,
         partitions_assigned=len(member.assignment),
-        heartbeats=core.membership.heartbeats,
+        last_poll_ago=core.last_poll_ago,
+        heartbeats=request_metrics(core.membership.heartbeats),
         records_buffered=in_flight.buffered,
         records_in_flight=in_flight.returned,
         records_acquired=counters.records_acquired,

@@ -9,11 +9,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from aiokafka_lite import Admin, Consumer, ConsumerGroup, Producer
+from aiokafka_lite import Admin, Consumer, ConsumerGroup, Producer, ShareConsumer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.metrics.prometheus import KafkaCollector
 from aiokafka_lite.workers import Workers
+from tests.waiting import until
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -67,6 +68,20 @@ async def test_every_kind_of_client_is_exported(
         assert not [labels for _, labels in series if ("client", "idle") in labels]
         collector.remove(admin)
         assert not [name for name, _ in scrape(registry) if name.startswith("kafka_client")]
+
+
+async def test_a_share_consumer_is_exported_with_its_group(
+    cluster: EmbeddedCluster, registry: CollectorRegistry
+) -> None:
+    settings = {"connector": cluster.connector, "client_id": "shop"}
+    async with ShareConsumer(cluster.bootstrap_servers, topics=["orders"], group_id="queue", **settings) as queue:
+        await until(lambda: queue.assignment)
+        KafkaCollector(queue, registry=registry)
+        series = scrape(registry)
+        assert at(series, "kafka_share_assigned_partitions", client="shop", group="queue") == 2
+        assert at(series, "kafka_share_heartbeats_total", client="shop", group="queue") >= 1
+        assert at(series, "kafka_share_records_accepted_total", client="shop", group="queue") == 0
+        assert at(series, "kafka_client_outages", client="shop") == 0
 
 
 async def test_a_scrape_in_another_thread_reads_the_clients_in_their_loop(

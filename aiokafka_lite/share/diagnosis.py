@@ -1,0 +1,94 @@
+"""The state of a share consumer at one moment, for a bug report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..aio.service import Service
+from ..cluster.diagnosis import MOST_SHOWN, Diagnosis, common, now
+from ..types import TopicPartition
+from .core import ShareCore
+from .in_flight import Acquisition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupReport:
+    """A membership. ``state`` is a name of ``ShareMemberState``; ``coordinator`` is None while it is looked up.
+
+    ``assigned`` is the number of assigned partitions, also of those whose topic names are not known yet.
+    """
+
+    group_id: str
+    state: str
+    member_id: str
+    epoch: int
+    coordinator: str | None
+    assigned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePartitionReport:
+    """A partition that is assigned, or of which this consumer holds records.
+
+    ``buffered`` records are not returned to the program, ``returned`` ones not acknowledged, ``acknowledged`` ones not
+    sent to the broker. ``lock_ends_in`` is the time in seconds until the first acquisition lock of them ends, negative
+    if it has ended, None without records.
+    """
+
+    partition: str
+    is_assigned: bool
+    leader: int | None
+    buffered: int
+    returned: int
+    acknowledged: int
+    lock_ends_in: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareConsumerDiagnosis(Diagnosis):
+    """A share consumer. ``partitions`` has the first 200 partitions."""
+
+    group: ShareGroupReport
+    partitions: tuple[SharePartitionReport, ...]
+
+
+def share_diagnosis(service: Service, core: ShareCore) -> ShareConsumerDiagnosis:
+    """The diagnosis of a share consumer. Asks no broker."""
+    member = core.membership.member
+    node = core.client.known_coordinator(member.group_id)
+    return ShareConsumerDiagnosis(
+        **common(service, core.client, core.options.share),  # type: ignore[arg-type]
+        group=ShareGroupReport(
+            group_id=member.group_id,
+            state=member.state.name,
+            member_id=member.member_id,
+            epoch=member.epoch,
+            coordinator=None if node is None else f"{node.node_id} at {node.host}:{node.port}",
+            assigned=len(member.assignment),
+        ),
+        partitions=_partitions(core),
+    )
+
+
+def _partitions(core: ShareCore) -> tuple[SharePartitionReport, ...]:
+    held: dict[TopicPartition, list[Acquisition]] = {each: [] for each in core.assignment}
+    assigned = frozenset(held)
+    for acquisition in core.in_flight.acquisitions:
+        held.setdefault(acquisition.partition, []).append(acquisition)
+    return tuple(_partition(core, each, each in assigned, held[each]) for each in sorted(held)[:MOST_SHOWN])
+
+
+def _partition(
+    core: ShareCore, partition: TopicPartition, is_assigned: bool, held: list[Acquisition]
+) -> SharePartitionReport:
+    topic = core.client.view.topics.get(partition.topic)
+    known = None if topic is None else topic.partition(partition.partition)
+    return SharePartitionReport(
+        partition=str(partition),
+        is_assigned=is_assigned,
+        leader=None if known is None else known.leader,
+        buffered=sum(len(each.buffered) for each in held),
+        returned=sum(len(each.returned) for each in held),
+        acknowledged=sum(len(each.acknowledged) for each in held),
+        lock_ends_in=round(min(each.expires_at for each in held) - now(), 3) if held else None,
+    )

@@ -1,0 +1,103 @@
+"""``diagnose()``, ``health()`` and ``metrics()`` of a share consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import AuthorizationError, ConfigurationError, ErrorCode
+from aiokafka_lite.protocol.messages import ShareGroupHeartbeatRequest
+from aiokafka_lite.share.diagnosis import SharePartitionReport
+from tests.embedded.share.sharing import GROUP, read, share_consumer, write
+from tests.waiting import until
+
+
+async def test_a_diagnosis_shows_the_membership_and_the_records_of_each_partition(cluster: EmbeddedCluster) -> None:
+    await write(cluster, *[b"v"] * 6, topic="jobs")
+    async with share_consumer(cluster, "jobs", acknowledgement_mode="explicit") as consumer:
+        records = await read(consumer, 3)
+        await asyncio.sleep(10)  # virtual time
+        assert await consumer.renew(records[2]) == 30
+        consumer.accept(records[0])
+        diagnosis = consumer.diagnose()
+        assert diagnosis.group.group_id == GROUP
+        assert diagnosis.group.state == "STABLE"
+        assert diagnosis.group.member_id == consumer.member_id
+        assert diagnosis.group.coordinator is not None
+        assert diagnosis.group.coordinator.startswith(("1 at", "2 at"))
+        (partition,) = diagnosis.partitions
+        assert partition.lock_ends_in is not None
+        assert 0 < partition.lock_ends_in <= 20, "the lock that was not renewed"
+        assert replace(partition, leader=0, lock_ends_in=None) == SharePartitionReport(
+            partition="jobs-0",
+            is_assigned=True,
+            leader=0,
+            buffered=3,
+            returned=2,
+            acknowledged=1,
+            lock_ends_in=None,
+        )
+        assert diagnosis.settings["acknowledgement_mode"] == "'explicit'"
+        assert json.loads(json.dumps(diagnosis.to_dict()))["group"]["group_id"] == GROUP
+
+
+async def test_a_consumer_that_is_not_started_has_a_diagnosis(cluster: EmbeddedCluster) -> None:
+    diagnosis = share_consumer(cluster).diagnose()
+    assert (diagnosis.group.state, diagnosis.group.coordinator, diagnosis.partitions) == ("JOINING", None, ())
+
+
+async def test_a_share_consumer_is_ready_while_it_is_a_member(cluster: EmbeddedCluster) -> None:
+    consumer = share_consumer(cluster)
+    assert consumer.health().problems == ("it has not started yet",)
+    with cluster.on(ShareGroupHeartbeatRequest, times=1).delay(5.0):
+        async with consumer:
+            assert consumer.health().problems == ("it is not a member of its group: JOINING",)
+            await until(lambda: consumer.assignment)
+            assert consumer.health().to_dict() == {"is_live": True, "is_ready": True, "problems": []}
+    assert consumer.health().problems == ("it is closed",)
+
+
+async def test_a_share_consumer_whose_program_does_not_read_is_not_live_if_a_limit_is_given(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with share_consumer(cluster) as consumer:
+        await consumer.poll()
+        await asyncio.sleep(400)  # virtual time
+        assert consumer.health().is_live, "a share group has no max_poll_interval"
+        health = consumer.health(max_poll_ago=300.0)
+        assert (health.is_live, health.problems) == (False, ("the program has not asked for records for 400 s",))
+        reading = asyncio.create_task(consumer.poll(timeout=1000.0))
+        await asyncio.sleep(400)  # virtual time
+        assert consumer.health(max_poll_ago=300.0).is_live, "a read that waits for records"
+        reading.cancel()
+        with pytest.raises(ConfigurationError, match="max_poll_ago must be a number of seconds, got '5'"):
+            consumer.health(max_poll_ago="5")  # type: ignore[arg-type]
+
+
+async def test_a_share_consumer_that_is_refused_is_not_live(cluster: EmbeddedCluster) -> None:
+    consumer = share_consumer(cluster)
+    with cluster.on(ShareGroupHeartbeatRequest).fail(ErrorCode.GROUP_AUTHORIZATION_FAILED):
+        await consumer.start()
+        with pytest.raises(AuthorizationError):
+            await consumer.poll(timeout=60.0)
+    health = consumer.health()
+    assert not health.is_live
+    assert health.problems[0].startswith("it has failed: ")
+    with pytest.raises(AuthorizationError):
+        await consumer.close()
+
+
+async def test_metrics_have_the_latencies_and_the_failures_of_heartbeats(cluster: EmbeddedCluster) -> None:
+    async with share_consumer(cluster) as consumer:
+        await until(lambda: consumer.assignment)
+        with cluster.on(ShareGroupHeartbeatRequest, times=1).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+            await until(lambda: consumer.metrics().heartbeats.failures)
+        before = consumer.metrics().heartbeats.latency.count
+        await until(lambda: consumer.metrics().heartbeats.latency.count > before)
+        last = consumer.metrics().heartbeats.last_success_ago
+        assert last is not None
+        assert last < 5
