@@ -115,10 +115,10 @@ class ClassicMembers:
         """A member is alive. REBALANCE_IN_PROGRESS asks it to join again."""
         try:
             member, _ = self._member(member_id, instance_id, generation)
+            self._group.touch(member)
+            self._group.renew_assignment()
         except GroupRefusal as refusal:
             return refusal.error
-        self._group.touch(member)
-        self._group.renew_assignment()
         must_join = (
             member.epoch < self._group.assignment_epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS

@@ -15,7 +15,8 @@ Rules of this file:
     lists no more than it has, is a member that did not get the last answer.
  5. A static member that leaves for a while (epoch -2) keeps its partitions until its session expires, and a new member
     with its instance id takes them over.
- 6. Nothing changes if a request is refused.
+ 6. Nothing changes if a request is refused, also if the log refuses its records: the group is then restored from the
+    records that the log has, and all timers restart. A member that should have been fenced gets another session.
  7. A member with ``classic`` uses the classic protocol (``classic_members``). Its joins are heartbeats of this group.
     If the last other member leaves, the group becomes a classic one (``group_migration``), at the same epoch.
 """
@@ -23,6 +24,7 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
@@ -53,6 +55,8 @@ from .coordinator_log import Rows
 from .metadata_view import MetadataView
 from .server_assignors import ASSIGNORS, Subscriber, TopicIdPartition
 from .topic_patterns import InvalidPattern, topic_pattern
+
+logger = logging.getLogger(__name__)
 
 NO_TARGET: frozenset[TopicIdPartition] = frozenset()
 
@@ -114,9 +118,9 @@ class HeartbeatAnswer(NamedTuple):
 class ConsumerGroup:
     """A consumer group. Owner: the coordinator of its node. No method awaits, so each one is atomic.
 
-    ``setting`` gives a setting of this group as a number. ``persist`` takes the records that changed. ``assignors``
-    are the names that members may choose, the default first. ``downgrade`` is called after a member left; it may
-    replace the group by a classic one, and is then true.
+    ``setting`` gives a setting of this group as a number. ``persist`` takes the records that changed, and raises
+    GroupRefusal if the log refuses them. ``assignors`` are the names that members may choose, the default first.
+    ``downgrade`` is called after a member left; it may replace the group by a classic one, and is then true.
     """
 
     type = protocol_type = "consumer"
@@ -148,7 +152,7 @@ class ConsumerGroup:
         self._downgrade = downgrade
         self._assigned_at = 0
         self._metadata_hash = 0
-        self._stored = StoredRecords(group_id, persist)
+        self.stored = StoredRecords(group_id, persist)
 
     def __repr__(self) -> str:
         return f"<ConsumerGroup {self.group_id} {self.state.name} epoch={self.epoch} members={len(self.members)}>"
@@ -299,10 +303,10 @@ class ConsumerGroup:
     def _restart_revocation(self, member: ConsumerMember) -> None:
         member.stop_revocation()
         if member.revoking and member.classic is None:
-            member.revocation = self._call_later(member.rebalance_timeout, partial(self._expire, member, member.epoch))
+            member.revocation = self._call_later(member.rebalance_timeout, partial(self._expire, member))
 
     def renew_assignment(self) -> None:
-        """Compute a new assignment if it is due."""
+        """Compute a new assignment if it is due. Raises GroupRefusal."""
         if self._assign():
             self._save(*self.members.values())
 
@@ -315,9 +319,12 @@ class ConsumerGroup:
         """Whether no other member has the partition."""
         return not any(each.has(partition) for each in self.members.values() if each is not member)
 
-    def _expire(self, member: ConsumerMember, epoch: int) -> None:
-        if member.epoch == epoch:
+    def _expire(self, member: ConsumerMember) -> None:
+        """The session of a member is over, or its time to revoke, to join or to sync."""
+        try:
             self._fence(member)
+        except GroupRefusal as refusal:
+            logger.warning("group %s keeps member %s: %s", self.group_id, member.member_id, refusal)
 
     # Leaving.
 
@@ -347,15 +354,15 @@ class ConsumerGroup:
         member.stop_session()
         classic = member.classic
         timeout = self._setting("consumer.session.timeout.ms") / 1000 if classic is None else classic.session_timeout
-        member.session = self._call_later(timeout, lambda: self._fence(member))
+        member.session = self._call_later(timeout, partial(self._expire, member))
 
     def await_request(self, member: ConsumerMember) -> None:
         """A classic member has to join or to sync within its rebalance timeout; otherwise it is fenced."""
         if member.revocation is None:
-            member.revocation = self._call_later(member.rebalance_timeout, lambda: self._fence(member))
+            member.revocation = self._call_later(member.rebalance_timeout, partial(self._expire, member))
 
     def _fence(self, member: ConsumerMember) -> None:
-        """Remove a member. Its partitions are free at once."""
+        """Remove a member. Its partitions are free at once. Raises GroupRefusal."""
         member.stop()
         del self.members[member.member_id]
         self.targets.pop(member.member_id, None)
@@ -424,7 +431,7 @@ class ConsumerGroup:
     # The log.
 
     def _save(self, *changed: ConsumerMember) -> None:
-        """Write the records of the group and of the members that ``changed``."""
+        """Write the records of the group and of the members that ``changed``. Raises GroupRefusal."""
         group = ConsumerGroupMetadataValue(epoch=self.epoch, metadata_hash=self._metadata_hash)
         target = ConsumerGroupTargetAssignmentMetadataValue(
             assignment_epoch=self.assignment_epoch, assignment_timestamp=self._assigned_at
@@ -435,15 +442,19 @@ class ConsumerGroup:
             records[MEMBER, name] = encode_subscription(member)
             records[TARGET, name] = encode_target(self.targets.get(name, NO_TARGET))
             records[CURRENT, name] = encode_current(member)
-        self._stored.save(records, self.members)
-
-    def tombstones(self) -> list[tuple[bytes, bytes | None]]:
-        """The rows that delete the group from the log."""
-        return self._stored.tombstones()
+        try:
+            self.stored.save(records, self.members)
+        except GroupRefusal:
+            self.restore(self.stored.values)
+            raise
 
     def restore(self, records: Mapping[tuple[int, str], Buffer]) -> None:
-        """Load what another coordinator stored, by kind and member. All timers restart."""
-        self._stored.restore(records)
+        """Load what the log has, by kind and member. All timers restart."""
+        for member in self.members.values():
+            member.stop()
+        self.members.clear()
+        self.targets.clear()
+        self.stored.restore(records)
         for (kind, member_id), value in records.items():
             if kind == GROUP:
                 group = decode_versioned(ConsumerGroupMetadataValue, value)[0]

@@ -142,32 +142,32 @@ def consumer_key(kind: int, group: str, member_id: str = "") -> bytes:
 class StoredRecords:
     """The records of a group that the log has, by kind and member. Owner: the ConsumerGroup.
 
-    ``persist`` takes the rows that change the log.
+    ``persist`` takes the rows that change the log. If it raises, the log has none of them.
     """
 
     def __init__(self, group_id: str, persist: Callable[[Rows], None]) -> None:
         self._group_id = group_id
         self._persist = persist
-        self._values: dict[tuple[int, str], bytes] = {}
+        self.values: dict[tuple[int, str], bytes] = {}
 
     def restore(self, records: Mapping[tuple[int, str], Buffer]) -> None:
         """Begin with the records that the log has."""
-        self._values = {record: bytes(value) for record, value in records.items()}
+        self.values = {record: bytes(value) for record, value in records.items()}
 
     def save(self, records: Mapping[tuple[int, str], bytes], members: Container[str]) -> None:
         """Write the records that differ from the stored ones, and delete those of members that left."""
-        ended = [(kind, member_id) for kind, member_id in self._values if member_id and member_id not in members]
-        written = {record: value for record, value in records.items() if self._values.get(record) != value}
-        for record in ended:
-            del self._values[record]
-        self._values.update(written)
+        ended = [(kind, member_id) for kind, member_id in self.values if member_id and member_id not in members]
+        written = {record: value for record, value in records.items() if self.values.get(record) != value}
         rows: Rows = [*self._tombstones(ended), *((self._key(record), value) for record, value in written.items())]
         if rows:
             self._persist(rows)
+        for record in ended:
+            del self.values[record]
+        self.values.update(written)
 
     def tombstones(self) -> list[tuple[bytes, bytes | None]]:
         """The rows that delete all records."""
-        return self._tombstones(self._values)
+        return self._tombstones(self.values)
 
     def _tombstones(self, records: Iterable[tuple[int, str]]) -> list[tuple[bytes, bytes | None]]:
         return [(self._key(record), None) for record in records]

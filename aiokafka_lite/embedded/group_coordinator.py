@@ -5,8 +5,9 @@ Rules of this file:
  1. The memory of the coordinator is a cache of that partition. When the node becomes the leader, it reads the groups
     from the log, and the sessions of their members restart. When it is no longer the leader, it drops the groups, and
     requests that wait get NOT_COORDINATOR. So a group outlives its coordinator if the topic has another replica.
- 2. An offset is acknowledged when all in-sync replicas have it. A generation is written without that wait: if the
-    coordinator dies at this moment, only a rebalance is lost, and the members start another one.
+ 2. An offset is acknowledged when all in-sync replicas have it, and so is a heartbeat of a consumer group or a share
+    group. A generation of a classic group is written without that wait: if the coordinator dies at this moment, only a
+    rebalance is lost, and the members start another one.
  3. Writing takes time. After it, the group may have been deleted, or belong to another node: check again.
 """
 
@@ -241,6 +242,13 @@ class GroupCoordinator:
             return ErrorCode.REBALANCE_IN_PROGRESS
         group.touch(group.members[member_id])
         return ErrorCode.NONE
+
+    async def until_replicated(self, group_id: str) -> None:
+        """Wait until the replicas have what was written for the members of a group. Raises GroupRefusal."""
+        error = await self.log.until_all_replicated(group_id)
+        error = error or self.check(group_id)  # the group may have moved to another node
+        if error is not ErrorCode.NONE:
+            raise GroupRefusal(error)
 
     async def commit(self, group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> ErrorCode:
         """Write offsets, and store them when the replicas have them."""

@@ -20,10 +20,10 @@ from .group_records import (
 )
 from .log import MAX_DECOMPRESSED_SIZE
 from .producer_state import Verification, read_marker
-from .replica_manager import ALL_ACKS, ProduceStatus
+from .replica_manager import ALL_ACKS, PartitionResponse, ProduceStatus
 
 COMMIT_TIMEOUT = 5.0
-"""Seconds that a commit waits for the replicas (offsets.commit.timeout.ms)."""
+"""Seconds that a commit or a heartbeat waits for the replicas (offsets.commit.timeout.ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,13 @@ _FOR_MEMBERS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""The errors of a write, as Kafka translates them for group members. Other errors stay as they are."""
+"""The errors of a commit of offsets, as Kafka translates them for group members. Other errors stay as they are."""
+_OF_MEMBERSHIP = {
+    **WRITE_ERRORS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The errors of a write that a heartbeat makes, as Kafka translates them."""
 
 
 class GroupLog(CoordinatorLog):
@@ -101,6 +107,22 @@ class GroupLog(CoordinatorLog):
             return ErrorCode.NONE, -1
         response = await self._append(group_id, rows, COMMIT_TIMEOUT)
         return self.for_members(response.error), response.base_offset
+
+    def append_membership(self, group_id: str, rows: Rows) -> ErrorCode:
+        """Write what a heartbeat changed, if enough replicas are in sync. ``until_replicated`` waits for them."""
+        error = self.append_transactional(group_id, rows, (-1, -1), None).response.error
+        return _OF_MEMBERSHIP.get(error, error)
+
+    async def until_all_replicated(self, group_id: str) -> ErrorCode:
+        """Wait until the replicas have all that the partition of a group holds now. Returns an error for a heartbeat.
+
+        A heartbeat that wrote nothing waits too: its answer may follow from records that the replicas do not have yet.
+        """
+        partition = self._replica_manager.partitions.get(self._key(group_id))
+        if partition is None or partition.log.high_watermark >= partition.log.end_offset:
+            return ErrorCode.NONE
+        error = await self.until_replicated(group_id, ProduceStatus(partition.log.end_offset, PartitionResponse()))
+        return _OF_MEMBERSHIP.get(error, error)
 
     def append_transactional(
         self, group_id: str, rows: Rows, producer: tuple[int, int], verification: Verification | None

@@ -182,16 +182,18 @@ class HostedGroups(dict[str, HostedGroup]):
         self._log.append(group.group_id, [(group_key(group.group_id), encode_group(group, now))])
 
     def _persist_consumer(self, group_id: str, rows: Rows) -> None:
+        error = self._log.append_membership(group_id, rows)
+        if error is not ErrorCode.NONE:
+            raise GroupRefusal(error)
         hosted = self.get(group_id)
         if hosted is not None and isinstance(hosted.group, ConsumerGroup):
             hosted.empty_since = self._now_ms() if hosted.group.is_empty else -1
-        self._log.append(group_id, rows)
 
 
 def tombstones(group: AnyGroup) -> list[tuple[bytes, bytes | None]]:
     """The rows that delete a group from the log."""
     if isinstance(group, ConsumerGroup):
-        return group.tombstones()
+        return group.stored.tombstones()
     return [(group_key(group.group_id), None)] if group.generation > 0 else []
 
 

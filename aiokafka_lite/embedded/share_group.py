@@ -15,7 +15,8 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ..errors import ErrorCode
@@ -103,6 +104,13 @@ class ShareGroup:
 
     def __repr__(self) -> str:
         return f"<ShareGroup {self.group_id!r} {self.state.name} epoch={self.epoch} members={len(self.members)}>"
+
+    def copy(self) -> ShareGroup:
+        """A copy with members of its own. The states of share partitions belong to both groups."""
+        copied = copy(self)
+        copied.members = {member_id: replace(member) for member_id, member in self.members.items()}
+        copied.states = dict(self.states)
+        return copied
 
     @property
     def state(self) -> ShareGroupState:

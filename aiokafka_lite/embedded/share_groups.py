@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -27,6 +28,8 @@ from .server_assignors import TopicIdPartition
 from .share_group import ShareGroup, ShareGroupState, ShareHeartbeat, ShareMember, ShareState
 from .share_records import SHARE_STATE_TOPIC, encode_group, encode_state, group_key, read_group, read_state, state_key
 from .topics import PartitionKey
+
+logger = logging.getLogger(__name__)
 
 
 class ShareStateLog(CoordinatorLog):
@@ -81,23 +84,43 @@ class ShareGroups:
     # Members.
 
     def heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareMember:
-        """Refresh a member, which may join. The first member makes the group. Raises GroupRefusal."""
+        """Refresh a member, which may join. The first member makes the group. Raises GroupRefusal.
+
+        The member is valid until the next heartbeat of the group.
+        """
         group = self._groups.get(group_id)
         if group is None:
             if request.epoch != 0:
                 raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
             group = ShareGroup(group_id)
-        known_epoch, known = group.epoch, set(group.states)
-        member = group.heartbeat(request, self._controller.topics, self._max_size())
-        self._groups[group_id] = group
-        key = (group_id, member.member_id)
+        changed = group.copy()
+        member = changed.heartbeat(request, self._controller.topics, self._max_size())
+        self._replace(group, changed)
+        self._start_session(group_id, member.member_id)
+        return member
+
+    def _replace(self, old: ShareGroup, new: ShareGroup) -> None:
+        """Write the changes of a group, and keep them. Raises GroupRefusal if the log refuses them."""
+        if new.epoch != old.epoch:
+            node = self._leader(OFFSETS_TOPIC, new.group_id)
+            error = ErrorCode.NONE if node is None else node.group_log.append_membership(new.group_id, _group_rows(new))
+            if error is not ErrorCode.NONE:
+                raise GroupRefusal(error)
+        self._groups[new.group_id] = new
+        self._write_states(new, [each for each in new.states if each not in old.states])
+
+    def _start_session(self, group_id: str, member_id: str) -> None:
+        key = (group_id, member_id)
         self._cancel(key)
         timeout = self.number(group_id, "share.session.timeout.ms") / 1000
-        self._sessions[key] = asyncio.get_running_loop().call_later(timeout, self._remove, *key)
-        if group.epoch != known_epoch:
-            self._write_group(group)
-        self._write_states(group, [each for each in group.states if each not in known])
-        return member
+        self._sessions[key] = asyncio.get_running_loop().call_later(timeout, self._expire, *key)
+
+    def _expire(self, group_id: str, member_id: str) -> None:
+        try:
+            self._remove(group_id, member_id)
+        except GroupRefusal as refusal:
+            logger.warning("share group %s keeps member %s: %s", group_id, member_id, refusal)
+            self._start_session(group_id, member_id)
 
     def _max_size(self) -> int:
         return self._controller.settings.of().number("group.share.max.size")
@@ -111,10 +134,11 @@ class ShareGroups:
         self._remove(group_id, member_id)
 
     def _remove(self, group_id: str, member_id: str) -> None:
-        self._cancel((group_id, member_id))
         group = self._groups[group_id]
-        group.remove(member_id, self._controller.topics)
-        self._write_group(group)
+        changed = group.copy()
+        changed.remove(member_id, self._controller.topics)
+        self._replace(group, changed)
+        self._cancel((group_id, member_id))
 
     def _cancel(self, key: tuple[str, str]) -> None:
         timer = self._sessions.pop(key, None)
@@ -162,7 +186,7 @@ class ShareGroups:
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = ShareGroup(group_id)
-            self._write_group(group)
+            self._write(OFFSETS_TOPIC, group_id, _group_rows(group))
         group.states[key] = ShareState(start_offset)
         self._write_states(group, [key])
 
@@ -206,9 +230,6 @@ class ShareGroups:
             node_id = state.leader if state.leader in self._nodes else state.replicas[0]
             yield from self._log(self._nodes[node_id], name).rows(index)
 
-    def _write_group(self, group: ShareGroup) -> None:
-        self._write(OFFSETS_TOPIC, group.group_id, [(group_key(group.group_id), encode_group(group.epoch))])
-
     def _write_states(self, group: ShareGroup, keys: Iterable[TopicIdPartition], *, deleted: bool = False) -> None:
         for key in keys:
             topic_id = base64.urlsafe_b64encode(key[0]).decode().rstrip("=")
@@ -218,16 +239,24 @@ class ShareGroups:
 
     def _write(self, topic: str, name: str, rows: Rows) -> None:
         """Write to the leader of the partition of ``name``. Without a leader the rows are lost at the next restart."""
+        node = self._leader(topic, name)
+        if node is not None:
+            self._log(node, topic).append(name, rows)
+
+    def _leader(self, topic: str, name: str) -> ShareBroker | None:
         if topic not in self._controller.topics:
             create_internal_topic(topic, self._controller, self._controller.settings.of())
         described = self._controller.topics.get(topic)
         if described is None:
-            return
+            return None
         leader = described.partitions[partition_of(name, len(described.partitions))].leader
         node = self._nodes.get(leader)
-        if node is not None and node.is_running:
-            self._log(node, topic).append(name, rows)
+        return node if node is not None and node.is_running else None
 
     @staticmethod
     def _log(node: ShareBroker, topic: str) -> CoordinatorLog:
         return node.group_log if topic == OFFSETS_TOPIC else node.share_log
+
+
+def _group_rows(group: ShareGroup) -> Rows:
+    return [(group_key(group.group_id), encode_group(group.epoch))]

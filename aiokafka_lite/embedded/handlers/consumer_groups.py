@@ -36,7 +36,7 @@ CLASSIC_PROTOCOL, CONSUMER_PROTOCOL = 0, 1
 
 
 @handles(ConsumerGroupHeartbeatRequest)
-def consumer_group_heartbeat(
+async def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     groups = context.broker.groups
@@ -46,9 +46,8 @@ def consumer_group_heartbeat(
         if context.broker.share_groups.find(request.group_id) is not None:
             raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
         if request.member_epoch in (LEAVE, LEAVE_STATIC):
-            left = groups.consumer_leave(
-                request.group_id, request.member_id, request.instance_id, request.member_epoch
-            )
+            left = groups.consumer_leave(request.group_id, request.member_id, request.instance_id, request.member_epoch)
+            await groups.until_replicated(request.group_id)
             return ConsumerGroupHeartbeatResponse(
                 error_code=ErrorCode.NONE,
                 member_id=left.member_id,
@@ -60,6 +59,7 @@ def consumer_group_heartbeat(
             _heartbeat(context, request),
             lambda name: context.allows_topic(AclOperation.DESCRIBE, name),
         )
+        await groups.until_replicated(request.group_id)
     except GroupRefusal as refusal:
         return ConsumerGroupHeartbeatResponse(
             error_code=refusal.error, error_message=refusal.text, member_epoch=0, heartbeat_interval_ms=0

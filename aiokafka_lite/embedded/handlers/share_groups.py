@@ -29,12 +29,15 @@ from .group_admin import add_authorized_operations
 
 
 @handles(ShareGroupHeartbeatRequest, feature=SHARE_VERSION)
-def share_group_heartbeat(context: RequestContext, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
+async def share_group_heartbeat(
+    context: RequestContext, request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse:
     try:
         _check(context, request)
         groups = context.broker.share_groups
         if request.member_epoch == LEAVE_EPOCH:
             groups.leave(request.group_id, request.member_id)
+            await context.broker.groups.until_replicated(request.group_id)
             return ShareGroupHeartbeatResponse(
                 throttle_time_ms=0,
                 error_code=ErrorCode.NONE,
@@ -51,6 +54,8 @@ def share_group_heartbeat(context: RequestContext, request: ShareGroupHeartbeatR
             context.client.client_host,
         )
         member = groups.heartbeat(request.group_id, heartbeat)
+        member_id, epoch, assigned = member.member_id, member.epoch, member.take_assignment()
+        await context.broker.groups.until_replicated(request.group_id)
     except GroupRefusal as refusal:
         return ShareGroupHeartbeatResponse(
             throttle_time_ms=0,
@@ -59,12 +64,11 @@ def share_group_heartbeat(context: RequestContext, request: ShareGroupHeartbeatR
             member_epoch=0,
             heartbeat_interval_ms=0,
         )
-    assigned = member.take_assignment()
     return ShareGroupHeartbeatResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        member_id=member.member_id,
-        member_epoch=member.epoch,
+        member_id=member_id,
+        member_epoch=epoch,
         heartbeat_interval_ms=groups.number(request.group_id, "share.heartbeat.interval.ms"),
         assignment=None
         if assigned is None

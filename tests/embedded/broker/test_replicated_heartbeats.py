@@ -1,0 +1,128 @@
+"""Heartbeats of consumer groups and share groups are answered when the replicas have their records."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.aio.virtual_time import run
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol import messages as m
+from tests.embedded.broker.peer import Peer
+
+JOIN, LEAVE = 0, -1
+
+
+def consumer_heartbeat(epoch: int, member_id: str) -> m.ConsumerGroupHeartbeatRequest:
+    request = m.ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch)
+    if epoch == JOIN:
+        request.rebalance_timeout_ms, request.subscribed_topic_names, request.topic_partitions = 1000, ["t"], []
+    return request
+
+
+def share_heartbeat(epoch: int, member_id: str) -> m.ShareGroupHeartbeatRequest:
+    topics = ["t"] if epoch == JOIN else None
+    return m.ShareGroupHeartbeatRequest(
+        group_id="g", member_id=member_id, member_epoch=epoch, subscribed_topic_names=topics
+    )
+
+
+REQUESTS = {
+    "consumer": (
+        consumer_heartbeat,
+        m.ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False),
+    ),
+    "share": (share_heartbeat, m.ShareGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)),
+}
+both = pytest.mark.parametrize("kind", sorted(REQUESTS))
+
+
+class Group:
+    """The requests of the members of one group, on a cluster of two brokers."""
+
+    def __init__(self, cluster: EmbeddedCluster, kind: str) -> None:
+        self.cluster = cluster
+        self._heartbeat, self._describe = REQUESTS[kind]
+
+    async def start(self) -> None:
+        """Find the coordinator. The first question makes the internal topic."""
+        await self.cluster.create_topic("t", 2)
+        async with Peer(self.cluster) as peer:
+            answer = await peer.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+        self.coordinator = answer.coordinators[0].node_id
+        self.follower = 3 - self.coordinator
+
+    async def _ask(self, request: Any) -> Any:
+        async with Peer(self.cluster, self.coordinator) as peer:
+            return await peer.ask(request)
+
+    async def heartbeat(self, epoch: int, member_id: str = "a") -> Any:
+        return await self._ask(self._heartbeat(epoch, member_id))
+
+    async def describe(self) -> Any:
+        return (await self._ask(self._describe)).groups
+
+
+@both
+def test_a_heartbeat_waits_for_the_replicas_and_an_idle_one_for_the_records_of_others(kind: str) -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+            group = Group(cluster, kind)
+            await group.start()
+            epoch = (await group.heartbeat(JOIN)).member_epoch
+            await cluster.freeze(group.follower)
+            async with asyncio.TaskGroup() as tasks:
+                joining = tasks.create_task(group.heartbeat(JOIN, "b"))
+                await asyncio.sleep(1)
+                idle = tasks.create_task(group.heartbeat(epoch))
+                await asyncio.sleep(1)
+                assert not joining.done()
+                assert not idle.done()
+                await cluster.thaw(group.follower)
+            assert joining.result().error_code == idle.result().error_code == ErrorCode.NONE
+
+    run(main())
+
+
+@both
+def test_a_heartbeat_that_the_replicas_do_not_get_is_refused_after_five_seconds(kind: str) -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+            group = Group(cluster, kind)
+            await group.start()
+            await cluster.freeze(group.follower)
+            started = asyncio.get_running_loop().time()
+            assert (await group.heartbeat(JOIN)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert 5 <= asyncio.get_running_loop().time() - started < 6
+            await cluster.thaw(group.follower)
+            assert (await group.heartbeat(JOIN)).error_code == ErrorCode.NONE
+
+    run(main())
+
+
+@both
+def test_a_heartbeat_whose_records_the_log_refuses_changes_nothing(kind: str) -> None:
+    """With too few replicas in sync no member joins, leaves or expires, and those of the group stay in it."""
+
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False, configs={"min.insync.replicas": "2"}) as cluster:
+            group = Group(cluster, kind)
+            await group.start()
+            epoch = (await group.heartbeat(JOIN)).member_epoch
+            before = await group.describe()
+            await cluster.stop(group.follower)
+            for refused in (group.heartbeat(JOIN, "b"), group.heartbeat(LEAVE)):
+                assert (await refused).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await asyncio.sleep(100)
+            assert (await group.heartbeat(epoch)).error_code == ErrorCode.NONE
+            assert await group.describe() == before
+            await cluster.start_node(group.follower)
+            await cluster.until_in_sync("__consumer_offsets")
+            assert (await group.heartbeat(JOIN, "b")).error_code == ErrorCode.NONE
+            await asyncio.sleep(100)
+            assert (await group.describe())[0].members == []
+
+    run(main())
