@@ -122,14 +122,21 @@ def rich_table(part: Part) -> RichTable:
         for name, value in part.values.items():
             table.add_row(Text(name.replace("_", " ")), Text(text_of(value)))
         return table
-    table = RichTable(box=SIMPLE_HEAD)
+    table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for index, heading in enumerate(part.headings):
-        numbers = bool(part.rows) and all(isinstance(row[index], int | float | None) for row in part.rows)
-        table.add_column(heading, justify="right" if numbers else "left", overflow="fold")
+        column = [row[index] for row in part.rows]
+        numbers = bool(column) and all(isinstance(cell, int | float | None) for cell in column)
+        folded = _folded(heading, max((len(text_of(cell)) for cell in column), default=0))
+        table.add_column(folded, justify="right" if numbers else "left", vertical="bottom", overflow="fold")
     for row in part.rows:
         cells = zip(part.headings, row)
         table.add_row(*(Text(text_of(cell), style=style_of(heading, cell)) for heading, cell in cells))
     return table
+
+
+def _folded(heading: str, width: int) -> str:
+    """The heading on two lines if it is wider than its column, so that a table of many columns fits a terminal."""
+    return heading if len(heading) <= width else "-\n".join(heading.rsplit("-", 1))
 
 
 def style_of(heading: str, cell: Cell) -> str:

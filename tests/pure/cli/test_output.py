@@ -11,6 +11,7 @@ pytest.importorskip("rich")
 
 from rich.console import Console
 
+from aiokafka_lite.cli.lag import TREND_HEADINGS
 from aiokafka_lite.cli.output import Facts, Output, Table, rich_table, show_errors
 
 TABLE = Table(
@@ -52,6 +53,15 @@ def test_a_terminal_gets_a_table_whose_cells_are_no_markup() -> None:
     Console(file=screen, width=60).print(rich_table(Table(("NAME",), [("[red]x",)])))
     assert "[red]x" in screen.getvalue()
     assert "─" in screen.getvalue()
+
+
+def test_the_table_of_lag_watch_fits_a_terminal_of_80_columns() -> None:
+    screen = io.StringIO()
+    row = ("shipping", "Stable", "orders", 12, 123456, 12345, -1192.3, 1050)
+    Console(file=screen, width=80).print(rich_table(Table(TREND_HEADINGS, [row])))
+    words = screen.getvalue().split()
+    assert [*words[:4], *words[-8:]] == ["LAG-PER-", "CATCH-UP-", "GROUP", "STATE", *map(str, row)]
+    assert {"TOPIC", "PARTITIONS", "LAG", "HIGHEST", "SECOND", "SECONDS"} < set(words)
 
 
 def test_each_error_is_a_line_and_makes_the_status_1(capsys: pytest.CaptureFixture[str]) -> None:
