@@ -17,6 +17,8 @@ OTHERS_NAMES = {
     *("BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP"),  # the shell's
     *("key_base64", "value_base64"),  # put together by the command line
     *("createDataFrame", "foreachBatch"),  # Spark's
+    *("AIOConsumer", "AIOProducer"),  # confluent-kafka's
+    *("TimeoutStopSec", "stop_grace_period", "terminationGracePeriodSeconds"),  # of programs that start services
 }
 
 ALL = list(chain.from_iterable(map(blocks, PAGES)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from dataclasses import fields
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import config
+from aiokafka_lite import Admin, Consumer, ConsumerGroup, Producer, ShareConsumer, config
 from aiokafka_lite.share import config as share_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,3 +70,12 @@ def test_every_setting_has_its_line_in_the_table_of_javas_defaults() -> None:
 )
 def test_defaults_are_printed_with_their_units(name: str, value: object, printed: str) -> None:
     assert list_settings.shown(name, value) == printed
+
+
+@pytest.mark.parametrize("client", [Admin, Consumer, ConsumerGroup, Producer, ShareConsumer])
+def test_every_setting_of_a_constructor_is_described(client: type) -> None:
+    """docs/show_settings.py writes them into the signatures of the reference."""
+    annotation = inspect.signature(client).parameters["settings"].annotation
+    accepted = getattr(sys.modules[client.__module__], annotation.removeprefix("Unpack[").removesuffix("]"))
+    described = {each.name for configuration in CONFIGURATIONS for each in fields(configuration)}
+    assert set(accepted.__annotations__) - described == set()

@@ -1,0 +1,59 @@
+"""An extension of griffe for the reference: shows ``**settings: Unpack[...]`` of a constructor as its settings.
+
+The signature gets a parameter for each setting, and the description a table with their types, defaults and meaning.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import MISSING, Field, fields
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import griffe
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import list_settings
+
+
+class ShowSettings(griffe.Extension):
+    """Expands the parameter of a keyword dictionary whose keys are fields of a configuration."""
+
+    def on_function(self, *, func: griffe.Function, **_: Any) -> None:
+        rest = next((each for each in func.parameters if each.kind is griffe.ParameterKind.var_keyword), None)
+        if func.name != "__init__" or rest is None or not str(rest.annotation).startswith("Unpack["):
+            return
+        accepted = getattr(importlib.import_module(func.module.path), str(rest.annotation)[len("Unpack[") : -1])
+        types = {name: kind.__forward_arg__ for name, kind in accepted.__annotations__.items() if name in described()}
+        if types.keys() != accepted.__annotations__.keys():
+            return
+        del func.parameters[rest.name]
+        rows = []
+        for name, kind in types.items():
+            field, purpose = described()[name]
+            only = griffe.ParameterKind.keyword_only
+            func.parameters.add(griffe.Parameter(name, annotation=kind, kind=only, default=default(field)))
+            shown = list_settings.default(field).replace("`", "")
+            rows.append(griffe.DocstringParameter(name, annotation=kind, description=purpose, value=shown))
+        func.docstring = griffe.Docstring("", parent=func)
+        func.docstring.parsed.append(griffe.DocstringSectionParameters(rows, title="Settings:"))
+
+
+@cache
+def described() -> dict[str, tuple[Field[Any], str]]:
+    """The field and the description of each setting."""
+    return {
+        field.name: (field, list_settings.docstrings(config)[field.name].replace("``", "`"))
+        for config, _, _ in list_settings.CONFIGURATIONS
+        for field in fields(config)
+    }
+
+
+def default(field: Field[Any]) -> str:
+    """The default as Python code."""
+    value = field.default_factory() if field.default_factory is not MISSING else field.default
+    return repr(value.name.lower() if isinstance(value, Enum) else value)
