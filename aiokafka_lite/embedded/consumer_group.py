@@ -249,10 +249,12 @@ class ConsumerGroup:
         return GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {name} is not a member of group {self.group_id}.")
 
     def _replace(self, member: ConsumerMember, member_id: str) -> None:
-        """A static member is back under a new id: it takes over everything of the old one."""
+        """A static member is back under a new id. If another member has that id, the static one takes its place."""
         del self.members[member.member_id]
-        if member.member_id in self.targets:
-            self.targets[member_id] = self.targets.pop(member.member_id)
+        self.targets[member_id] = self.targets.pop(member.member_id, NO_TARGET)
+        if member_id in self.members:
+            self.members[member_id].stop()
+        self.members[member_id] = member
         member.member_id, member.epoch, member.previous_epoch = member_id, JOIN, JOIN
 
     # Topics.

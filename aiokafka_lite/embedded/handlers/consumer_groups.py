@@ -179,7 +179,7 @@ def _describe(context: RequestContext, group_id: str) -> ConsumerGroupDescribeGr
             client_host=member.client_host,
             subscribed_topic_names=list(member.topics),
             subscribed_topic_regex=member.regex or "",
-            assignment=_assignment(context, member.assigned),
+            assignment=_assignment(context, [*member.assigned, *member.revoking]),
             target_assignment=_assignment(context, group.targets.get(member_id, ())),
             member_type=CONSUMER_PROTOCOL if member.classic is None else CLASSIC_PROTOCOL,
         )

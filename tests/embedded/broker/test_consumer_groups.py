@@ -81,6 +81,19 @@ async def test_a_group_outlives_a_restart_from_disk(tmp_path: Path) -> None:
         assert (await heartbeat(cluster, 2)).member_epoch == 2
 
 
+async def test_a_partition_that_a_member_has_to_revoke_is_described_as_its_own() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, configs={"group.consumer.assignment.interval.ms": "0"}) as cluster:
+        await cluster.create_topic("t", 2)
+        await heartbeat(cluster, 0)
+        await heartbeat(cluster, 0, "b")
+        assert (await heartbeat(cluster, 2)).member_epoch == 2, "the member has to revoke a partition first"
+        owned = {
+            member.member_id: [topic.partitions for topic in member.assignment.topic_partitions]
+            for member in (await described(cluster)).members
+        }
+        assert owned == {"a": [[0, 1]], "b": []}
+
+
 async def test_a_group_id_belongs_to_one_type_until_the_group_is_empty() -> None:
     configs = {"group.consumer.migration.policy": "disabled"}
     async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster:

@@ -199,6 +199,29 @@ async def test_a_static_member_that_is_away_keeps_its_partitions(world: World) -
     assert set(world.join("c", "t", instance_id="i").assignment or ()) == owned["a"]
 
 
+async def test_a_static_member_that_returns_with_the_id_of_another_member_takes_its_place(world: World) -> None:
+    """As in Kafka, the partitions of the other member have no owner until the next epoch."""
+    world.join("a", "t", instance_id="i")
+    world.join("b", "t")
+    owned = world.settle()
+    world.group.leave("a", "i", LEAVE_STATIC)
+    await asyncio.sleep(SESSION - 10)
+    assert set(world.join("b", "t", instance_id="i").assignment or ()) == owned["a"]
+    assert [(member.member_id, member.instance_id) for member in world.group.members.values()] == [("b", "i")]
+    assert world.group.epoch == 3
+    await asyncio.sleep(SESSION - 10)
+    assert list(world.group.members) == ["b"], "the session of the other member is over, that of the static one is not"
+    await asyncio.sleep(20)
+    assert world.group.is_empty
+
+
+async def test_a_join_with_the_id_of_a_static_member_is_that_member(world: World) -> None:
+    first = world.join("a", "t", instance_id="i")
+    again = world.join("a", "t")
+    assert (again.epoch, again.assignment) == (first.epoch, first.assignment)
+    assert world.group.owner("i", "a") is world.group.members["a"]
+
+
 async def test_a_restored_group_goes_on_where_it_was(world: World) -> None:
     world.join("a", "t", instance_id="i", rack_id="r")
     world.join("b", "t", assignor="range")
