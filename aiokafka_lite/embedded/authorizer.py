@@ -59,6 +59,11 @@ class Authorizer:
         self.acls = acls
         self._denied: set[tuple[AclOperation, Resource]] = set()
 
+    @property
+    def allows_everything(self) -> bool:
+        """Whether there are neither ACLs nor denied operations."""
+        return self.acls is None and not self._denied
+
     def allows(self, principal: str, host: str, operation: AclOperation, resource: Resource) -> bool:
         if self._denied and (operation, resource) in self._denied:
             return False

@@ -7,7 +7,6 @@ that the client sent before it disconnected are still handled: producers with ac
 from __future__ import annotations
 
 import asyncio
-import inspect
 import itertools
 import logging
 import socket
@@ -143,7 +142,8 @@ class ServerStream(FramedStreamReader):
         if not self._responses:
             asyncio.get_running_loop().call_soon(self._flush)
         self._responses += parts
-        self._responses_size += sum(map(len, parts))
+        for part in parts:
+            self._responses_size += len(part)
 
     def _flush(self) -> None:
         parts, self._responses, self._responses_size = self._responses, [], 0
@@ -157,6 +157,11 @@ class ServerStream(FramedStreamReader):
     def abort(self) -> None:
         self._flush()  # what was written before may still arrive
         super().abort()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next response has to wait: the client does not read, or many responses are not written yet."""
+        return self._writing_paused or self._responses_size > MOST_COLLECTED
 
     async def drain(self) -> None:
         """Wait until the client has read nearly everything. Raises ConnectionLost."""
@@ -224,7 +229,8 @@ class ServerConnection:
         self.listener = stream.listener.name
         self.principal, self.has_token = stream.principal, False
         self.client_address = stream.client_address
-        self.idle_since: float | None = _now()  # None while a request is being handled
+        self._time = asyncio.get_running_loop().time
+        self.idle_since: float | None = self._time()  # None while a request is being handled
         self._authentication = authentication
         self._is_logged_in = False
         self._login_timer: asyncio.TimerHandle | None = None
@@ -260,14 +266,15 @@ class ServerConnection:
         try:
             while (frame := await self.stream.read_frame()) is not None:
                 self.idle_since = None
-                await self.server.until_thawed()
+                if self.server.is_frozen:
+                    await self.server.until_thawed()
                 if self._node_stopped:
                     break
                 if self._authentication is None or not self._log_in_by(self._authentication, frame):
                     await self._serve_frame(frame)
                 self.stream.release(len(frame))
                 del frame
-                self.idle_since = _now()
+                self.idle_since = self._time()
             self.stream.close()
         except CloseConnection:
             self.stream.close()
@@ -316,7 +323,7 @@ class ServerConnection:
             return
         request = parsed.request
         exchange = Exchange(
-            server.node_id, self.connection_id, header.client_id, header.version, _now(), request, size=len(frame)
+            server.node_id, self.connection_id, header.client_id, header.version, self._time(), request, size=len(frame)
         )
         server.history.add(exchange)
         context = RequestContext(parts, self, header)
@@ -335,7 +342,8 @@ class ServerConnection:
         if response is not None:
             exchange.response = response
             self.stream.write([encode_response(header, response)])
-            await self.stream.drain()
+            if self.stream.is_full:
+                await self.stream.drain()
         if is_refused:
             raise CloseConnection
         throttle = max(context.throttle_ms, getattr(response, "throttle_time_ms", 0))
@@ -418,7 +426,7 @@ class ServerConnection:
 
     async def _wait_for(self, answer: Answer) -> Response | None:
         """The response, now or later; None if the client disconnects first."""
-        if not inspect.isawaitable(answer):
+        if answer is None or isinstance(answer, Response):
             return answer
         if self._client_disconnected:
             with anyio.CancelScope() as scope:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer, decode_versioned, encode_versioned
@@ -26,8 +27,7 @@ COMMIT_TIMEOUT = 5.0
 """Seconds that a commit or a heartbeat waits for the replicas (offsets.commit.timeout.ms)."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """The offset that a group committed for a partition. Times are in milliseconds since the epoch; -1 is none.
 
     ``log_offset`` is its place in the log of the group's partition: of two offsets the later one counts.
@@ -41,7 +41,7 @@ class CommittedOffset:
     log_offset: int = -1
 
     def at(self, log_offset: int) -> CommittedOffset:
-        return replace(self, log_offset=log_offset)
+        return self._replace(log_offset=log_offset)
 
 
 OffsetKey = tuple[str, str, int]

@@ -182,7 +182,7 @@ class Partition:
         log = self.log
         if duplicate is not None:
             return LogAppendInfo(duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, log.start_offset)
-        if self.config.compression not in (None, batch.compression):
+        if self.config.compression is not None and self.config.compression is not batch.compression:
             records = recompress(batch, body, self.config)
         first = log.end_offset
         append_time = now_ms if self.config.log_append_time else NO_TIMESTAMP

@@ -43,6 +43,11 @@ class QuotaLimits:
     def __iter__(self) -> Iterator[tuple[Entity, Mapping[str, float]]]:
         return iter([(entity, dict(limits)) for entity, limits in self._limits.items()])
 
+    @property
+    def are_set(self) -> bool:
+        """Whether there is a limit for any client. Most clusters have none."""
+        return bool(self._limits)
+
     def set(self, entity: Entity, key: str, value: float) -> None:
         self._limits.setdefault(entity, {})[key] = value
 
@@ -54,8 +59,6 @@ class QuotaLimits:
 
     def find(self, user: str, client_id: str, key: str) -> tuple[Entity, float] | None:
         """The most specific limit for a client, and the entity whose usage it counts."""
-        if not self._limits:
-            return None
         for name, client in (
             (user, client_id),
             (user, DEFAULT),
@@ -181,12 +184,14 @@ class Quotas:
 
     def fetch_limit(self, principal: str, client_id: str) -> int | None:
         """Bytes that one fetch may return: more would never fit into the limit. None without a limit."""
+        if not self._limits.are_set:
+            return None
         found = self._limits.find(_user_of(principal), client_id, FETCH)
         return None if found is None else int(found[1] * max(self._windows - 1, 1) * self._window)
 
     def limits_requests(self, principal: str, client_id: str) -> bool:
         """Whether a request quota applies to the client, so that its work has to be measured."""
-        return self._limits.find(_user_of(principal), client_id, REQUEST) is not None
+        return self._limits.are_set and self._limits.find(_user_of(principal), client_id, REQUEST) is not None
 
     def clean_up(self) -> None:
         """Drop the usage of clients that sent nothing for an hour."""
@@ -195,6 +200,8 @@ class Quotas:
             del self._usage[each]
 
     def _record(self, principal: str, client_id: str, key: str, amount: float) -> int:
+        if not self._limits.are_set:
+            return 0
         found = self._limits.find(_user_of(principal), client_id, key)
         if found is None:
             return 0

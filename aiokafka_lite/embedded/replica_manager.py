@@ -125,8 +125,7 @@ class FetchPartition(NamedTuple):
     last_fetched_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FetchParameters:
+class FetchParameters(NamedTuple):
     """The limits of a fetch request as a whole; sizes in bytes, ``max_wait`` in seconds."""
 
     max_wait: float

@@ -121,7 +121,7 @@ def _check_tail(records: Buffer, start: int) -> None:
 def validate(batch: RecordBatch, config: TopicConfig, now_ms: int, *, from_client: bool = True) -> Buffer:
     """Check a batch against the settings of the topic; return its decompressed records.
 
-    A coordinator's batch, which is not ``from_client``, may belong to a transaction without having a sequence.
+    Only the size of a coordinator's batch, which is not ``from_client``, is checked: this broker has just encoded it.
     Raises RecordsRejected.
     """
     if batch.base_offset != 0:
@@ -133,11 +133,13 @@ def validate(batch: RecordBatch, config: TopicConfig, now_ms: int, *, from_clien
             ErrorCode.MESSAGE_TOO_LARGE,
             f"the batch has {batch.size} bytes, max.message.bytes is {config.max_message_bytes}",
         )
+    if not from_client:
+        return batch.body(MAX_DECOMPRESSED_SIZE)
     try:
         batch.verify_crc()
     except KafkaError as error:
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    refusal = why_not_produced(batch) if from_client else None
+    refusal = why_not_produced(batch)
     if refusal is not None:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, refusal)
     try:

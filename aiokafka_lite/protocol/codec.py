@@ -329,8 +329,17 @@ def _check_absent(source: _Source, spec: Spec, label: str, where: str) -> None:
         raise TypeError(f"{label} is not in version {source.version} and needs a default")
     if not spec.ignorable:
         last = "and above" if spec.versions.last == 0x7FFF else f"to {spec.versions.last}"
-        source(f"if {where} != {source.bind('default', spec.default)}:")
+        source(f"if {_differs(source, spec, where)}:")
         source(f"    lacks_field({f'{label} v{source.version}'!r}, {f'{spec.versions.first} {last}'!r})")
+
+
+def _differs(source: _Source, spec: Spec, where: str) -> str:
+    """The condition that a field has another value than its default. A struct of numbers is compared inline."""
+    if isinstance(spec.item, type) and spec.wire == "struct" and spec.default is not None:
+        specs: dict[str, Spec] = spec.item.specs  # type: ignore[attr-defined]
+        if all(each.wire in FIXED for each in specs.values()):
+            return " or ".join(f"{where}.{name} != {getattr(spec.default, name)!r}" for name in specs)
+    return f"{where} != {source.bind('default', spec.default)}"
 
 
 def _check_uuid(source: _Source, label: str, where: str) -> None:
@@ -345,7 +354,7 @@ def _put_tags(source: _Source, cls: type[Any], var: str, tagged: list[tuple[int,
     for tag, name, spec in tagged:
         where = f"{var}.{name}"
         outer = source.name("outer")
-        source(f"if {where} != {source.bind('default', spec.default)}:")
+        source(f"if {_differs(source, spec, where)}:")
         source.depth += 1
         source(f"{outer} = out; out = bytearray()")
         _put_value(source, spec, where, f"{cls.__name__}.{name}")

@@ -221,9 +221,9 @@ def _check_whole(cls: type[Message], version: int, frame: Buffer, end: int) -> N
 # The broker's side.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestHeader:
-    """The header of every request."""
+    """The header of every request. It does not change; a frozen dataclass takes 1 µs more to make."""
 
     api_key: int
     version: int
@@ -239,7 +239,7 @@ class RequestHeader:
         return request.__name__.removesuffix("Request") if request else f"API key {self.api_key}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ParsedRequest:
     """A request of a known API and version."""
 

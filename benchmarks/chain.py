@@ -1,0 +1,142 @@
+"""Three consumer groups in a chain move records from topic to topic: ``python -m benchmarks.chain``.
+
+aiokafka and confluent-kafka each do the job on the embedded broker and, where ``KAFKA_BOOTSTRAP`` says that there is
+one, on Apache Kafka, in turn. Every stage is a process of its own with a group of its own: it reads what there is,
+writes the records to the next topic, waits until they are acknowledged, and commits. The time is that from the first
+record of the first topic to the last record of the last one, and the CPU is that of the embedded broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+COUNT = 500_000
+STAGES = 3
+PARTITIONS = 3
+VALUE = b"x" * 50
+
+
+async def fill_aiokafka(servers: str, topic: str, count: int) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers, linger_ms=5) as producer:
+        for _ in range(count):
+            await producer.send(topic, VALUE)
+        await producer.flush()
+
+
+async def move_aiokafka(servers: str, source: str, target: str, count: int) -> None:
+    consumer = AIOKafkaConsumer(
+        source, bootstrap_servers=servers, group_id=source, auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    async with consumer, AIOKafkaProducer(bootstrap_servers=servers, linger_ms=5) as producer:
+        while count > 0:
+            found = await consumer.getmany(timeout_ms=1000, max_records=500)
+            for records in found.values():
+                for record in records:
+                    await producer.send(target, record.value)
+                count -= len(records)
+            await producer.flush()
+            await consumer.commit()
+
+
+def fill_confluent(servers: str, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(count):
+        producer.produce(topic, VALUE)
+        if number % 10_000 == 0:
+            producer.flush()
+    producer.flush()
+
+
+def move_confluent(servers: str, source: str, target: str, count: int) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": source,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    producer = Producer({"bootstrap.servers": servers})
+    consumer.subscribe([source])
+    while count > 0:
+        records = consumer.consume(500, 0.05)
+        for record in records:
+            producer.produce(target, record.value())
+        producer.flush()
+        if records:
+            consumer.commit(asynchronous=False)
+        count -= len(records)
+    consumer.close()
+
+
+def run_stage(client: str, servers: str, source: str | None, target: str, count: int) -> None:
+    """One process. Without a ``source`` it writes the first topic."""
+    if client == "aiokafka":
+        work = move_aiokafka(servers, source, target, count) if source else fill_aiokafka(servers, target, count)
+        asyncio.run(work)
+    elif source:
+        move_confluent(servers, source, target, count)
+    else:
+        fill_confluent(servers, target, count)
+
+
+def seconds_of(client: str, servers: str, count: int) -> float:
+    """Seconds until the last topic has all records."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    topics = [f"chain-{time.time_ns():x}-{number}" for number in range(STAGES + 1)]
+    for created in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics]).values():
+        created.result(30)
+    pairs = list(zip([None, *topics], topics, strict=False))
+    spawn = multiprocessing.get_context("spawn")
+    began = time.perf_counter()
+    stages = [spawn.Process(target=run_stage, args=(client, servers, *pair, count)) for pair in pairs]
+    for stage in stages:
+        stage.start()
+    for stage in stages:
+        stage.join()
+        assert stage.exitcode == 0
+    return time.perf_counter() - began
+
+
+@contextmanager
+def embedded_broker() -> Iterator[tuple[str, psutil.Process]]:
+    """The address of an embedded broker in a process of its own, and that process."""
+    command = [sys.executable, "-m", "aiokafka_lite", "broker", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            line = next(line for line in process.stdout if "127.0.0.1" in line)
+            address = next(word for word in line.split() if word.startswith("127.0.0.1:"))
+            yield address, psutil.Process(process.pid)
+        finally:
+            process.terminate()
+
+
+def main() -> None:
+    count = int(os.environ.get("CHAIN_RECORDS", COUNT))
+    servers = os.environ.get("KAFKA_BOOTSTRAP")
+    print(f"{count:,} records of {len(VALUE)} bytes through {STAGES} groups\n")
+    print("| client | embedded broker | its CPU | Apache Kafka | ratio |\n|---|---:|---:|---:|---:|")
+    for client in ("aiokafka", "confluent-kafka"):
+        with embedded_broker() as (address, process):
+            on_embedded = seconds_of(client, address, count)
+            cpu = sum(process.cpu_times()[:2])
+        on_kafka = seconds_of(client, servers, count) if servers else float("nan")
+        ratio = on_embedded / on_kafka
+        print(f"| {client} | {on_embedded:.1f} s | {cpu:.1f} s | {on_kafka:.1f} s | {ratio:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
