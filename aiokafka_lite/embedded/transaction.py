@@ -165,10 +165,9 @@ def initialize(
     ``new_producer_id`` is used if the epoch is exhausted. While a transaction is open the next value is
     PREPARE_EPOCH_FENCE: the coordinator has to abort it, and the client has to ask again.
     """
+    _check_ended(transaction)
     if old is not None and not _may_continue(transaction, old):
         raise TransactionRefused(ErrorCode.PRODUCER_FENCED)
-    if transaction.state.is_ending:
-        raise TransactionRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     if transaction.state is _S.ONGOING:
         return fence(transaction, now_ms)
     changes: dict[str, object]
@@ -235,6 +234,11 @@ def check_producer(transaction: Transaction, producer_id: int, producer_epoch: i
         raise TransactionRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.producer_epoch != producer_epoch:
         raise TransactionRefused(ErrorCode.PRODUCER_FENCED)
+    _check_ended(transaction)
+
+
+def _check_ended(transaction: Transaction) -> None:
+    """Refuse a request while markers are being written. Where this comes before the epoch, Kafka does the same."""
     if transaction.state.is_ending:
         raise TransactionRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
 
@@ -248,6 +252,7 @@ def add_partitions(
     generation: int,
 ) -> Transaction:
     """AddPartitionsToTxn and AddOffsetsToTxn. The first partitions begin the transaction."""
+    _check_ended(transaction)
     check_producer(transaction, producer_id, producer_epoch)
     added = frozenset(partitions)
     is_open = transaction.state is _S.ONGOING
@@ -287,6 +292,7 @@ def _end_generation_1(
         raise TransactionRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.producer_epoch != producer_epoch:
         raise TransactionRefused(ErrorCode.PRODUCER_FENCED)
+    _check_ended(transaction)
     if transaction.state is _S.ONGOING:
         return transaction.advance(_E.COMMIT if commit else _E.ABORT, now_ms, generation=GENERATION_1)
     return _repeated(transaction, commit=commit)
@@ -307,15 +313,15 @@ def _end_generation_2(
     is_repeated = overflowed or present == producer_epoch + 1
     if transaction.producer_id != producer_id and not overflowed:
         raise TransactionRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if state.is_ending:
-        is_valid = present == producer_epoch + 1
-    elif state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT):
+    # The producer has its next epoch before the markers are written, and may use it at once (KAFKA-18464).
+    _check_ended(transaction)
+    if state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT):
         is_valid = is_repeated or present == producer_epoch
     else:
         is_valid = present == producer_epoch
     if not is_valid:
         raise TransactionRefused(ErrorCode.PRODUCER_FENCED)
-    if state is not _S.ONGOING and (is_repeated or commit or state.is_ending):
+    if state is not _S.ONGOING and (is_repeated or commit):
         if not is_repeated:
             raise TransactionRefused(ErrorCode.INVALID_TXN_STATE)  # a commit without a transaction
         return _repeated(transaction, commit=commit)
@@ -337,11 +343,8 @@ def _decide(transaction: Transaction, *, commit: bool, new_producer_id: Callable
 
 def _repeated(transaction: Transaction, *, commit: bool) -> Transaction:
     """The answer to a repetition: the same value if the transaction has ended in the same way."""
-    same = (_S.PREPARE_COMMIT, _S.COMPLETE_COMMIT) if commit else (_S.PREPARE_ABORT, _S.COMPLETE_ABORT)
-    if transaction.state not in same:
+    if transaction.state is not (_S.COMPLETE_COMMIT if commit else _S.COMPLETE_ABORT):
         raise TransactionRefused(ErrorCode.INVALID_TXN_STATE)
-    if transaction.state.is_ending:
-        raise TransactionRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     return transaction
 
 

@@ -76,6 +76,26 @@ def test_an_end_of_any_state_is_decided_refused_or_a_repetition(
         assert after.producer_epoch == 3 + (generation == 2)
 
 
+@pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_a_producer_waits_for_the_markers_before_its_next_request(
+    state: TransactionState, commit: bool, epoch: int
+) -> None:
+    """A producer of generation 2 has the next epoch before all markers are written (KAFKA-18464)."""
+    ending = replace(OPEN, state=state)
+    requests = [
+        lambda: decisions.end(ending, 7, epoch, commit=commit, generation=2, new_producer_id=another_id, now_ms=NOW),
+        lambda: decisions.end(ending, 7, 3, commit=commit, generation=1, new_producer_id=another_id, now_ms=NOW),
+        lambda: decisions.add_partitions(ending, 7, epoch, [("t", 1)], NOW, generation=2),
+        lambda: decisions.initialize(ending, 60_000, (8, epoch), another_id, NOW),
+    ]
+    for request in requests:
+        with pytest.raises(TransactionRefused) as refused:
+            request()
+        assert refused.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
 def test_a_new_producer_of_an_open_transaction_fences_it_first() -> None:
     fenced = decisions.initialize(OPEN, 60_000, None, another_id, NOW)
     assert fenced.state is TransactionState.PREPARE_EPOCH_FENCE
