@@ -12,6 +12,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import astuple
+from typing import Any
 
 from ..acls import (
     ANY_NAME,
@@ -74,6 +76,14 @@ class Acls:
         for binding in bindings:
             self._by_type[binding.resource_type].pop(binding, None)
         self._decisions.clear()
+
+    def saved(self) -> list[list[Any]]:
+        return [list(astuple(binding)) for bindings in self._by_type.values() for binding in bindings]
+
+    def restore(self, state: list[list[Any]]) -> None:
+        for kind, name, principal, operation, permission, host, pattern in state:
+            values = (AclOperation(operation), AclPermission(permission), host, AclPatternType(pattern))
+            self.create(AclBinding(AclResourceType(kind), name, principal, *values))
 
     def allows(self, principal: str, host: str, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
         """Whether a principal at an IP address may do an operation on a resource."""

@@ -187,13 +187,16 @@ class EmbeddedCluster(Component):
 
     async def _on_start(self) -> None:
         try:
-            self._data.open(self.controller)
+            self._data.open(
+                self.controller, acls=self.authorizer.acls, quotas=self.quota_limits, security=self._security
+            )
             self._security.open([self._sessions.advertised_host, self.config.host])
             for node in self.nodes.values():
                 await node.start()
             for node in self.nodes.values():
                 self._sessions.register(node)
             self.share_groups.load()
+            self.leadership.resume_reassignments()
         except BaseException:
             await self._on_close()
             raise
@@ -373,14 +376,7 @@ class EmbeddedCluster(Component):
 
         With ``unclean`` the leader may be a replica that is not in sync; the records that it does not have are lost.
         """
-        key: PartitionKey = (topic, partition)
-        state = self.controller.state_of(key)
-        if node is None:
-            electable = state.replicas if unclean else state.isr
-            others = [each for each in electable if each != state.leader and self.controller.is_alive(each)]
-            node = others[0] if others else state.leader
-        self.leadership.move_leader(key, node, unclean=unclean)
-        return node
+        return self.leadership.move_leader((topic, partition), node, unclean=unclean)
 
     async def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
         """Set the in-sync set. A follower outside it returns with its next fetch, unless it is cut off or frozen."""
@@ -405,6 +401,7 @@ class EmbeddedCluster(Component):
         Clients see it with their next connection to a broker. Raises ConfigurationError.
         """
         self.controller.features.set_level(name, level)
+        self.controller.metadata_changed()
 
     def cap_versions(self, node: int, request: type[Request[Any]], last: int, *, first: int | None = None) -> None:
         """Limit the versions of an API that a broker offers, from now on."""

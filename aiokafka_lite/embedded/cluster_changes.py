@@ -55,6 +55,7 @@ class ClusterChanges:
             raise Refused(ErrorCode.INVALID_CONFIG, f"{MIN_ISR} {what} while {ELIGIBLE_LEADER_REPLICAS} is 1")
         if not validate_only:
             self._settings.replace_dynamic(broker, configs)
+            self._controller.metadata_changed()
             self._apply_settings()
 
     def _apply_settings(self) -> None:
@@ -73,6 +74,7 @@ class ClusterChanges:
             raise Refused(error.code, str(error)) from None
         if not validate_only:
             self._settings.replace_resource(kind, name, configs)
+            self._controller.metadata_changed()
 
     def update_features(self, changes: Mapping[str, tuple[int, int]], *, validate_only: bool = False) -> None:
         """Change levels of features, all or none: by name, the level and the UpgradeType. Raises Refused."""
@@ -87,6 +89,7 @@ class ClusterChanges:
                 if level != features.level(name):
                     features.set_level(name, level)
             self._share_min_isr()
+            self._controller.metadata_changed()
 
     def _share_min_isr(self) -> None:
         """With KIP-966, give all brokers one min.insync.replicas, as Kafka does when it formats a cluster."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..arguments import INT64_MAX, must_be
 from ..types import Compression
@@ -226,6 +226,17 @@ class ClusterSettings:
         self._resources.pop((kind, name), None)
         if configs:
             self._resources[kind, name] = dict(configs)
+
+    def saved(self) -> dict[str, Any]:
+        resources = [[kind, name, configs] for (kind, name), configs in self._resources.items()]
+        return {
+            "brokers": {broker: configs for broker, configs in self._dynamic.items() if configs},
+            "resources": resources,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._dynamic = {broker: dict(configs) for broker, configs in state["brokers"].items()}
+        self._resources = {(kind, name): dict(configs) for kind, name, configs in state["resources"]}
 
     def layers(self, broker: str = "") -> Layers:
         """The settings of one broker, or, with "", of all brokers."""

@@ -74,6 +74,13 @@ class Controller:
     def __repr__(self) -> str:
         return f"<Controller brokers={self.live_brokers()} topics={len(self.topics)}>"
 
+    def metadata_changed(self) -> None:
+        """Something else than topics and brokers has changed: ACLs, users, tokens, quotas, settings, features.
+
+        Raises OSError if it cannot be saved.
+        """
+        self._publish(None)
+
     def _publish(self, name: str | None) -> None:
         self.decisions += 1
         self._send(name)

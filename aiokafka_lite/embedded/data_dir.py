@@ -1,10 +1,8 @@
 """The directory in which a cluster keeps its topics and logs: ``EmbeddedCluster(data_dir=...)``.
 
-It has ``cluster.json`` (ids, and settings that AlterConfigs gave to brokers), ``topics/<name>.json`` (what the
-controller decided about a topic), and for each node a directory ``node-<id>`` with a directory for each replica, see
-``log_files``. Each decision of the controller is on disk before a broker acts on it.
-
-Quotas, features, settings of groups, and users and ACLs that were made at run time are not kept.
+It has ``cluster.json`` (ids), ``topics/<name>.json`` (what the controller decided about a topic), a file for each
+``Section`` of the other metadata (``acls.json``, ``configs.json``, ...), and for each node a directory ``node-<id>``
+with a directory for each replica, see ``log_files``. Each change is on disk before a broker acts on it or answers.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from ..errors import ConfigurationError
 from .configs import TopicConfig
@@ -27,13 +25,23 @@ except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
 
 
+class Section(Protocol):
+    """A part of the cluster's metadata, with a file of its own."""
+
+    def saved(self) -> Any:
+        """The state, made of dicts with strings as keys, lists, strings, numbers and None."""
+
+    def restore(self, state: Any) -> None:
+        """Begin with the state of an earlier run. Raises ConfigurationError."""
+
+
 class InMemory:
     """The same without a directory: nothing is kept."""
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
 
-    def open(self, controller: Controller) -> None: ...
+    def open(self, controller: Controller, **sections: Section | None) -> None: ...
 
     def save(self, name: str | None, controller: Controller) -> None: ...
 
@@ -50,6 +58,8 @@ class DataDir(InMemory):
         self._path = path
         self._files = OpenFiles()
         self._lock: IO[str] | None = None
+        self._sections: dict[str, Section] = {}
+        self._saved: dict[str, Any] = {}
         try:
             self._cluster: dict[str, Any] = read_json(path / "cluster.json") or {}
         except (OSError, ValueError) as error:
@@ -63,8 +73,11 @@ class DataDir(InMemory):
     def __repr__(self) -> str:
         return f"<DataDir {self._path}>"
 
-    def open(self, controller: Controller) -> None:
-        """Lock the directory, and give the controller what is in it. Raises ConfigurationError."""
+    def open(self, controller: Controller, **sections: Section | None) -> None:
+        """Lock the directory, and restore what is in it. Raises ConfigurationError.
+
+        A section that is None does not exist in this run; its file stays as it is.
+        """
         try:
             (self._path / "topics").mkdir(parents=True, exist_ok=True)
             self._lock = (self._path / ".lock").open("w")
@@ -75,17 +88,28 @@ class DataDir(InMemory):
                 f"data_dir {str(self._path)!r} cannot be used: {error.strerror}; another broker may use it"
             ) from error
         self._cluster = read_json(self._path / "cluster.json") or {}  # it may have changed before the lock
-        for broker, configs in self._cluster.get("dynamic_configs", {}).items():
-            controller.settings.replace_dynamic(broker, configs)
+        sections = {"configs": controller.settings, "features": controller.features, **sections}
+        self._sections = {name: section for name, section in sections.items() if section is not None}
+        for name, section in self._sections.items():
+            state = read_json(self._path / f"{name}.json")
+            if state is not None:
+                try:
+                    section.restore(state)
+                except ConfigurationError as error:
+                    raise ConfigurationError(f"data_dir {str(self._path)!r} cannot be used: {error}") from None
+                self._saved[name] = state
         topics = [_topic(read_json(path), controller) for path in sorted((self._path / "topics").glob("*.json"))]
         controller.restore(topics, self._cluster.get("next_producer_id", 0))
         self._delete_strays(topics)
-        self._save_cluster(controller)
+        self.save(None, controller)
 
     def save(self, name: str | None, controller: Controller) -> None:
-        """A topic, or with None something else, has changed. Raises OSError."""
-        self._save_cluster(controller)
-        if name is not None:
+        """A topic, or with None something else, has changed. Before ``open`` nothing is saved. Raises OSError."""
+        if self._lock is None:
+            return
+        if name is None:
+            self._save_cluster(controller)
+        else:
             path = self._path / "topics" / f"{name}.json"
             topic = controller.topics.get(name)
             if topic is None:
@@ -117,17 +141,19 @@ class DataDir(InMemory):
                 shutil.rmtree(path)
 
     def _save_cluster(self, controller: Controller) -> None:
-        settings = controller.settings
-        dynamic = {broker: dict(settings.dynamic(broker)) for broker in ("", *map(str, self._nodes))}
         cluster = {
             "cluster_id": self.cluster_id,
             "nodes": self._nodes,
             "next_producer_id": controller.producer_ids_reserved,
-            "dynamic_configs": {broker: configs for broker, configs in dynamic.items() if configs},
         }
         if cluster != self._cluster:
             write_json(self._path / "cluster.json", cluster)
             self._cluster = cluster
+        for name, section in self._sections.items():
+            state = section.saved()
+            if state != self._saved.get(name):
+                write_json(self._path / f"{name}.json", state, is_private=True)
+                self._saved[name] = state
 
 
 def data_of(path: str | PathLike[str] | None, new_id: str, node_ids: Sequence[int]) -> InMemory:

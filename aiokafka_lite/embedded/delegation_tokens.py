@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from random import Random
+from typing import Any
 
 from ..errors import ErrorCode
 from ..protocol.sasl.scram import HASHES
@@ -60,6 +61,8 @@ class DelegationTokens:
 
     def find(self, token_id: str) -> DelegationToken | None:
         """The token with this id; None if there is none."""
+        if not self._secret:  # its HMAC would not be a secret
+            return None
         return next((token for token in self._by_hmac.values() if token.token_id == token_id), None)
 
     def credential(self, token: DelegationToken, mechanism: str) -> ScramCredential:
@@ -81,7 +84,7 @@ class DelegationTokens:
         token_id = base64.urlsafe_b64encode(self._random.randbytes(16)).decode().rstrip("=")
         token = DelegationToken(
             token_id=token_id,
-            hmac=hmac.digest(self._secret, token_id.encode(), "sha512"),
+            hmac=self._hmac_of(token_id),
             owner=owner,
             requester=requester,
             renewers=renewers,
@@ -108,6 +111,22 @@ class DelegationTokens:
             return period_ms  # as in Kafka
         token.expires_at = min(token.latest_expiry, now_ms + period_ms)
         return token.expires_at
+
+    def _hmac_of(self, token_id: str) -> bytes:
+        return hmac.digest(self._secret, token_id.encode(), "sha512")
+
+    def saved(self) -> list[dict[str, Any]]:
+        """The tokens without their HMACs: as in Kafka, only the key makes them."""
+        tokens = [asdict(token) for token in self]
+        for token in tokens:
+            del token["hmac"]
+        return tokens
+
+    def restore(self, state: list[dict[str, Any]]) -> None:
+        for each in state:
+            renewers = tuple(each["renewers"])
+            token = DelegationToken(**{**each, "renewers": renewers}, hmac=self._hmac_of(each["token_id"]))
+            self._by_hmac[token.hmac] = token
 
     def _changeable(self, code: bytes, principal: str, now_ms: int) -> DelegationToken:
         self.require_enabled()

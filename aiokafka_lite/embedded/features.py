@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..arguments import must_be
 from ..errors import ConfigurationError
@@ -94,6 +94,18 @@ class Features:
         self._check_level(name, level)
         self._levels[name] = level
         self.epoch += 1
+
+    def saved(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "levels": self.finalized}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Finalize the levels of an earlier run, also of an earlier release. Raises ConfigurationError."""
+        if not state["levels"]:
+            return  # of a release without features: as in Kafka, KRaft begins with the levels of a new cluster
+        for name, level in state["levels"].items():
+            self._check_level(name, level)
+        self.epoch = state["epoch"]
+        self._levels = dict(state["levels"])
 
     def _check_level(self, name: str, level: int) -> None:
         levels = self.supported.get(name)

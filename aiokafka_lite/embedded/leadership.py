@@ -31,17 +31,22 @@ class PartitionLeadership:
             timer.cancel()
         self._ending.clear()
 
-    def move_leader(self, key: PartitionKey, node_id: int, *, unclean: bool = False) -> None:
-        """Elect a live replica in the in-sync set, or, with ``unclean``, any live replica.
+    def move_leader(self, key: PartitionKey, node_id: int | None = None, *, unclean: bool = False) -> int:
+        """Elect a live replica in the in-sync set, or, with ``unclean``, any live replica; by default the next one.
 
-        An unclean election loses the records that the new leader does not have. Raises Refused.
+        An unclean election loses the records that the new leader does not have. Returns its id. Raises Refused.
         """
         state = self._controller.state_of(key)
+        if node_id is None:
+            electable = state.replicas if unclean else state.isr
+            others = [each for each in electable if each != state.leader and self._controller.is_alive(each)]
+            node_id = others[0] if others else state.leader
         if node_id not in state.replicas or not self._controller.is_alive(node_id):
             raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is not a live replica of {key}")
         if node_id not in state.isr and not unclean:
             raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is not in sync with {key}")
         self._controller.set_partition(key, state.elected(node_id, state.isr if node_id in state.isr else (node_id,)))
+        return node_id
 
     def force_isr(self, key: PartitionKey, isr: tuple[int, ...]) -> None:
         """Replace the in-sync set without a proposal from the leader. Raises Refused."""
@@ -83,9 +88,7 @@ class PartitionLeadership:
         if any(not self._controller.is_alive(node) for node in proposed):
             return False
         self._controller.set_partition(key, replace(state, isr=proposed))
-        if key not in self._ending and self._is_complete(key):
-            loop = asyncio.get_running_loop()
-            self._ending[key] = loop.call_later(REASSIGNMENT_TIME, self._end_reassignment, key)
+        self._end_soon_if_complete(key)
         return True
 
     def reassign(self, key: PartitionKey, replicas: Sequence[int] | None, *, keep_factor: bool = False) -> None:
@@ -110,6 +113,17 @@ class PartitionLeadership:
         else:
             moving = replace(state, replicas=(*target, *removing), adding=adding, removing=removing)
             self._controller.set_partition(key, moving)
+
+    def resume_reassignments(self) -> None:
+        """End the reassignments of an earlier run whose new replicas were all in sync; the others end as usual."""
+        for topic in self._controller.topics.values():
+            for index in range(len(topic.partitions)):
+                self._end_soon_if_complete((topic.name, index))
+
+    def _end_soon_if_complete(self, key: PartitionKey) -> None:
+        if key not in self._ending and self._is_complete(key):
+            loop = asyncio.get_running_loop()
+            self._ending[key] = loop.call_later(REASSIGNMENT_TIME, self._end_reassignment, key)
 
     def _move_to(self, key: PartitionKey, state: PartitionState, replicas: tuple[int, ...]) -> None:
         """End a reassignment: keep only ``replicas``, led by one that is in sync."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from ..errors import ErrorCode
@@ -133,6 +134,9 @@ class Segments:
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
         """The log now has ``new`` in the place of ``old``."""
 
+    def keep_epochs(self, epochs: Sequence[tuple[int, int]]) -> None:
+        """A compaction may remove all batches of these epochs, each with its first offset."""
+
     def start_moved(self, start_offset: int) -> None:
         """The log starts at this offset now; the records before it are deleted."""
 
@@ -166,16 +170,24 @@ class Log:
         for segment in self.segments:
             yield from segment.batches
 
-    def load(self, segments: list[Segment], start_offset: int, high_watermark: int) -> None:
-        """Begin with the segments of an earlier run, at least one. Only the last one may be empty."""
+    def load(
+        self, segments: list[Segment], start_offset: int, high_watermark: int, epochs: Iterable[tuple[int, int]] = ()
+    ) -> None:
+        """Begin with the segments of an earlier run, at least one. Only the last one may be empty.
+
+        ``epochs`` are those of the last compaction, which may have removed all batches of one.
+        """
         self.segments = segments
         last = segments[-1]
         self.end_offset = max(last.batches[-1].next_offset if last.batches else last.base_offset, start_offset)
         # Not the first segment's base: compaction may have removed the batches before it.
         self.start_offset = start_offset
         self.high_watermark = min(max(high_watermark, self.start_offset), self.end_offset)
-        for batch in self.batches():
-            self.assign_epoch(batch.leader_epoch, batch.base_offset)
+        first_batches = [next(group) for _, group in groupby(self.batches(), key=_epoch_of_batch)]
+        found = [(batch.base_offset, batch.leader_epoch) for batch in first_batches]
+        found += [(start, epoch) for epoch, start in epochs if start < self.end_offset]
+        for start, epoch in sorted(found):
+            self.assign_epoch(epoch, max(start, self.start_offset))
 
     # Writing.
 
@@ -291,6 +303,7 @@ class Log:
             if not compacted or compacted[-1].size + batch.size > self.segment_bytes:
                 compacted.append(self._made_by.create_compacted(batch.base_offset))
             compacted[-1].append(batch)
+        self._made_by.keep_epochs([entry for entry in self.epochs if _start_of(entry) < self.high_watermark])
         self._made_by.replace(self.segments[:count], compacted)
         self.segments = [*compacted, *self.segments[count:]]
 
@@ -391,6 +404,10 @@ class Log:
 
 def _base_of(segment: Segment) -> int:
     return segment.base_offset
+
+
+def _epoch_of_batch(batch: StoredBatch) -> int:
+    return batch.leader_epoch
 
 
 def _epoch_of(entry: tuple[int, int]) -> int:

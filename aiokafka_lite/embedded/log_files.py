@@ -3,7 +3,8 @@
 A directory ``<topic>-<partition>`` has:
 
 - ``<base offset>.log``: the batches of a segment, as Kafka writes them;
-- ``checkpoint.json``: the topic's id, the first offset, and the high watermark of the last orderly end;
+- ``checkpoint.json``: the topic's id, the first offset, the high watermark of the last orderly end, and the leader
+  epochs of the last compaction, which may have removed all batches of one;
 - ``<base offset>.compacted`` and ``swap.json``: a compaction in progress.
 
 Rules:
@@ -197,6 +198,10 @@ class LogFiles(Segments):
             segment.rename(segment.path.with_suffix(".log"))
         (self._directory / _SWAP).unlink()
 
+    def keep_epochs(self, epochs: Sequence[tuple[int, int]]) -> None:
+        self._checkpoint["epochs"] = list(epochs)
+        self._write_checkpoint()
+
     def start_moved(self, start_offset: int) -> None:
         self._checkpoint["start_offset"] = start_offset
         self._write_checkpoint()
@@ -213,7 +218,8 @@ class LogFiles(Segments):
             segments = list(self._load())
             start_offset, high_watermark = found["start_offset"], found["high_watermark"]
             if segments:
-                log.load(cast("list[Segment]", segments), start_offset, high_watermark)
+                epochs = [(epoch, start) for epoch, start in found.get("epochs", [])]
+                log.load(cast("list[Segment]", segments), start_offset, high_watermark, epochs)
             else:
                 log.delete_before(start_offset)
             return
@@ -303,10 +309,11 @@ def _batch_at(content: mmap.mmap, position: int, size: int) -> StoredBatch | Non
     return StoredBatch(view.base_offset, view.last_offset, view.max_timestamp, view.leader_epoch, data)
 
 
-def write_json(path: Path, value: object) -> None:
-    """Write a file so that a crash leaves the old one or the new one."""
+def write_json(path: Path, value: object, *, is_private: bool = False) -> None:
+    """Write a file so that a crash leaves the old one or the new one. Only its owner reads it if it ``is_private``."""
     temporary = path.with_suffix(".tmp")
-    with temporary.open("w") as file:
+    mode = 0o600 if is_private else 0o666
+    with open(temporary, "w", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         json.dump(value, file)
         file.flush()
         os.fsync(file.fileno())

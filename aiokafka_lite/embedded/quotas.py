@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
+from typing import Any
 
 from .configs import BrokerSettings
 
@@ -56,6 +57,12 @@ class QuotaLimits:
         limits.pop(key, None)
         if not limits:
             self._limits.pop(entity, None)
+
+    def saved(self) -> list[list[Any]]:
+        return [[sorted(map(list, entity)), dict(limits)] for entity, limits in self._limits.items()]
+
+    def restore(self, state: list[list[Any]]) -> None:
+        self._limits = {frozenset((kind, name) for kind, name in entity): dict(limits) for entity, limits in state}
 
     def find(self, user: str, client_id: str, key: str) -> tuple[Entity, float] | None:
         """The most specific limit for a client, and the entity whose usage it counts."""

@@ -11,7 +11,7 @@ import hmac
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from ..protocol.sasl.scram import HASHES
 
@@ -49,32 +49,66 @@ class ScramCredential:
         return cls.of(mechanism, iterations, salt, salted)
 
 
+    def saved(self) -> dict[str, Any]:
+        keys = {"salt": self.salt, "stored_key": self.stored_key, "server_key": self.server_key}
+        return {"iterations": self.iterations, **{name: key.hex() for name, key in keys.items()}}
+
+    @classmethod
+    def restored(cls, values: dict[str, Any]) -> Self:
+        keys = {name: bytes.fromhex(values[name]) for name in ("salt", "stored_key", "server_key")}
+        return cls(iterations=values["iterations"], **keys)
+
+
 class ScramUsers:
-    """The SCRAM credentials of all users. Owner: the cluster. A mechanism is SCRAM-SHA-256 or SCRAM-SHA-512."""
+    """The SCRAM credentials of all users. Owner: the cluster. A mechanism is SCRAM-SHA-256 or SCRAM-SHA-512.
+
+    A client's change of a credential counts, and is saved, until the next change: not the password that the
+    configuration of the cluster has for the user.
+    """
 
     def __init__(self) -> None:
         self._users: dict[str, dict[str, ScramCredential]] = {}
+        self._changes: dict[tuple[str, str], ScramCredential | None] = {}
+        """The changes of clients, by user and mechanism; None for a credential that was removed."""
 
     def __repr__(self) -> str:
         return f"<ScramUsers users={len(self._users)}>"
 
     def set(self, user: str, mechanism: str, iterations: int, salt: bytes, salted_password: bytes) -> None:
         """Add a credential, or replace the one that the user has for the mechanism."""
-        credential = ScramCredential.of(mechanism, iterations, salt, salted_password)
-        self._users.setdefault(user, {})[mechanism] = credential
+        self._change(user, mechanism, ScramCredential.of(mechanism, iterations, salt, salted_password))
 
     def set_password(self, user: str, password: str, mechanisms: Iterable[str] = HASHES) -> None:
-        """The same for a password, which is salted here, and for several mechanisms."""
+        """Add the credentials for a password of the cluster's configuration, which is salted here."""
         for mechanism in mechanisms:
             self._users.setdefault(user, {})[mechanism] = ScramCredential.of_password(mechanism, password)
 
     def remove(self, user: str, mechanism: str) -> bool:
         """Remove a credential. False if there is none."""
-        credentials = self._users.get(user, {})
-        was_known = credentials.pop(mechanism, None) is not None
+        if self.get(user, mechanism) is None:
+            return False
+        self._change(user, mechanism, None)
+        return True
+
+    def _change(self, user: str, mechanism: str, credential: ScramCredential | None) -> None:
+        self._changes[user, mechanism] = credential
+        credentials = self._users.setdefault(user, {})
+        if credential is None:
+            credentials.pop(mechanism, None)
+        else:
+            credentials[mechanism] = credential
         if not credentials:
-            self._users.pop(user, None)
-        return was_known
+            del self._users[user]
+
+    def saved(self) -> list[list[Any]]:
+        return [
+            [user, mechanism, None if credential is None else credential.saved()]
+            for (user, mechanism), credential in self._changes.items()
+        ]
+
+    def restore(self, state: list[list[Any]]) -> None:
+        for user, mechanism, values in state:
+            self._change(user, mechanism, None if values is None else ScramCredential.restored(values))
 
     def get(self, user: str, mechanism: str) -> ScramCredential | None:
         """The credential of a user for a mechanism; None if there is none."""

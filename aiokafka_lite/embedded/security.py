@@ -197,6 +197,13 @@ class ClusterSecurity:
             raise ConfigurationError("security with TLS requires tcp=True: there is no TLS between objects in memory")
         return cls(config, settings, random, wall_clock)
 
+    def saved(self) -> dict[str, Any]:
+        return {"scram_users": self.scram_users.saved(), "delegation_tokens": self.tokens.saved()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.scram_users.restore(state["scram_users"])
+        self.tokens.restore(state["delegation_tokens"])
+
     def broker_settings(self) -> dict[str, str]:
         """The settings that a broker describes, under Kafka's names."""
         settings: dict[str, str] = {}

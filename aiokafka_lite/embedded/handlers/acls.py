@@ -85,6 +85,7 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> Answer:
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, str(refusal)
         results.append(result)
+    context.broker.controller.metadata_changed()
     return CreateAclsResponse(throttle_time_ms=0, results=results)
 
 
@@ -107,6 +108,7 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Answer:
             result.error_code, result.error_message = refusal.code, str(refusal)
         results.append(result)
     acls.delete(found)  # after all filters: as in Kafka, two filters may find the same ACL
+    context.broker.controller.metadata_changed()
     return DeleteAclsResponse(throttle_time_ms=0, filter_results=results)
 
 

@@ -65,6 +65,7 @@ def create_token(context: RequestContext, request: CreateDelegationTokenRequest)
             raise Refused(ErrorCode.INVALID_PRINCIPAL_TYPE, "a renewer must be a user")
         renewers = tuple(f"{each.principal_type}:{each.principal_name}" for each in request.renewers)
         token = tokens.create(owner, requester, renewers, request.max_lifetime_ms, context.broker.now_ms())
+        context.broker.controller.metadata_changed()
     except Refused as refusal:
         response.error_code = refusal.code
         return response
@@ -114,7 +115,9 @@ def _changed(
     """The error of a change of a token, and the token's expiry, in milliseconds since the epoch."""
     try:
         _require_login(context)
-        return ErrorCode.NONE, change(hmac, context.principal, period_ms, context.broker.now_ms())
+        expiry = change(hmac, context.principal, period_ms, context.broker.now_ms())
+        context.broker.controller.metadata_changed()
+        return ErrorCode.NONE, expiry
     except Refused as refusal:
         return refusal.code, _no_expiry(refusal)
 

@@ -115,6 +115,7 @@ def alter_client_quotas(context: RequestContext, request: AlterClientQuotasReque
                 ],
             )
         )
+    context.broker.controller.metadata_changed()
     return AlterClientQuotasResponse(throttle_time_ms=0, entries=entries)
 
 

@@ -84,6 +84,7 @@ def alter_users(
             refused[change.name] = refusal
     for change in accepted.values():
         _apply(users, change)
+    context.broker.controller.metadata_changed()
     results = [_result(name, ErrorCode.NONE, None) for name in accepted]
     results += [_result(name, refusal.code, str(refusal)) for name, refusal in refused.items()]
     return AlterUserScramCredentialsResponse(throttle_time_ms=0, results=results)

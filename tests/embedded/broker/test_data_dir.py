@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,8 +12,9 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import Admin, Consumer, Producer, TopicPartition
-from aiokafka_lite.admin import ConfigResource
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.acls import AclBinding, AclOperation, AclResourceType
+from aiokafka_lite.admin import ConfigResource, FeatureChange, QuotaEntity, ResourceType
+from aiokafka_lite.embedded import EmbeddedCluster, Security
 from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode
 
 ONE = TopicPartition("orders", 0)
@@ -110,9 +113,87 @@ async def test_settings_of_brokers_are_kept(tmp_path: Path) -> None:
     async with run(tmp_path) as cluster, admin(cluster) as client:
         changes = {ConfigResource.broker(1): {"log.cleaner.threads": "2"}}
         (await client.configs.alter(changes)).raise_for_errors()
-        await cluster.create_topic("orders")
     async with run(tmp_path) as cluster:
         assert cluster.nodes[1].settings.value("log.cleaner.threads") == "2"
+
+
+async def test_acls_users_tokens_quotas_features_and_settings_are_kept(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "brokers": 1,
+        "security": Security("SASL_PLAINTEXT", users={"alice": "a"}, mechanisms=["SCRAM-SHA-256"]),
+        "super_users": ["User:alice"],
+        "configs": {"delegation.token.secret.key": "secret"},
+    }
+    binding = AclBinding(AclResourceType.TOPIC, "orders", "User:bob", AclOperation.READ)
+    group = ConfigResource(ResourceType.GROUP, "billing")
+    quota = QuotaEntity(user="bob")
+    async with run(tmp_path, **settings) as cluster, Admin(**cluster.client_settings()) as client:
+        before: dict[str, str] = {}
+        for change in (
+            client.acls.create([binding]),
+            client.users.set_passwords({"bob": "b"}, mechanism="SCRAM-SHA-256"),
+            client.tokens.create(renewers=["User:bob"]),
+            client.quotas.alter({quota: {"producer_byte_rate": 1000.0}}),
+            client.cluster.update_features({"transaction.version": 1}, change=FeatureChange.SAFE_DOWNGRADE),
+            client.configs.alter({group: {"consumer.session.timeout.ms": "50000"}}),
+        ):
+            await change
+            saved = {path.name: path.read_text() for path in tmp_path.glob("*.json")}
+            assert saved != before, "the change is on disk when it is answered"
+            before = saved
+        (token,) = await client.tokens.describe()
+    async with run(tmp_path, **settings) as cluster, Admin(**cluster.client_settings()) as client:
+        assert (await client.acls.describe()) == (binding,)
+        assert set((await client.users.describe()).done) == {"alice", "bob"}
+        assert await client.tokens.describe() == (token,)
+        assert await client.quotas.describe() == {quota: {"producer_byte_rate": 1000.0}}
+        assert cluster.controller.features.finalized["transaction.version"] == 1
+        assert cluster.controller.settings.resources(ResourceType.GROUP) == ["billing"]
+        as_bob = cluster.client_settings() | {"sasl_username": "bob", "sasl_password": "b"}
+        by_token = {"sasl_username": token.token_id, "sasl_password": token.password, "sasl_tokenauth": True}
+        for login in (as_bob, cluster.client_settings() | by_token):
+            async with Admin(**login):
+                pass
+
+
+async def test_a_password_that_a_client_set_or_removed_outlives_the_configured_one(tmp_path: Path) -> None:
+    def security(password: str) -> Security:
+        users = {"alice": password, "bob": password}
+        return Security(["PLAINTEXT", "SASL_PLAINTEXT"], users=users, mechanisms=["SCRAM-SHA-256"])
+
+    async with run(tmp_path, brokers=1, security=security("first")) as cluster, admin(cluster) as client:
+        (await client.users.set_passwords({"alice": "changed"}, mechanism="SCRAM-SHA-256")).raise_for_errors()
+    async with run(tmp_path, brokers=1, security=security("second")) as cluster:
+        settings = cluster.client_settings("alice", protocol="SASL_PLAINTEXT")
+        for user, password in (("alice", "changed"), ("bob", "second")):
+            async with Admin(**settings | {"sasl_username": user, "sasl_password": password}) as client:
+                assert await client.users.describe(["alice"])
+    assert stat.S_IMODE((tmp_path / "security.json").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("is_in_sync", [True, False])
+async def test_a_reassignment_goes_on_after_a_restart(tmp_path: Path, is_in_sync: bool) -> None:
+    async with run(tmp_path) as cluster:
+        await cluster.create_topic("orders", assignments=[[1, 2]])
+        await cluster.produce("orders", b"v")
+        await cluster.until_in_sync("orders")
+        if not is_in_sync:
+            await cluster.freeze(3)
+        cluster.leadership.reassign(("orders", 0), [3, 1])
+        while is_in_sync and 3 not in cluster.state_of("orders", 0).isr:
+            await asyncio.sleep(0)
+    async with run(tmp_path) as cluster:
+        assert cluster.state_of("orders", 0).adding == (3,)
+        await cluster.until_in_sync("orders")
+        assert cluster.state_of("orders", 0).replicas == (3, 1)
+
+
+async def test_a_release_that_lacks_the_finalized_level_is_refused(tmp_path: Path) -> None:
+    async with run(tmp_path, brokers=1):
+        pass
+    with pytest.raises(ConfigurationError, match=r"data_dir .* metadata\.version must be a level from 7 to 27, got 30"):
+        async with run(tmp_path, brokers=1, as_kafka="4.1"):
+            pass
 
 
 async def test_an_isr_that_had_shrunk_elects_only_its_members(tmp_path: Path) -> None:

@@ -156,6 +156,19 @@ class Crash(Exception):
     """The process ends here."""
 
 
+def test_epochs_whose_batches_were_compacted_away_are_known_after_a_reload(disk: Disk) -> None:
+    log = disk.log()
+    for epoch in (1, 2, 4):
+        fill(log, 3, first=log.end_offset, epoch=epoch)
+        log.roll()
+    log.advance_high_watermark(6)
+    kept = [batch for batch in log.batches() if batch.leader_epoch != 2]
+    log.replace_segments(len(log.segments) - 1, kept)
+    log.truncate_to(6)
+    fill(log, 3, first=6, epoch=5)
+    assert disk.log().epochs == log.epochs == [(1, 0), (2, 3), (5, 6)]
+
+
 def crash(*_: object) -> None:
     raise Crash
 
