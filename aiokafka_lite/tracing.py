@@ -7,12 +7,14 @@ headers, by the global propagator: W3C's ``traceparent`` unless the program choo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from .errors import BrokerError
 from .extras import extra
 from .producer import ProducerRecord
+from .producer.serializer import headers_of
 from .types import Header, OffsetAndMetadata, Record, RecordMetadata, TopicPartition
 from .version import VERSION
 
@@ -43,9 +45,32 @@ class _Tracing:
         return given
 
     def links(self, records: Sequence[Record[Any, Any]]) -> list[Any]:
-        """A link to the span that created each record; none for a record without a context."""
-        contexts = (self.api.get_current_span(self.context(record)).get_span_context() for record in records)
-        return [self.api.Link(context) for context in contexts if context.is_valid]
+        """A link to the span that sent each record; none for a record without a context.
+
+        Of several records, each link says which one it belongs to.
+        """
+        made = []
+        for record in records:
+            context = self.api.get_current_span(self.context(record)).get_span_context()
+            if context.is_valid:
+                made.append(self.api.Link(context, _place(record) if len(records) > 1 else None))
+        return made
+
+    def of_records(self, operation: str, kind: str, records: Sequence[Record[Any, Any]]) -> tuple[str, Attributes]:
+        """The name and the attributes of a span for one record, or for several."""
+        topics = {record.topic for record in records}
+        topic = topics.pop() if len(topics) == 1 else None
+        attributes = self.attributes(operation, kind, topic)
+        if len(records) == 1:
+            attributes |= _place(records[0])
+        return operation if topic is None else f"{operation} {topic}", attributes
+
+    def fail(self, span: Any, error: BaseException) -> None:
+        """Record an error in a span. ``error.type`` is Kafka's name of the error, or the name of the exception."""
+        kind = error.code.name if isinstance(error, BrokerError) else type(error).__qualname__
+        span.set_attribute("error.type", kind)
+        span.record_exception(error)
+        span.set_status(self.api.StatusCode.ERROR, str(error))
 
     def context(self, record: Record[Any, Any]) -> Any:
         """The context in the headers of a record, in an empty one."""
@@ -59,9 +84,10 @@ class TracingProducerInterceptor:
 
         producer = Producer(servers, interceptors=[TracingProducerInterceptor()])
 
-    The span ``create <topic>`` begins and ends when the record is accepted: a record does not know which span of the
-    program waits for its acknowledgement. ``tracer_provider`` is the global one by default; ``client_id`` becomes an
-    attribute. Raises ConfigurationError without the extra ``opentelemetry``.
+    The span ``send <topic>`` is a child of the current span. It begins when the record is sent, and ends when the
+    record is acknowledged or has failed; without a global propagator that writes headers, it ends at once.
+    ``tracer_provider`` is the global one by default; ``client_id`` becomes an attribute. Raises ConfigurationError
+    without the extra ``opentelemetry``.
     """
 
     def __init__(self, *, tracer_provider: TracerProvider | None = None, client_id: str | None = None) -> None:
@@ -70,21 +96,33 @@ class TracingProducerInterceptor:
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """The record with the context of its span; a context that its headers have already is replaced."""
         tracing = self._tracing
-        attributes = tracing.attributes("create", "create", record.topic)
-        if record.value is None:
-            attributes["messaging.kafka.message.tombstone"] = True
-        if record.partition is not None:
-            attributes["messaging.destination.partition.id"] = str(record.partition)
-        given = record.headers.items() if isinstance(record.headers, Mapping) else record.headers
-        headers = [Header(key, value) for key, value in given]
-        with tracing.tracer.start_as_current_span(
-            f"create {record.topic}", kind=tracing.api.SpanKind.PRODUCER, attributes=attributes
-        ):
-            tracing.propagate.inject(headers, setter=SETTER)
-        return replace(record, headers=headers)
+        headers = _OpenHeaders(headers_of(record.topic, record.headers))
+        attributes = {
+            **tracing.attributes("send", "send", record.topic),
+            **_content(record.key, record.value, record.partition),
+        }
+        headers.span = span = tracing.tracer.start_span(
+            f"send {record.topic}", kind=tracing.api.SpanKind.PRODUCER, attributes=attributes
+        )
+        tracing.propagate.inject(headers, tracing.api.set_span_in_context(span), SETTER)
+        if _span_of(headers) is None:
+            span.end()
+        return replace(record, headers=list(headers))
 
-    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """The span has ended already."""
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
+    ) -> None:
+        """End the span of the record."""
+        span = _span_of(headers)
+        if span is None:
+            return
+        if metadata.partition >= 0:
+            span.set_attribute("messaging.destination.partition.id", str(metadata.partition))
+        if error is not None:
+            self._tracing.fail(span, error)
+        elif metadata.offset >= 0:
+            span.set_attribute("messaging.kafka.offset", metadata.offset)
+        span.end()
 
 
 class TracingConsumerInterceptor:
@@ -99,8 +137,8 @@ class TracingConsumerInterceptor:
                 await bill(record)
 
     A read makes a span ``poll <topic>``, which ends when the records are returned. ``process`` makes a span for the
-    work on a record. ``tracer_provider`` is the global one by default; ``client_id`` and ``group_id`` become
-    attributes. Raises ConfigurationError without the extra ``opentelemetry``.
+    work on a record, or on the list of a ``poll``. ``tracer_provider`` is the global one by default; ``client_id`` and
+    ``group_id`` become attributes. Raises ConfigurationError without the extra ``opentelemetry``.
     """
 
     def __init__(
@@ -116,13 +154,8 @@ class TracingConsumerInterceptor:
     def on_consume(self, records: Sequence[Record[Any, Any]]) -> Sequence[Record[Any, Any]]:
         """Make the span of a read."""
         tracing = self._tracing
-        topics = {record.topic for record in records}
-        topic = topics.pop() if len(topics) == 1 else None
-        attributes = tracing.attributes("poll", "receive", topic)
+        name, attributes = tracing.of_records("poll", "receive", records)
         attributes["messaging.batch.message_count"] = len(records)
-        if len(records) == 1:
-            attributes |= _place(records[0])
-        name = "poll" if topic is None else f"poll {topic}"
         kind, links = tracing.api.SpanKind.CLIENT, tracing.links(records)
         tracing.tracer.start_span(name, kind=kind, attributes=attributes, links=links).end()
         return records
@@ -131,38 +164,72 @@ class TracingConsumerInterceptor:
         """Make the span of a commit."""
         tracing = self._tracing
         attributes = tracing.attributes("commit", "settle", None)
-        attributes["messaging.batch.message_count"] = len(offsets)
+        if len(offsets) == 1:
+            ((topic, partition),) = offsets
+            attributes |= {
+                "messaging.destination.name": topic,
+                "messaging.destination.partition.id": str(partition),
+            }
         tracing.tracer.start_span("commit", kind=tracing.api.SpanKind.CLIENT, attributes=attributes).end()
 
-    def process(self, record: Record[Any, Any]) -> AbstractContextManager[Span]:
-        """A context for the work on a record: its span ``process <topic>`` is the current one.
+    def process(self, records: Record[Any, Any] | Sequence[Record[Any, Any]]) -> AbstractContextManager[Span]:
+        """A context for the work on a record or on several: its span ``process <topic>`` is the current one.
 
-        The span belongs to the trace of the record: its parent is the span that created it. An exception is recorded
-        and raised.
+        The span of one record belongs to the trace of the record: its parent is the span that sent it. The span of
+        several records belongs to the current trace, and has a link to each. An exception is recorded and raised.
         """
-        return self._process(record)
+        return self._process([records] if isinstance(records, Record) else list(records))
 
     @contextmanager
-    def _process(self, record: Record[Any, Any]) -> Iterator[Span]:
+    def _process(self, records: list[Record[Any, Any]]) -> Iterator[Span]:
         tracing = self._tracing
-        attributes = {**tracing.attributes("process", "process", record.topic), **_place(record)}
-        links = tracing.links([record])
+        name, attributes = tracing.of_records("process", "process", records)
+        if len(records) != 1:
+            attributes["messaging.batch.message_count"] = len(records)
+        links = tracing.links(records)
         with tracing.tracer.start_as_current_span(
-            f"process {record.topic}",
-            context=tracing.context(record) if links else None,
+            name,
+            context=tracing.context(records[0]) if links and len(records) == 1 else None,
             kind=tracing.api.SpanKind.CONSUMER,
             attributes=attributes,
             links=links,
+            record_exception=False,
+            set_status_on_exception=False,
         ) as span:
-            yield span
+            try:
+                yield span
+            except Exception as error:
+                tracing.fail(span, error)
+                raise
+
+
+class _SpanHeader(Header):
+    """A header that carries the span of its record to ``on_acknowledgement``.
+
+    So no table has the open spans: a header that another interceptor or a serializer drops takes its span with it.
+    """
+
+    span: Any
+
+
+class _OpenHeaders(list[Header]):
+    """The headers of a record, while the context of its span is written into them."""
+
+    span: Any
+
+
+def _span_of(headers: Sequence[Header]) -> Any:
+    return next((header.span for header in headers if isinstance(header, _SpanHeader)), None)
 
 
 class _HeaderSetter:
     """Writes a context into headers."""
 
-    def set(self, carrier: list[Header], key: str, value: str) -> None:
+    def set(self, carrier: _OpenHeaders, key: str, value: str) -> None:
         carrier[:] = [header for header in carrier if header.key != key]
-        carrier.append(Header(key, value.encode()))
+        header = _SpanHeader(key, value.encode())
+        header.span = carrier.span
+        carrier.append(header)
 
 
 class _HeaderGetter:
@@ -180,10 +247,23 @@ SETTER, GETTER = _HeaderSetter(), _HeaderGetter()
 
 
 def _place(record: Record[Any, Any]) -> Attributes:
-    place: Attributes = {
-        "messaging.destination.partition.id": str(record.partition),
+    """The attributes of a record that was read."""
+    return {
         "messaging.kafka.offset": record.offset,
+        **_content(record.key, record.value, record.partition),
     }
-    if record.value is None:
-        place["messaging.kafka.message.tombstone"] = True
-    return place
+
+
+def _content(key: object, value: object, partition: int | None) -> Attributes:
+    """The attributes of a record: its partition, whether it is a tombstone, and its key if that is text."""
+    attributes: Attributes = {}
+    if partition is not None:
+        attributes["messaging.destination.partition.id"] = str(partition)
+    if value is None:
+        attributes["messaging.kafka.message.tombstone"] = True
+    if isinstance(key, bytes):
+        with suppress(UnicodeDecodeError):
+            key = key.decode()
+    if isinstance(key, str | int):
+        attributes["messaging.kafka.message.key"] = str(key)
+    return attributes

@@ -15,7 +15,8 @@ its topic that come meanwhile. Senders that wait for memory are served in their 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeAlias
 
 from ..aio.deadline import deadline
@@ -101,12 +102,12 @@ class Acceptor:
             topic, key, value, headers, partition, timestamp, size, surplus = self._prepare(
                 topic, value, key, headers, partition, timestamp
             )
-        except MustAwait:
+        except MustAwait as waiting:
             error = _cannot_wait()
-            self._refused(topic, partition, error)
+            self._refused(topic, partition, waiting.args[0].headers, error)
             raise error from None
         if not self._budget.try_acquire(size):
-            raise self._buffer_full(topic, partition, size)
+            raise self._buffer_full(topic, partition, headers, size)
         return self._append(topic, key, value, headers, partition, timestamp, size, surplus)
 
     # Hot as well. Not ``async``, because a second coroutine for each record costs 0.3 µs.
@@ -192,7 +193,7 @@ class Acceptor:
                 check_topic_name(topic)
                 raise
         except KafkaError as error:
-            self._refused(topic, partition, error)
+            self._refused(topic, partition, headers, error)
             raise
         except MustAwait:
             # Interceptors have seen the record: it continues from here.
@@ -245,7 +246,7 @@ class Acceptor:
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        headers: Iterable[tuple[str, bytes | None]],
+        headers: tuple[Header, ...],
         partition: int | None,
         timestamp: int,
         size: int,
@@ -256,13 +257,13 @@ class Acceptor:
             result, position = self._accumulator.append(topic, key, value, headers, partition, timestamp, size, surplus)
         except BaseException as error:
             self._budget.release(size)
-            self._refused(topic, partition, error)
+            self._refused(topic, partition, headers, error)
             raise
         delivery = Delivery(
             result, position, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
         )
         if self._interceptors is not None:
-            delivery.report(self._interceptors.on_acknowledgement)
+            delivery.report(partial(self._interceptors.on_acknowledgement, headers))
         return delivery
 
     async def _accept_later(self, record: PreparedRecord) -> Delivery:
@@ -279,24 +280,24 @@ class Acceptor:
                 self._budget.release(record.size)
                 raise
         except BaseException as error:
-            self._refused(record.topic, record.partition, error)
+            self._refused(record.topic, record.partition, record.headers, error)
             raise
 
-    def _buffer_full(self, topic: str, partition: int | None, size: int) -> BufferFull:
+    def _buffer_full(self, topic: str, partition: int | None, headers: Headers, size: int) -> BufferFull:
         self._room.hurry()
         error = BufferFull(
             f"no room for a record of {size} bytes for topic {topic!r}: {self._budget.used} of"
             f" buffer_memory={self._budget.total} bytes are in use; use `await put(...)`, which waits for room"
         )
-        self._refused(topic, partition, error)
+        self._refused(topic, partition, headers, error)
         return error
 
-    def _refused(self, topic: Any, partition: Any, error: BaseException) -> None:
+    def _refused(self, topic: Any, partition: Any, headers: Headers, error: BaseException) -> None:
         """Notify the interceptors that a record was not accepted."""
         if self._interceptors is not None:
             if not isinstance(error, Exception):
                 error = KafkaTimeout("the call was cancelled before the record was accepted")
-            self._interceptors.refused(topic, partition, error)
+            self._interceptors.refused(topic, partition, headers, error)
 
     # Async serializers.
 
@@ -319,7 +320,7 @@ class Acceptor:
         try:
             check_topic_name(topic)  # the name is the key of a queue
         except KafkaError as error:
-            self._refused(topic, partition, error)
+            self._refused(topic, partition, headers, error)
             raise
         turn = self.in_order.join(topic)
         try:
@@ -329,7 +330,7 @@ class Acceptor:
                 self._service.check()
                 self.check_transaction(number)
             except BaseException as error:
-                self._refused(topic, partition, error)
+                self._refused(topic, partition, headers, error)
                 raise
             record = PreparedRecord(
                 *self._prepare(topic, value, key, headers, partition, timestamp, is_serialized=True)

@@ -27,6 +27,7 @@ from ..cluster.metadata import ClusterView
 from ..cluster.topics import check_topic_name
 from ..config import ProducerConfig
 from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, error_for
+from ..types import Header
 from .batch import Batch, BatchFactory
 from .bulk import Chooser
 from .counters import Counters
@@ -111,7 +112,7 @@ class Accumulator:
 
     # Hot: runs for each record.
     def append(
-        self, name: str, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]],
+        self, name: str, key: bytes | None, value: bytes | None, headers: tuple[Header, ...],
         number: int | None, timestamp: int, size: int, surplus: int, sent_at: float | None = None
     ) -> tuple[BatchResult, int]:
         """Add a record to a batch, or to the pending records of its topic. Returns its place.

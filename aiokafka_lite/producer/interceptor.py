@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from ..aio.callbacks import RAISED, CallbackErrors
 from ..arguments import check_methods, must_be
-from ..errors import ConfigurationError
-from ..types import RecordMetadata
-from .serializer import Headers
+from ..errors import ConfigurationError, SerializationError
+from ..types import Header, RecordMetadata
+from .serializer import Headers, headers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,14 @@ class ProducerInterceptor(Protocol):
         """Return the record to send: this one, or another. Called before the record is serialized."""
         ...
 
-    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
+    ) -> None:
         """The record is acknowledged or has failed. Called once for each record that went through ``on_send``.
 
         With an error, ``metadata`` has the topic and offset -1, and partition -1 if no partition was chosen yet.
+        ``headers`` are those of the record (KIP-512), and empty if the record failed because they were wrong. A
+        ``Header`` that ``on_send`` added is the same object here.
         """
         ...
 
@@ -54,6 +59,7 @@ class Interceptors:
         self._errors = CallbackErrors()
         for each in self._interceptors:
             check_methods("interceptor", each, "on_send", "on_acknowledgement")
+            _check_takes_headers(each)
 
     def __len__(self) -> int:
         return len(self._interceptors)
@@ -71,18 +77,38 @@ class Interceptors:
                 record = changed
         return record
 
-    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """Notify all interceptors that a record is settled."""
+    def on_acknowledgement(
+        self, headers: Sequence[Header], metadata: RecordMetadata, error: Exception | None
+    ) -> None:
+        """Notify all interceptors that a record with these headers is settled."""
         for each in self._interceptors:
             try:
-                each.on_acknowledgement(metadata, error)
+                each.on_acknowledgement(metadata, error, headers)
             except RAISED as problem:
                 self._log(each, "on_acknowledgement", metadata.topic, problem)
 
-    def refused(self, topic: str, partition: int | None, error: Exception) -> None:
+    def refused(self, topic: str, partition: int | None, headers: Headers, error: Exception) -> None:
         """Notify all interceptors that a record was not accepted."""
         number = partition if isinstance(partition, int) else -1
-        self.on_acknowledgement(RecordMetadata(topic, number, -1, -1, -1, -1), error)
+        try:
+            checked = headers_of(topic, headers)
+        except SerializationError:
+            checked = ()
+        self.on_acknowledgement(checked, RecordMetadata(topic, number, -1, -1, -1, -1), error)
 
     def _log(self, interceptor: ProducerInterceptor, method: str, topic: str, error: BaseException) -> None:
         self._errors.log(f"{type(interceptor).__name__}.{method}", error, f" for a record of topic {topic!r}")
+
+
+def _check_takes_headers(interceptor: ProducerInterceptor) -> None:
+    """Raise ConfigurationError for a method without the argument ``headers``, which would fail for each record."""
+    try:
+        signature = inspect.signature(interceptor.on_acknowledgement)
+    except ValueError:  # a method in C may have none
+        return
+    try:
+        signature.bind(None, None, ())
+    except TypeError:
+        raise ConfigurationError(
+            f"{type(interceptor).__name__}.on_acknowledgement must accept (metadata, error, headers), got {signature}"
+        ) from None

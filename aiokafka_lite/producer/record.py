@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
+
+from ..types import Header
 
 RECORD_OVERHEAD: Final = 24
 """Bytes of a record besides key, value and headers: its lengths and deltas need at most that many."""
@@ -29,7 +30,7 @@ class PreparedRecord(NamedTuple):
     topic: str
     key: bytes | None
     value: bytes | None
-    headers: Iterable[tuple[str, bytes | None]]
+    headers: tuple[Header, ...]
     partition: int | None
     timestamp: int
     size: int

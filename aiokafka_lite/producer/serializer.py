@@ -278,7 +278,7 @@ def headers_of(topic: str, headers: Headers) -> tuple[Header, ...]:
                 )
             if not name.isascii():
                 name.encode()
-            checked.append(Header(name, value))
+            checked.append(pair if isinstance(pair, Header) else Header(name, value))
     except UnicodeEncodeError as error:
         raise SerializationError(
             f"the name of a header of a record for topic {topic!r} must be text that UTF-8 can encode: {error}"

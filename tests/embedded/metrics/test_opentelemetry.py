@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from opentelemetry import propagate
+from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.trace import SpanKind, StatusCode
 
 from aiokafka_lite import Consumer, Producer
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode, KafkaError
 from aiokafka_lite.metrics.opentelemetry import KafkaMeter
+from aiokafka_lite.protocol.messages import ProduceRequest
 from aiokafka_lite.tracing import TracingConsumerInterceptor, TracingProducerInterceptor
 
 
@@ -65,8 +71,12 @@ class Traces:
         self.producer = TracingProducerInterceptor(tracer_provider=provider, client_id="shop")
         self.consumer = TracingConsumerInterceptor(tracer_provider=provider, group_id="billing")
 
+    @property
+    def finished(self) -> Sequence[ReadableSpan]:
+        return self._exporter.get_finished_spans()
+
     def named(self, name: str) -> list[ReadableSpan]:
-        return [span for span in self._exporter.get_finished_spans() if span.name == name]
+        return [span for span in self.finished if span.name == name]
 
 
 @pytest.fixture
@@ -78,9 +88,11 @@ def producer_of(cluster: EmbeddedCluster, traces: Traces) -> Producer:
     return Producer(cluster.bootstrap_servers, connector=cluster.connector, interceptors=[traces.producer])
 
 
-def consumer_of(cluster: EmbeddedCluster, traces: Traces) -> Consumer:
-    settings: dict[str, Any] = {"topics": ["orders"], "connector": cluster.connector, "interceptors": [traces.consumer]}
-    return Consumer(cluster.bootstrap_servers, **settings)
+def consumer_of(cluster: EmbeddedCluster, traces: Traces, **settings: Any) -> Consumer:
+    interceptors = [traces.consumer]
+    return Consumer(
+        cluster.bootstrap_servers, topics=["orders"], connector=cluster.connector, interceptors=interceptors, **settings
+    )
 
 
 async def test_the_work_on_a_record_belongs_to_the_trace_of_its_sender(
@@ -88,26 +100,28 @@ async def test_the_work_on_a_record_belongs_to_the_trace_of_its_sender(
 ) -> None:
     async with producer_of(cluster, traces) as producer:
         with traces.tracer.start_as_current_span("request") as request:
-            await producer.send("orders", b"1", partition=0, headers={"origin": b"web"})
+            await producer.send("orders", b"1", key=b"alice", partition=0, headers={"origin": b"web"})
     async with consumer_of(cluster, traces) as consumer:
         record = await anext(consumer)
         with pytest.raises(ValueError, match="no such customer"), traces.consumer.process(record):
             raise ValueError("no such customer")
-    (created,), (processed,) = traces.named("create orders"), traces.named("process orders")
+    (sent,), (processed,) = traces.named("send orders"), traces.named("process orders")
     assert [header.key for header in record.headers] == ["origin", "traceparent"]
-    assert created.parent is not None
-    assert created.parent.span_id == request.get_span_context().span_id
-    assert created.kind is SpanKind.PRODUCER
-    assert dict(created.attributes or {}) == {
+    assert sent.parent is not None
+    assert sent.parent.span_id == request.get_span_context().span_id
+    assert sent.kind is SpanKind.PRODUCER
+    assert dict(sent.attributes or {}) == {
         "messaging.system": "kafka",
-        "messaging.operation.name": "create",
-        "messaging.operation.type": "create",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
         "messaging.client.id": "shop",
         "messaging.destination.name": "orders",
         "messaging.destination.partition.id": "0",
+        "messaging.kafka.message.key": "alice",
+        "messaging.kafka.offset": 0,
     }
     assert processed.parent is not None
-    assert processed.parent.span_id == created.get_span_context().span_id
+    assert processed.parent.span_id == sent.get_span_context().span_id
     assert processed.get_span_context().trace_id == request.get_span_context().trace_id
     assert processed.status.status_code is StatusCode.ERROR
     assert dict(processed.attributes or {}) == {
@@ -117,7 +131,9 @@ async def test_the_work_on_a_record_belongs_to_the_trace_of_its_sender(
         "messaging.consumer.group.name": "billing",
         "messaging.destination.name": "orders",
         "messaging.destination.partition.id": "0",
+        "messaging.kafka.message.key": "alice",
         "messaging.kafka.offset": 0,
+        "error.type": "ValueError",
     }
 
 
@@ -126,18 +142,24 @@ async def test_a_read_of_many_records_is_one_span_with_a_link_to_each(cluster: E
         await producer.send_many("orders", [b"1", None, b"3"], partition=0)
     async with consumer_of(cluster, traces) as consumer:
         records = await consumer.poll(timeout=30.0)
-    created = traces.named("create orders")
-    (polled,) = traces.named("poll orders")
-    assert len(records) == 3
-    assert polled.attributes is not None
-    assert polled.attributes["messaging.batch.message_count"] == 3
-    linked = [link.context.span_id for link in polled.links]
-    assert linked == [span.get_span_context().span_id for span in created]
-    assert [bool(span.attributes and span.attributes.get("messaging.kafka.message.tombstone")) for span in created] == [
-        False,
-        True,
-        False,
-    ]
+        with traces.tracer.start_as_current_span("job") as job, traces.consumer.process(records):
+            pass
+    sent = [span.get_span_context().span_id for span in traces.named("send orders")]
+    (polled,), (processed,) = traces.named("poll orders"), traces.named("process orders")
+    for span in (polled, processed):
+        assert (span.attributes or {})["messaging.batch.message_count"] == 3
+        assert [link.context.span_id for link in span.links] == sent
+        assert [dict(link.attributes or {}) for link in span.links] == [
+            {"messaging.destination.partition.id": "0", "messaging.kafka.offset": 0},
+            {
+                "messaging.destination.partition.id": "0",
+                "messaging.kafka.offset": 1,
+                "messaging.kafka.message.tombstone": True,
+            },
+            {"messaging.destination.partition.id": "0", "messaging.kafka.offset": 2},
+        ]
+    assert processed.parent is not None
+    assert processed.parent.span_id == job.get_span_context().span_id
 
 
 async def test_a_record_without_a_context_begins_a_trace(
@@ -159,3 +181,67 @@ async def test_a_context_that_a_record_has_already_is_replaced(cluster: Embedded
     assert header.key == "traceparent"
     assert header.value is not None
     assert header.value.startswith(b"00-")
+
+
+async def test_the_span_of_a_record_ends_with_its_acknowledgement(cluster: EmbeddedCluster, traces: Traces) -> None:
+    async with producer_of(cluster, traces) as producer:
+        await producer.partitions_for("orders")
+        delivery = producer.send_nowait("orders", b"1", partition=1)
+        assert not traces.named("send orders")
+        await delivery
+    (span,) = traces.named("send orders")
+    assert span.status.status_code is StatusCode.UNSET
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind"),
+    [
+        ({"value": b"1"}, "TOPIC_AUTHORIZATION_FAILED"),
+        ({"value": 5}, "SerializationError"),
+        ({"value": b"1" * 2_000_000}, "MESSAGE_TOO_LARGE"),
+    ],
+    ids=["from the broker", "from the serializer", "from the producer"],
+)
+async def test_a_record_that_fails_ends_its_span_with_the_error(
+    cluster: EmbeddedCluster, traces: Traces, sent: dict[str, Any], kind: str
+) -> None:
+    cluster.on(ProduceRequest).fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    async with producer_of(cluster, traces) as producer:
+        with pytest.raises(KafkaError) as raised:
+            await producer.send("orders", **sent)
+    (span,) = traces.named("send orders")
+    assert (span.attributes or {})["error.type"] == kind
+    assert span.status.status_code is StatusCode.ERROR
+    assert [dict(event.attributes or {})["exception.message"] for event in span.events] == [str(raised.value)]
+
+
+@pytest.fixture
+def no_propagator() -> Iterator[None]:
+    """The program propagates no context."""
+    usual = propagate.get_global_textmap()
+    propagate.set_global_textmap(CompositePropagator([]))
+    yield
+    propagate.set_global_textmap(usual)
+
+
+async def test_a_span_without_a_propagator_ends_when_its_record_is_sent(
+    cluster: EmbeddedCluster, traces: Traces, no_propagator: None
+) -> None:
+    async with producer_of(cluster, traces) as producer:
+        delivery = producer.send_nowait("orders", b"1")
+        assert len(traces.named("send orders")) == 1
+        await delivery
+    assert len(traces.named("send orders")) == 1
+
+
+async def test_attributes_have_the_names_of_the_semantic_conventions(cluster: EmbeddedCluster, traces: Traces) -> None:
+    async with producer_of(cluster, traces) as producer:
+        await producer.send("orders", None, key="alice")
+    async with consumer_of(cluster, traces, group_id="billing") as consumer:
+        with traces.consumer.process(await consumer.poll(timeout=30.0)):
+            consumer.mark()
+        await consumer.commit()
+    names = {name for span in traces.finished for name in span.attributes or {}}
+    defined = {value for name, value in vars(messaging_attributes).items() if name.startswith("MESSAGING_")}
+    assert len(names) > 8
+    assert names <= defined

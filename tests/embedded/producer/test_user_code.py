@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import pytest
@@ -166,13 +166,17 @@ class Watching:
     def __init__(self) -> None:
         self.sent: list[ProducerRecord] = []
         self.settled: list[tuple[RecordMetadata, Exception | None]] = []
+        self.headers: list[Sequence[Header]] = []
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         self.sent.append(record)
         return dataclasses.replace(record, value=b"%s!" % record.value, topic=record.topic.removeprefix("old-"))
 
-    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
+    ) -> None:
         self.settled.append((metadata, error))
+        self.headers.append(headers)
 
     @property
     def outcomes(self) -> list[int | type[Exception]]:
@@ -183,7 +187,9 @@ class Broken:
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         raise RuntimeError("this interceptor is broken")
 
-    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
+    ) -> None:
         raise RuntimeError("this interceptor is broken")
 
 
@@ -191,14 +197,15 @@ async def test_an_interceptor_changes_records_and_is_notified_of_each_once(clust
     await cluster.create_topic("t", 1)
     watching = Watching()
     async with producer_of(cluster, interceptors=[Broken(), watching]) as producer:
-        metadata = await producer.send("old-t", b"a", key=b"k")
+        metadata = await producer.send("old-t", b"a", key=b"k", headers={"n": b"1"})
         deliveries = [producer.send_nowait("t", b"b") for _ in range(3)]
         await asyncio.gather(*deliveries)
         await producer.send_many("t", [b"c", b"d"])
     assert values_of(cluster, "t") == [b"a!", b"b!", b"b!", b"b!", b"c!", b"d!"]
     assert watching.outcomes == [0, 1, 2, 3, 4, 5]
     assert watching.settled[0] == (metadata, None)
-    assert watching.sent[0] == ProducerRecord("old-t", b"a", key=b"k")
+    assert watching.sent[0] == ProducerRecord("old-t", b"a", key=b"k", headers={"n": b"1"})
+    assert watching.headers == [(Header("n", b"1"),), *[()] * 5]
 
 
 async def test_an_interceptor_is_notified_of_the_error_of_a_record(cluster: EmbeddedCluster) -> None:
@@ -242,7 +249,9 @@ async def test_an_interceptor_is_notified_of_a_topic_that_is_not_a_string(cluste
         def on_send(self, record: ProducerRecord) -> ProducerRecord:
             return record
 
-        def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        def on_acknowledgement(
+        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
+    ) -> None:
             settled.append(error)
 
     async with producer_of(cluster, interceptors=[Plain()]) as producer:
@@ -430,7 +439,9 @@ async def test_a_callback_that_asks_a_cancelled_future_affects_no_other_record(c
         def on_send(self, record: ProducerRecord) -> ProducerRecord:
             return record
 
-        def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        def on_acknowledgement(
+        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
+    ) -> None:
             cancelled.result()
 
     loop = asyncio.get_running_loop()

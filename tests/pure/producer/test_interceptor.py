@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from aiokafka_lite.errors import ConfigurationError, KafkaTimeout
 from aiokafka_lite.producer.interceptor import Interceptors, ProducerRecord
-from aiokafka_lite.types import RecordMetadata
+from aiokafka_lite.types import Header, RecordMetadata
 
 METADATA = RecordMetadata("t", 0, 5, 1_000, -1, 1)
 
@@ -24,7 +25,9 @@ class Appending:
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         return dataclasses.replace(record, value=f"{record.value}{self.mark}")
 
-    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
+    ) -> None:
         self.notified.append((self.mark, metadata, error))
 
 
@@ -32,7 +35,9 @@ class Failing:
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         raise ZeroDivisionError if record.value == "zero" else ValueError("broken")
 
-    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
+    ) -> None:
         raise ValueError("broken as well")
 
 
@@ -45,7 +50,7 @@ def test_each_interceptor_receives_the_record_of_the_one_before() -> None:
     notified: list[object] = []
     chain = Interceptors([Appending("a", notified), Appending("b", notified)])
     assert chain.on_send(ProducerRecord("t", "v")) == ProducerRecord("t", "vab")
-    chain.on_acknowledgement(METADATA, None)
+    chain.on_acknowledgement((), METADATA, None)
     assert notified == [("a", METADATA, None), ("b", METADATA, None)]
 
 
@@ -55,7 +60,7 @@ def test_an_interceptor_that_fails_is_skipped(broken: Failing) -> None:
     chain = Interceptors([Appending("a", notified), broken, Appending("b", notified)])
     assert chain.on_send(ProducerRecord("t", "v")).value == "vab"
     error = KafkaTimeout("too late")
-    chain.refused("t", None, error)
+    chain.refused("t", None, (), error)
     nowhere = RecordMetadata("t", -1, -1, -1, -1, -1)
     assert notified == [("a", nowhere, error), ("b", nowhere, error)]
 
@@ -65,7 +70,7 @@ def test_each_kind_of_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.ERROR):
         for value in ("v", "zero") * 10:
             chain.on_send(ProducerRecord("orders", value))
-            chain.on_acknowledgement(METADATA, None)
+            chain.on_acknowledgement((), METADATA, None)
     assert sorted(record.getMessage().split(" failed")[0] for record in caplog.records) == [
         "Failing.on_acknowledgement",
         "Failing.on_send",
@@ -78,3 +83,29 @@ def test_each_kind_of_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -
 def test_an_object_without_the_methods_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"interceptor must be an object with on_send\(\)"):
         Interceptors([object()])  # type: ignore[list-item]
+
+
+def test_an_acknowledgement_has_the_headers_that_an_interceptor_added() -> None:
+    seen: list[Sequence[Header]] = []
+
+    class Noting(Appending):
+        def on_acknowledgement(
+            self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
+        ) -> None:
+            seen.append(headers)
+
+    added = Header("origin", b"web-1")
+    Interceptors([Noting("a", [])]).refused("t", None, {"a": b"1"}, KafkaTimeout("too late"))
+    Interceptors([Noting("a", [])]).refused("t", None, [("a", b"1"), added], KafkaTimeout("too late"))
+    Interceptors([Noting("a", [])]).refused("t", None, 5, KafkaTimeout("too late"))  # type: ignore[arg-type]
+    assert seen == [(Header("a", b"1"),), (Header("a", b"1"), added), ()]
+    assert seen[1][1] is added
+
+
+def test_an_interceptor_that_takes_no_headers_is_refused() -> None:
+    class Older(Failing):
+        def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:  # type: ignore[override]
+            """As interceptors of earlier builds have it."""
+
+    with pytest.raises(ConfigurationError, match=r"Older.on_acknowledgement must accept \(metadata, error, headers\)"):
+        Interceptors([Older()])
