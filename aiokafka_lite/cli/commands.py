@@ -206,6 +206,7 @@ async def produce(
     examples="""
     aiokafka-lite consume orders --until end
     aiokafka-lite consume orders --group billing --format json
+    aiokafka-lite consume orders --group printers --share
     aiokafka-lite consume --regex 'orders-.*' --from 2h --timestamps
     aiokafka-lite consume orders --from 2026-01-31T12:00:00Z --max-messages 10
     aiokafka-lite consume orders --from -10 --until end
@@ -233,6 +234,10 @@ async def consume(
             help="Join this group: begin at its offsets, and commit the printed records.",
         ),
     ] = None,
+    share: Annotated[
+        bool,
+        typer.Option("--share", help="The group is a share group, a queue: accept each record after it was printed."),
+    ] = False,
     start: Annotated[
         str | None,
         typer.Option(
@@ -288,6 +293,7 @@ async def consume(
     """
     from .consume import Job
     from .consume import consume as run_consume
+    from .consume_share import consume_share
 
     line = Line(
         Format.JSON if shared.output.as_json else parse_format(form),
@@ -308,7 +314,7 @@ async def consume(
         line=line,
         settings={} if isolation is None else {"isolation_level": isolation.value},
     )
-    return await run_consume(shared.connection, job)
+    return await (consume_share if share else run_consume)(shared.connection, job)
 
 
 @command(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .arguments import names_and_values
 
 if TYPE_CHECKING:
-    from .. import Admin, Consumer, Producer
+    from .. import Admin, Consumer, Producer, ShareConsumer
 
 DEFAULT_SERVER = "localhost:9092"
 
@@ -86,6 +86,19 @@ class Connection:
         settings = consumer_settings(self.all_properties(), group_id=group)
         fixed = {"api_timeout": self.timeout or TIMEOUT, "allow_auto_create_topics": False}
         return Consumer(**_merged(settings, **fixed, **given))
+
+    def share_consumer(self, group: str, topics: Sequence[str]) -> ShareConsumer[bytes, bytes]:
+        """A client that reads as a member of a share group, and accepts no record by itself."""
+        from ..properties import consumer_settings
+        from ..share import ShareConsumer
+        from ..share.settings import ShareConsumerSettings
+
+        known = {"bootstrap_servers", *ShareConsumerSettings.__annotations__}
+        settings = {name: each for name, each in consumer_settings(self.all_properties()).items() if name in known}
+        fixed = {"api_timeout": self.timeout or TIMEOUT, "allow_auto_create_topics": False}
+        return ShareConsumer(
+            topics=topics, group_id=group, acknowledgement_mode="explicit", **_merged(settings, **fixed)
+        )
 
     def all_properties(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
         """The properties of the file, the environment and the options together."""

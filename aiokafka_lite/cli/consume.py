@@ -89,7 +89,11 @@ def _check(job: Job) -> None:
         raise ConfigurationError(
             "--partition and --group exclude each other: a group shares all partitions of its topics"
         )
-    line = job.line
+    check_line(job.line)
+
+
+def check_line(line: Line) -> None:
+    """Raise ConfigurationError for a format string together with options for the other formats."""
     if not isinstance(line.format, Format) and (line.timestamps or line.offsets or line.headers):
         raise ConfigurationError(
             "a format string has its own fields: write %D %t-%p:%o %h for --timestamps --offsets --headers"

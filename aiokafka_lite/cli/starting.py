@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 from .running import say
 
 if TYPE_CHECKING:
-    from .. import Admin, Consumer, Producer
+    from .. import Admin, Consumer, Producer, ShareConsumer
 
-C = TypeVar("C", bound="Admin | Consumer | Producer")
+C = TypeVar("C", bound="Admin | Consumer | Producer | ShareConsumer")
 
 NOTICE_AFTER = 1.0
 """Seconds after which a person wonders whether the command works."""
@@ -31,7 +31,7 @@ async def started(client: C) -> AsyncIterator[C]:
         yield client
 
 
-def _report(client: Admin | Consumer | Producer) -> None:
+def _report(client: Admin | Consumer | Producer | ShareConsumer) -> None:
     if not sys.stderr.isatty():
         return  # a script reads the error at the end
     outages = client.diagnose().outages

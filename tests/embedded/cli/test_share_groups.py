@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from aiokafka_lite import Admin, Producer, ShareConsumer
 from aiokafka_lite.admin import ConfigResource
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
@@ -39,3 +41,28 @@ def test_a_share_group_is_shown_moved_and_deleted(cli: CommandLine, server: Embe
     assert lag() == 1
     cli.ask("share-groups", "delete", "billing")
     assert "GROUP_ID_NOT_FOUND" in cli.fails("share-groups", "describe", "billing")
+
+
+def test_printed_records_are_accepted_and_others_are_released(cli: CommandLine, server: EmbeddedKafkaServer) -> None:
+    async def write() -> None:
+        changes = {ConfigResource.group("printers"): {"share.auto.offset.reset": "earliest"}}
+        async with Admin(server.bootstrap_servers) as admin, Producer(server.bootstrap_servers) as producer:
+            (await admin.configs.alter(changes)).raise_for_errors()
+            await producer.send_many("jobs", [b"one", b"two", b"three"])
+
+    server.call(write)
+    consume = ("consume", "jobs", "--share", "--group", "printers", "--max-messages")
+    assert cli.ask(*consume, "2") == "one\ntwo\n"
+    assert cli.ask(*consume, "1", "--format", "%t-%p:%o %s") == "jobs-0:2 three"
+
+
+@pytest.mark.parametrize(
+    "arguments, problem",
+    [
+        (["jobs"], "--share requires --group"),
+        (["--group", "printers"], "--share requires topics"),
+        (["jobs", "--group", "printers", "--from", "earliest", "--until", "end"], "--share excludes --from, --until: "),
+    ],
+)
+def test_what_a_share_group_lacks_is_refused(cli: CommandLine, arguments: list[str], problem: str) -> None:
+    assert problem in cli.fails("consume", "--share", *arguments, status=2)

@@ -1,0 +1,90 @@
+"""``aiokafka-lite consume --share``: prints records of a share group, each of which it accepts after it was printed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from ..consumer.columns import Batch
+from ..errors import ConfigurationError
+from ..types import ShareRecord
+from .connection import Connection
+from .consume import Job, check_line
+from .descriptors import Writer
+from .formats import formatter
+from .progress import progress
+from .running import log_warnings
+from .starting import started
+from .topic_names import check_topics
+
+BATCH = 500
+
+WAIT = 60.0
+"""Seconds that one call waits for records. The command waits without limit, call after call."""
+
+
+async def consume_share(connection: Connection, job: Job) -> int:
+    """Print records until a limit or a signal. Those that are not printed are released, for any member of the group."""
+    group = _checked(job, connection.group(job.group))
+    await check_topics(connection, job.topics, may_create=False)
+    print_batch = formatter(job.line)
+    writer = Writer(sys.stdout.fileno())
+    count = 0
+    async with started(connection.share_consumer(group, job.topics)) as consumer:
+        log_warnings()
+        with progress("consumed", job.max_records, in_bytes=False, is_wanted=not sys.stdout.isatty()) as bar:
+            while job.max_records is None or count < job.max_records:
+                room = BATCH if job.max_records is None else min(BATCH, job.max_records - count)
+                records = await consumer.poll(room, WAIT)
+                try:
+                    await writer.write(b"".join(map(print_batch, _batches(records))))
+                finally:
+                    if not writer.is_stuck:
+                        for record in records:
+                            consumer.accept(record)
+                count += len(records)
+                bar.advance(len(records), count)
+        (await consumer.commit()).raise_for_refused()
+    return 0
+
+
+def _checked(job: Job, group: str | None) -> str:
+    """The group to join. Raises ConfigurationError for options that a share group does not have."""
+    given = {
+        "--regex": job.regex,
+        "--partition": job.partitions,
+        "--from": job.start,
+        "--until": job.until,
+        "--isolation-level": job.settings,
+    }
+    excluded = ", ".join(name for name, value in given.items() if value)
+    if excluded:
+        raise ConfigurationError(
+            f"--share excludes {excluded}: a share group has a start and an isolation level of its own, see"
+            " share.auto.offset.reset and share.isolation.level in aiokafka-lite configs describe group"
+        )
+    if not job.topics:
+        raise ConfigurationError("--share requires topics; see aiokafka-lite consume --help")
+    if group is None:
+        raise ConfigurationError("--share requires --group, the name of a share group")
+    check_line(job.line)
+    return group
+
+
+def _batches(records: Sequence[ShareRecord[bytes, bytes]]) -> Iterator[Batch]:
+    """Runs of records of one partition as columns."""
+    for (topic, partition), run in groupby(records, attrgetter("topic", "partition")):
+        each = list(run)
+        yield Batch(
+            topic=topic,
+            partition=partition,
+            timestamp_type=each[0].timestamp_type,
+            leader_epoch=each[0].leader_epoch,
+            offsets=[record.offset for record in each],
+            timestamps=[record.timestamp for record in each],
+            keys=[record.key for record in each],
+            values=[record.value for record in each],
+            headers=[record.headers for record in each],
+        )
