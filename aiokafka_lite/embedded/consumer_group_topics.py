@@ -29,7 +29,7 @@ class GroupTopics:
 
     def _matches(self, regex: str, may_describe: Callable[[str], bool]) -> frozenset[str]:
         pattern = topic_pattern(regex)
-        return frozenset(name for name in self._metadata.topics if pattern.fullmatch(name) and may_describe(name))
+        return frozenset(name for name in self._metadata.topics if pattern.matches(name) and may_describe(name))
 
     def names_of(self, member: ConsumerMember) -> set[str]:
         """The names of the topics that a member subscribes to, also of those that do not exist."""
