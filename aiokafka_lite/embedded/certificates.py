@@ -144,15 +144,10 @@ _KEYWORDS = {
 }
 
 
-def principal_of(connection: ssl.SSLObject | None) -> str | None:
-    """The principal of the client's certificate, ``User:CN=alice``; None without a certificate.
-
-    As in Kafka, the name is the subject in the form of RFC 2253: the last part first.
-    """
+def subject_of(connection: ssl.SSLObject | None) -> str | None:
+    """The subject of the client's certificate in the form of RFC 2253, the last part first; None without one."""
     certificate: dict[str, Any] | None = None if connection is None else connection.getpeercert()
-    if not certificate:
-        return None
-    return f"User:{distinguished_name(certificate['subject'])}"
+    return distinguished_name(certificate["subject"]) if certificate else None
 
 
 def distinguished_name(subject: Sequence[Sequence[tuple[str, str]]]) -> str:

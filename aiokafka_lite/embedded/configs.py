@@ -93,9 +93,12 @@ class TopicConfig:
     log_append_time: bool
     compression: Compression | None
     """The codec that the broker compresses batches with; None keeps the codec of the producer."""
+    compression_level: int | None
+    """The level of that codec; None is its default."""
     max_message_bytes: int
     min_insync_replicas: int
     flush_messages: int
+    flush_ms: int
     retention_ms: int
     retention_bytes: int
     segment_bytes: int
@@ -116,15 +119,18 @@ class TopicConfig:
             return topic_synonyms(name, topic, [(ConfigSource.STATIC_BROKER, broker)])[0].value or ""
 
         whole: Callable[[str], int] = lambda name: int(value(name))  # noqa: E731
+        compression = _COMPRESSIONS.get(value("compression.type"))
         policy = {part.strip() for part in value("cleanup.policy").split(",")}
         return cls(
             compacted="compact" in policy,
             deleted="delete" in policy,
             log_append_time=value("message.timestamp.type") == "LogAppendTime",
-            compression=_COMPRESSIONS.get(value("compression.type")),
+            compression=compression,
+            compression_level=_level(compression, value),
             max_message_bytes=whole("max.message.bytes"),
             min_insync_replicas=whole("min.insync.replicas"),
             flush_messages=whole("flush.messages"),
+            flush_ms=whole("flush.ms"),
             retention_ms=whole("retention.ms"),
             retention_bytes=whole("retention.bytes"),
             segment_bytes=whole("segment.bytes"),
@@ -137,6 +143,19 @@ class TopicConfig:
             timestamp_after_max_ms=whole("message.timestamp.after.max.ms"),
             unclean_leader_election=value("unclean.leader.election.enable").lower() == "true",
         )
+
+
+_FAST_LZ4 = 9
+"""The default level of lz4, which for Kafka is the fast compressor: all others are the one for high compression."""
+
+
+def _level(compression: Compression | None, value: Callable[[str], str]) -> int | None:
+    """The level of a codec that the broker compresses with."""
+    if compression not in (Compression.GZIP, Compression.LZ4, Compression.ZSTD):
+        return None
+    level = int(value(f"compression.{compression.name.lower()}.level"))
+    is_default = (compression, level) in ((Compression.GZIP, -1), (Compression.LZ4, _FAST_LZ4))
+    return None if is_default else level
 
 
 class Synonym(NamedTuple):

@@ -31,7 +31,7 @@ from ..protocol.framing import frame as with_size
 from ..protocol.messages import ApiVersionsRequest, ApiVersionsResponse, ProduceRequest, SaslHandshakeRequest
 from ..protocol.schema import Request, Response
 from .authentication import Authentication, LoginFailed
-from .certificates import principal_of
+from .certificates import subject_of
 from .error_responses import error_response
 from .faults import Exchange, Fault, Faults, History, Outcome
 from .handling import HANDLERS, Answer, BrokerParts, CloseConnection, RequestContext
@@ -39,8 +39,6 @@ from .listeners import Listener
 from .request_parts import merge_responses, split_request
 
 logger = logging.getLogger(__name__)
-
-ANONYMOUS = "User:ANONYMOUS"
 
 LOGIN_TIMEOUT = 30.0
 """Seconds that a client has for its login. Kafka has no such limit."""
@@ -202,11 +200,11 @@ class ServerStream(FramedStreamReader):
         return str(address[0]) if isinstance(address, tuple) else "memory"
 
     @property
-    def principal(self) -> str:
-        """The principal of the client's certificate on a listener with TLS alone, else the anonymous one."""
+    def subject(self) -> str | None:
+        """The subject of the client's certificate on a listener with TLS alone, else None."""
         if self.transport is None or self.listener.uses_sasl:
-            return ANONYMOUS
-        return principal_of(self.transport.get_extra_info("ssl_object")) or ANONYMOUS
+            return None
+        return subject_of(self.transport.get_extra_info("ssl_object"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -220,14 +218,19 @@ class ServerStream(FramedStreamReader):
 
 
 class ServerConnection:
-    """The connection of a client. Owner: its node. ``authentication`` is None on a listener without logins."""
+    """The connection of a client. Owner: its node. ``authentication`` is None on a listener without logins.
 
-    def __init__(self, server: Server, stream: ServerStream, authentication: Authentication | None) -> None:
+    ``principal`` is that of a client certificate, or the anonymous one; a login replaces it.
+    """
+
+    def __init__(
+        self, server: Server, stream: ServerStream, principal: str, authentication: Authentication | None
+    ) -> None:
         self.connection_id = next(server.connection_ids)
         self.server = server
         self.stream = stream
         self.listener = stream.listener.name
-        self.principal, self.has_token = stream.principal, False
+        self.principal, self.has_token = principal, False
         self.client_address = stream.client_address
         self._time = asyncio.get_running_loop().time
         self.idle_since: float | None = self._time()  # None while a request is being handled

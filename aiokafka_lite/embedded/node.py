@@ -17,6 +17,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from ..arguments import INT64_MAX
 from ..errors import ConfigurationError, ErrorCode, IllegalStateError
 from ..protocol.framing import FrameMemory
 from ..protocol.state import next_state
@@ -40,6 +41,7 @@ from .listeners import Listener
 from .log_files import LogFiles
 from .metadata_view import MetadataView
 from .partition import Partition
+from .principal_mapping import NoMatchingRule
 from .producer_state import Marker
 from .quotas import QuotaLimits, Quotas
 from .replica_manager import FetchParameters, FetchPartition, ReplicaManager
@@ -268,6 +270,8 @@ class BrokerNode:
         self._thawed.set()
         self._repeat("log.retention.check.interval.ms", self._clean_up_periodically)
         self._repeat("log.cleaner.backoff.ms", lambda: self.replica_manager.compact(self.now_ms()))
+        if self.settings.number("log.flush.scheduler.interval.ms") < INT64_MAX:  # else, as by default, never
+            self._repeat("log.flush.scheduler.interval.ms", lambda: self.replica_manager.flush_old(self.time()))
         self._repeat("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
         self._repeat("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.remove_expired)
 
@@ -314,10 +318,16 @@ class BrokerNode:
         if not self.quotas.allows_connection(stream.client_address):
             stream.abort()  # Kafka closes it after the throttle time
             return
+        try:
+            principal = self._cluster.security.principal_of(stream.subject)
+        except NoMatchingRule as error:
+            logger.info("%s is disconnected: %s", stream.peer, error)
+            stream.abort()
+            return
         authentication = None
         if stream.listener.uses_sasl:
             authentication = Authentication(self._cluster.security.credentials, self.settings, self.time)
-        connection = ServerConnection(self, stream, authentication)
+        connection = ServerConnection(self, stream, principal, authentication)
         self.connections[connection] = None
         try:
             self._cluster.spawn(connection.serve, f"node {self.node_id} connection {connection.connection_id}")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from math import inf
 from typing import NamedTuple
 
 from ..errors import ErrorCode
@@ -88,6 +89,7 @@ class Partition:
         self.producers = ProducerStates()
         self._files = files
         self._unflushed = 0
+        self._flushed_at = -inf  # the loop's time
         if files is not None:
             files.open(self.log)
             self._load_producers()
@@ -243,12 +245,21 @@ class Partition:
     def _flush_if_due(self, stored: StoredBatch) -> None:
         self._unflushed += stored.next_offset - stored.base_offset
         if self._unflushed >= self.config.flush_messages:
-            self._unflushed = 0
-            try:
-                self.log.flush()
-            except OSError:
-                self.offline = True  # the next flush may succeed although pages were dropped
-                raise
+            self._flush()
+
+    def flush_if_old(self, now: float) -> None:
+        """Flush the log if it has new records, and its last such flush was ``flush.ms`` ago. Raises OSError."""
+        if self._unflushed and now - self._flushed_at >= self.config.flush_ms / 1000:
+            self._flushed_at = now
+            self._flush()
+
+    def _flush(self) -> None:
+        self._unflushed = 0
+        try:
+            self.log.flush()
+        except OSError:
+            self.offline = True  # the next flush may succeed although pages were dropped
+            raise
 
     def _check_producer(
         self, batch: RecordBatch, verification: Verification | None, *, from_client: bool

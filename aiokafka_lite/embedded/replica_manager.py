@@ -416,6 +416,11 @@ class ReplicaManager:
             if partition.compact(now_ms):
                 self.fetch_purgatory.check_and_complete(partition.key)
 
+    def flush_old(self, now: float) -> None:
+        """Flush every log for which ``flush.ms`` is over. Raises OSError."""
+        for partition in list(self.partitions.values()):
+            partition.flush_if_old(now)
+
     # Fetch.
 
     async def fetch_messages(

@@ -20,8 +20,10 @@ from .certificates import CertificateAuthority
 from .configs import BrokerSettings
 from .delegation_tokens import DelegationTokens
 from .listeners import PLAINTEXT, WITH_SASL, WITH_TLS
+from .principal_mapping import MAPPING_RULES, PrincipalMapping
 from .scram_users import ScramUsers
 
+ANONYMOUS = "User:ANONYMOUS"
 WITH_PASSWORD = ("PLAIN", *HASHES)
 
 ClientAuth = Literal["none", "requested", "required"]
@@ -157,6 +159,7 @@ class ClusterSecurity:
         self.protocols = tuple(config.protocols)
         self.scram_users = ScramUsers()
         self.tokens = DelegationTokens(settings, random)
+        self._mapping = PrincipalMapping(settings.value(MAPPING_RULES))
         self._users = dict(config.users)
         self._wall_clock = wall_clock
         mechanisms = tuple(config.mechanisms or ())
@@ -203,6 +206,10 @@ class ClusterSecurity:
     def restore(self, state: dict[str, Any]) -> None:
         self.scram_users.restore(state["scram_users"])
         self.tokens.restore(state["delegation_tokens"])
+
+    def principal_of(self, subject: str | None) -> str:
+        """The principal of a client with a certificate for ``subject``, or without one. Raises NoMatchingRule."""
+        return ANONYMOUS if subject is None else f"User:{self._mapping.name(subject)}"
 
     def broker_settings(self) -> dict[str, str]:
         """The settings that a broker describes, under Kafka's names."""

@@ -170,6 +170,7 @@ def recompress(batch: RecordBatch, body: Buffer, config: TopicConfig) -> bytes:
         count=batch.count,
         max_timestamp=batch.max_timestamp,
         compression=config.compression or Compression.NONE,
+        level=config.compression_level,
     )
     if len(records) > config.max_message_bytes:
         raise RecordsRejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {len(records)} bytes after compression")

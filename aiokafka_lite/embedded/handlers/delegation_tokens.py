@@ -28,8 +28,8 @@ from ..authorizer import Resource
 from ..controller import Refused
 from ..delegation_tokens import DelegationToken
 from ..handling import RequestContext, handles
+from ..security import ANONYMOUS
 
-ANONYMOUS = "User:ANONYMOUS"
 USER = "User"
 NEVER = -1
 

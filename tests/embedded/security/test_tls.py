@@ -13,7 +13,7 @@ from aiokafka_lite import Consumer, Producer
 from aiokafka_lite.admin import Admin, ConfigResource
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Security
 from aiokafka_lite.embedded.certificates import distinguished_name
-from aiokafka_lite.errors import AuthenticationError, ConfigurationError, KafkaError, ProtocolError
+from aiokafka_lite.errors import AuthenticationError, ConfigurationError, KafkaError, KafkaTimeout, ProtocolError
 
 USERS = {"alice": "alice-secret"}
 
@@ -99,6 +99,15 @@ async def test_the_subject_of_a_client_certificate_is_the_principal() -> None:
         Admin(**cluster.client_settings("alice, the first")),
     ):
         assert principals(cluster) == {"User:CN=alice\\, the first"}
+
+
+async def test_mapping_rules_make_a_principal_of_the_subject_or_refuse_the_client() -> None:
+    rules = {"ssl.principal.mapping.rules": "RULE:^CN=(A[a-z]*)$/$1/L"}
+    async with EmbeddedCluster(1, security=Security("SSL", client_auth="required"), configs=rules) as cluster:
+        async with Admin(**cluster.client_settings("Alice")):
+            assert principals(cluster) == {"User:alice"}
+        with pytest.raises(KafkaTimeout, match="closed the connection"):
+            await Admin(**cluster.client_settings("Bob"), api_timeout=0.5).start()
 
 
 async def test_a_required_certificate_must_come_from_the_authority() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from aiokafka_lite.embedded.configs import TopicConfig
 from aiokafka_lite.embedded.log import Log
 from aiokafka_lite.embedded.log_files import FileSegment, LogFiles, OpenFiles
+from aiokafka_lite.embedded.partition import Partition
 from tests.pure.embedded.batches import stored
 
 TOPIC = b"\x01" * 16
@@ -167,6 +169,20 @@ def test_epochs_whose_batches_were_compacted_away_are_known_after_a_reload(disk:
     log.truncate_to(6)
     fill(log, 3, first=6, epoch=5)
     assert disk.log().epochs == log.epochs == [(1, 0), (2, 3), (5, 6)]
+
+
+def test_a_log_with_new_records_is_flushed_when_flush_ms_is_over(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = TopicConfig.parse({"flush.ms": "1000"}, {})
+    partition = Partition(("orders", 0), TOPIC, 1, config, disk.files)
+    flushed: list[float] = []
+    now = 0.0
+    monkeypatch.setattr("os.fsync", lambda descriptor: flushed.append(now))
+    partition.append_as_follower([stored(0)])
+    partition.flush_if_old(now)
+    partition.append_as_follower([stored(1)])
+    for now in (0.9, 1.0, 5.0):
+        partition.flush_if_old(now)
+    assert sorted(set(flushed)) == [0.0, 1.0]
 
 
 def crash(*_: object) -> None:

@@ -62,6 +62,17 @@ def test_a_topic_with_its_own_codec_compresses_again(wanted: str) -> None:
     assert (batch.producer_id, batch.base_sequence, batch.columns().values) == (9, 4, [b"a", b"b"])
 
 
+@pytest.mark.parametrize("codec, one, other", [("gzip", "1", "9"), ("lz4", "9", "12"), ("zstd", "1", "19")])
+def test_the_level_of_the_topic_counts_when_the_broker_compresses(codec: str, one: str, other: str) -> None:
+    text = b" ".join(b"%d" % (number * number) for number in range(3000))
+    sizes = []
+    for level in (one, other):
+        partition = leader(**{"compression_type": codec, f"compression_{codec}_level": level})
+        append(partition, produced(text))
+        sizes.append(partition.log.size)
+    assert sizes[0] != sizes[1]
+
+
 def test_log_append_time_is_the_brokers_clock() -> None:
     partition = leader(message_timestamp_type="LogAppendTime")
     assert append(partition, produced(timestamp=5)).log_append_time == NOW_MS
