@@ -125,7 +125,7 @@ class ConsumerCore(ReadingCore):
     def require_group(self) -> GroupSide:
         """The group's side. Raises IllegalStateError without a ``group_id``."""
         if self.group is None:
-            raise IllegalStateError("this consumer has no group_id")
+            raise IllegalStateError("this consumer has no group_id; pass one to its constructor")
         return self.group
 
     def add_listener(self, listener: RebalanceListener) -> None:

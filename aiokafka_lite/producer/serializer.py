@@ -91,7 +91,7 @@ class BytesSerializer:
         if isinstance(data, bytes | bytearray | memoryview):
             # A copy, because the caller may change its buffer after the call.
             return bytes(data)
-        raise TypeError("the type must be bytes or str")
+        raise TypeError("the type must be bytes or str; pass a serializer, such as JsonSerializer(), for other types")
 
 
 class StrSerializer:
