@@ -282,8 +282,8 @@ class ConsumerGroup:
         if self.epoch == self.assignment_epoch or waits:
             return False
         subscribers = {
-            member_id: Subscriber(self._topics.ids_of(member), self.targets.get(member_id, NO_TARGET))
-            for member_id, member in self.members.items()
+            name: Subscriber(self._topics.ids_of(each), self.targets.get(name, NO_TARGET), each.instance_id)
+            for name, each in self.members.items()
         }
         found = ASSIGNORS[self.assignor](subscribers, self._topics.partition_counts())
         self.targets = {member_id: frozenset(partitions) for member_id, partitions in found.items()}

@@ -1,7 +1,8 @@
 """The assignors of the coordinator (KIP-848): which member of a consumer group gets which partition.
 
 ``uniform`` gives all members of equal subscriptions equally many partitions, and moves as few as possible. ``range``
-gives each member a part of every topic, so that members own the same numbers of topics with equal partition counts.
+gives each member a range of every topic, so that members own the same numbers of topics with equal partition counts.
+Both give the results of Apache Kafka 4.3, except that ``uniform`` may choose other partitions and extra members.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ TopicIdPartition = tuple[bytes, int]
 
 
 class Subscriber(NamedTuple):
-    """A member: the ids of its topics, and the partitions that it was assigned before."""
+    """A member: the ids of its topics, the partitions that it was assigned before, and the name of a static member."""
 
     topics: AbstractSet[bytes]
     assigned: AbstractSet[TopicIdPartition]
+    instance_id: str | None = None
 
 
 Assignment = dict[str, set[TopicIdPartition]]
@@ -51,7 +53,7 @@ def uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> A
     moved = True
     while moved:
         moved = False
-        for partition in partitions:
+        for partition in reversed(partitions):
             owner, other = owners[partition], smallest(partition[0])
             if len(found[owner]) > len(found[other]) + 1:
                 found[owner].remove(partition)
@@ -61,28 +63,18 @@ def uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> A
 
 
 def range_(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> Assignment:
-    """Each topic by itself: equal parts for its members, which keep what they own up to the size of their part."""
+    """Each topic by itself: a range for each of its members, static members first. Earlier partitions do not count."""
     found: Assignment = {member: set() for member in members}
-    for topic, subscribers in _subscribers(members, topics).items():
+    order = sorted(
+        members, key=lambda member: (members[member].instance_id is None, members[member].instance_id or member)
+    )
+    for topic, subscribers in _subscribers({member: members[member] for member in order}, topics).items():
         quota, extra = divmod(topics[topic], len(subscribers))
-        kept: dict[str, list[int]] = {}
-        sizes: dict[str, int] = {}
-        for member in subscribers:
-            owned = sorted(number for each, number in members[member].assigned if each == topic)
-            sizes[member] = quota
-            if len(owned) > quota and extra:
-                extra -= 1
-                sizes[member] += 1
-            kept[member] = owned[: sizes[member]]
-        for member in subscribers:
-            if extra and sizes[member] == quota:
-                extra -= 1
-                sizes[member] += 1
-        taken = {number for numbers in kept.values() for number in numbers}
-        free = iter([number for number in range(topics[topic]) if number not in taken])
-        for member in subscribers:
-            numbers = [*kept[member], *(next(free) for _ in range(sizes[member] - len(kept[member])))]
-            found[member].update((topic, number) for number in numbers)
+        start = 0
+        for place, member in enumerate(subscribers):
+            end = start + quota + (place < extra)
+            found[member].update((topic, number) for number in range(start, end))
+            start = end
     return found
 
 

@@ -1,8 +1,13 @@
-"""The assignors of the coordinator, on random groups that change."""
+"""The assignors of the coordinator, on random groups that change, and beside those of Apache Kafka 4.3.1.
+
+``assignors/MakeAssignments.java`` made the results of Kafka.
+"""
 
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +73,74 @@ def test_range_gives_each_member_an_equal_part_of_a_topic(
     for topic in counts:
         sizes = [sum(each == topic for each, _ in after[member]) for member in then if topic in then[member]]
         assert not sizes or max(sizes) - min(sizes) <= 1
+
+
+class KafkasAssignment(NamedTuple):
+    """A group, and the assignment that Kafka's assignor made."""
+
+    assignor: str
+    topics: Counts
+    members: dict[str, Subscriber]
+    assignment: Assignment
+
+    @classmethod
+    def read(cls, line: str) -> KafkasAssignment:
+        assignor, *columns = line.split(" | ")
+        topics, subscriptions, before, after = (dict(each.split("=") for each in text.split(" ")) for text in columns)
+        owned = partitions_of(before)
+        members = {}
+        for member, text in subscriptions.items():
+            names, _, instance_id = text.partition(":")
+            members[member] = Subscriber({name.encode() for name in names}, owned[member], instance_id or None)
+        read = {name for member in members.values() for name in member.topics}
+        counts = {name.encode(): int(count) for name, count in topics.items() if name.encode() in read}
+        return cls(assignor, counts, members, partitions_of(after))
+
+    @property
+    def same_subscriptions(self) -> bool:
+        return len({frozenset(member.topics) for member in self.members.values()}) == 1
+
+    def kept(self, assignment: Assignment) -> int:
+        """The number of partitions that stay with their members."""
+        return sum(len(owned & self.members[member].assigned) for member, owned in assignment.items())
+
+
+def partitions_of(texts: dict[str, str]) -> Assignment:
+    """``{"a": "A0,B1"}`` as partitions by member."""
+    return {
+        member: {(each[0].encode(), int(each[1:])) for each in text.split(",") if each}
+        for member, text in texts.items()
+    }
+
+
+def kafkas_assignments(assignor: str) -> list[KafkasAssignment]:
+    lines = (Path(__file__).parent / "assignors" / "assignments.txt").read_text().splitlines()
+    return [found for found in map(KafkasAssignment.read, lines) if found.assignor == assignor]
+
+
+def test_range_assigns_as_kafka_does() -> None:
+    for case in kafkas_assignments("range"):
+        assert range_(case.members, case.topics) == case.assignment, case
+
+
+def test_uniform_balances_as_kafka_does_and_moves_no_more() -> None:
+    """With different subscriptions Kafka's result may be less balanced, and one partition may move more here."""
+    for case in kafkas_assignments("uniform"):
+        found = uniform(case.members, case.topics)
+        sizes, kafkas = (sorted(map(len, each.values())) for each in (found, case.assignment))
+        if case.same_subscriptions:
+            assert sizes == kafkas, case
+            assert case.kept(found) == case.kept(case.assignment), case
+        else:
+            assert sum(each * each for each in sizes) <= sum(each * each for each in kafkas), case
+            assert case.kept(found) >= case.kept(case.assignment) - 1, case
+
+
+def test_uniform_keeps_the_first_partitions_of_a_member() -> None:
+    counts = {TOPICS[0]: 4}
+    first = uniform(group({"a": set(counts)}, counts, {}), counts)
+    then = uniform(group({"a": set(counts), "b": set(counts)}, counts, first), counts)
+    assert then["a"] == {(TOPICS[0], 0), (TOPICS[0], 1)}
 
 
 def test_range_gives_the_same_numbers_of_equal_topics() -> None:
