@@ -187,11 +187,13 @@ def timestamps(given: object) -> dict[TopicPartition, int]:
 
 
 def offsets(given: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets to commit, by partition."""
+    """The offsets to commit, by partition. An int is an offset without metadata."""
     checked: dict[TopicPartition, OffsetAndMetadata] = {}
     for each, value in by_partition("offsets", given).items():
+        if type(value) is int:
+            value = OffsetAndMetadata(value)
         if not isinstance(value, OffsetAndMetadata):
-            raise TypeError(must_be(f"offset of {each}", "an OffsetAndMetadata(offset)", value))
+            raise TypeError(must_be(f"offset of {each}", "an int or an OffsetAndMetadata", value))
         check_mark(value.offset, value.metadata, value.leader_epoch)
         checked[each] = value
     return checked

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, Never, TypeVar
+from typing import Any, Never
 
 from .types import TopicPartition
-
-T = TypeVar("T")
 
 PRODUCER = {
     "stop": "close()",
@@ -19,10 +18,14 @@ PRODUCER = {
     "send_batch": "send_many()",
     "create_batch": "send_many()",
     "produce": "send_nowait(), put() or send()",
+    "produce_batch": "send_many()",
+    "purge": "abort_transaction(), or close(timeout=0)",
     "poll": "nothing: the event loop delivers results; await the Delivery",
     "list_topics": "partitions_for(topic), or Admin",
     "init_transactions": "start(), which does it if transactional_id is set",
     "bootstrap_connected": "health()",
+    "cluster_id": "Admin, whose cluster.describe() has it",
+    "set_sasl_credentials": "another client with the new password",
 }
 CONSUMER = {
     "stop": "close()",
@@ -41,6 +44,12 @@ CONSUMER = {
     "last_poll_timestamp": "metrics().group.last_poll_ago",
     "bootstrap_connected": "health()",
     "memberid": "group_metadata().member_id",
+    "commit_async": "commit(); make a task of it to continue meanwhile",
+    "unassign": "assign([])",
+    "incremental_assign": "assign(), with all partitions",
+    "incremental_unassign": "assign(), with the other partitions",
+    "cluster_id": "Admin, whose cluster.describe() has it",
+    "set_sasl_credentials": "another client with the new password",
 }
 ADMIN = {
     "create_topics": "topics.create()",
@@ -63,8 +72,84 @@ ADMIN = {
     "describe_acls": "acls.describe()",
     "create_acls": "acls.create()",
     "delete_acls": "acls.delete()",
+    "find_coordinator": "groups.describe()",
+    "describe_groups": "groups.describe()",
+    "delete_groups": "groups.delete()",
+    "list_group_offsets": "groups.offsets()",
+    "alter_group_offsets": "groups.alter_offsets()",
+    "reset_group_offsets": "groups.reset_offsets()",
+    "delete_group_offsets": "groups.delete_offsets()",
+    "remove_group_members": "groups.remove_members()",
+    "list_partition_offsets": "offsets.list()",
+    "describe_topic_partitions": "topics.pages()",
+    "list_config_resources": "configs.list()",
+    "reset_configs": "configs.alter()",
+    "elect_leaders": "leaders.elect()",
+    "alter_partition_reassignments": "reassignments.alter()",
+    "list_partition_reassignments": "reassignments.list()",
+    "describe_log_dirs": "log_dirs.describe()",
+    "alter_replica_log_dirs": "log_dirs.alter()",
+    "describe_user_scram_credentials": "users.describe()",
+    "alter_user_scram_credentials": "users.set_passwords()",
+    "describe_features": "cluster.features()",
+    "update_features": "cluster.update_features()",
+    "describe_metadata_quorum": "cluster.quorum()",
+    "api_versions": "cluster.api_versions()",
+    "get_broker_version_data": "cluster.api_versions()",
+    "cluster_id": "cluster.describe()",
+    "list_transactions": "transactions.list()",
+    "describe_transactions": "transactions.describe()",
+    "describe_producers": "transactions.describe_producers()",
+    "find_hanging_transactions": "transactions.find_hanging()",
+    "abort_transaction": "transactions.abort()",
 }
 """Methods of aiokafka, kafka-python, confluent-kafka and Java's client, and what to use instead."""
+
+_ALL = {
+    "timeout_ms": "use timeout, in seconds",
+    "raw": "use to_dict() of the result",
+    "null_logger": "remove it",
+}
+"""Arguments of other clients, for every method here, and what to do instead."""
+
+SEND = {
+    "timestamp_ms": "use timestamp, in milliseconds",
+    "callback": "use send_nowait(...).report(function)",
+    "on_delivery": "use send_nowait(...).report(function)",
+}
+"""The same for ``Producer.send``. It is called for each record, so it asks ``other_argument`` itself."""
+
+PRODUCER_ARGUMENTS: dict[str, dict[str, str]] = {
+    "close": {},
+    "metrics": {},
+    "send_offsets_to_transaction": {"group_id": "use group_metadata, which consumer.group_metadata() returns"},
+}
+_LISTENER = "use ConsumerGroup, whose handler is notified of assigned and revoked partitions"
+_ONE_PARTITION = {"partition": "use partitions, a list"}
+CONSUMER_ARGUMENTS = {
+    "poll": {"update_offsets": "remove it: positions always move with the records"},
+    "commit": {
+        "message": "mark(record), then call commit() without arguments",
+        "asynchronous": "await commit(), or make a task of it",
+    },
+    "committed": {"metadata": "each result has it", **_ONE_PARTITION},
+    "position": {"partitions": "use partition, which is one TopicPartition"},
+    "beginning_offsets": {},
+    "end_offsets": {},
+    "offsets_for_times": {"partitions": "use timestamps, a dict of TopicPartition to milliseconds"},
+    "pause": _ONE_PARTITION,
+    "resume": _ONE_PARTITION,
+    "subscribe": {
+        "pattern": "use topics=re.compile(pattern)",
+        "listener": _LISTENER,
+        "on_assign": _LISTENER,
+        "on_revoke": _LISTENER,
+        "on_lost": _LISTENER,
+    },
+    "close": {"autocommit": "call commit() before, or use enable_auto_commit=False"},
+    "metrics": {},
+}
+"""The same for other methods."""
 
 
 class _Missing:
@@ -102,19 +187,46 @@ def checks_topics(make: Callable[..., None]) -> Callable[..., None]:
     return construct
 
 
-def checks_milliseconds(call: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., Coroutine[Any, Any, T]]:
-    """Decorate a method with a ``timeout`` in seconds that other clients have as ``timeout_ms``."""
+def other_argument(method: str, given: Iterable[str], instead: Mapping[str, str]) -> TypeError:
+    """The error for arguments that a method does not have."""
+    known = {**_ALL, **instead}
+    for name in given:
+        if name in known:
+            return TypeError(f"{name} is not an argument of {method}(); {known[name]}")
+    return TypeError(f"{next(iter(given))} is not an argument of {method}()")
 
-    @wraps(call)
-    async def checked(client: object, *given: object, **named: object) -> T:
-        if "timeout_ms" in named:
-            raise TypeError(f"timeout_ms is not an argument of {call.__name__}(); use timeout, in seconds")
-        return await call(client, *given, **named)
+
+def _checks_arguments(call: Callable[..., Any], instead: Mapping[str, str]) -> Callable[..., Any]:
+    known = {*_ALL, *instead}
+
+    def check(named: Mapping[str, object]) -> None:
+        if not known.isdisjoint(named):
+            raise other_argument(call.__name__, [name for name in named if name in known], instead)
+
+    if inspect.iscoroutinefunction(call):
+
+        @wraps(call)
+        async def checked(client: object, *given: object, **named: object) -> Any:
+            check(named)
+            return await call(client, *given, **named)
+
+    else:
+
+        @wraps(call)
+        def checked(client: object, *given: object, **named: object) -> Any:
+            check(named)
+            return call(client, *given, **named)
 
     return checked
 
 
-def explain(client: type, instead: Mapping[str, str]) -> None:
-    """Let a class of clients explain these methods, which it does not have: their use raises AttributeError."""
+def explain(client: type, instead: Mapping[str, str], arguments: Mapping[str, Mapping[str, str]]) -> None:
+    """Let a class of clients explain what it does not have.
+
+    The use of the methods in ``instead`` raises AttributeError. A call with ``arguments``, which are those of other
+    clients by the method here, raises TypeError.
+    """
     for name, use in instead.items():
         setattr(client, name, _Missing(name, use))
+    for method, names in arguments.items():
+        setattr(client, method, _checks_arguments(getattr(client, method), names))

@@ -111,4 +111,4 @@ class Admin(Component):
         return f"<Admin {self._client.config.client_id} {self.state.name}>"
 
 
-explain(Admin, ADMIN)
+explain(Admin, ADMIN, {})

@@ -25,7 +25,7 @@ from ..arguments import partitions as checked_partitions
 from ..arguments import timestamps as checked_timestamps
 from ..cluster.topics import check_topic_name
 from ..errors import ConfigurationError, IllegalStateError
-from ..method_names import CONSUMER, PropertyPartitions, checks_milliseconds, checks_topics, explain
+from ..method_names import CONSUMER, CONSUMER_ARGUMENTS, PropertyPartitions, checks_topics, explain
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
@@ -330,7 +330,7 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         return group.mark(checked, metadata)
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, *, timeout: float | None = None
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
         """Commit these offsets (each is that of the next record to read), or everything that is marked.
 
@@ -397,10 +397,9 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         return Batches(self._core, max_records, timeout)
 
 
-explain(Consumer, CONSUMER)
+explain(Consumer, CONSUMER, CONSUMER_ARGUMENTS)
 if not TYPE_CHECKING:  # a type checker finds these mistakes by the signatures
     Consumer.__init__ = checks_topics(Consumer.__init__)
-    Consumer.poll = checks_milliseconds(Consumer.poll)
 
 
 def _checked_assignment(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

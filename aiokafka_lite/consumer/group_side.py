@@ -96,7 +96,9 @@ class GroupSide:
             return self._refuse(partition, record.offset + 1)
         return self.offsets.mark(partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch)
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout: float) -> CommitResult:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None, timeout: float
+    ) -> CommitResult:
         """Commit these offsets, or all marks."""
         in_hand = self.tracker.in_hand
         result = await self.offsets.commit(offsets, timeout=timeout)

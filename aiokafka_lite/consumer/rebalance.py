@@ -103,7 +103,7 @@ class RebalanceHandle:
         return await self._consumer.offsets_for_times(timestamps, timeout=timeout)
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, *, timeout: float | None = None
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
         """As ``Consumer.commit``; in ``on_lost`` every partition is refused."""
         return await self._consumer.offsets.commit(offsets, timeout=timeout)

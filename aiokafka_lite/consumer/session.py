@@ -96,7 +96,7 @@ class ConsumerGroupSession:
         return self.offsets.mark(partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch)
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, *, timeout: float | None = None
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
         """Commit these offsets, or everything that is marked. As ``Consumer.commit``."""
         return await self.offsets.commit(offsets, timeout=timeout)

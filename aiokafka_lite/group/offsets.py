@@ -231,7 +231,7 @@ class Offsets:
         return await self._commit(lambda: self._to_commit(wanted), timeout, dropped)
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, *, timeout: float | None = None
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
         """Commit these offsets, or all marks, within ``timeout`` seconds (``api_timeout`` by default).
 

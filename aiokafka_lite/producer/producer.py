@@ -7,7 +7,7 @@ import random as _random
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, Unpack
 
 from ..aio.deadline import deadline
 from ..aio.runtime import Runtime
@@ -16,7 +16,7 @@ from ..arguments import INT64_MAX, check_methods, check_timeout, whole
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
 from ..errors import ErrorCode, IllegalStateError, KafkaError, KafkaTimeout
-from ..method_names import PRODUCER, explain
+from ..method_names import PRODUCER, PRODUCER_ARGUMENTS, SEND, explain, other_argument
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
 from ..types import Compression, K_contra, RecordMetadata, V_contra
@@ -158,6 +158,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         partition: int | None = None,
         timestamp: int | None = None,
         timeout: float | None = None,
+        **other: Never,
     ) -> RecordMetadata:
         """Write a record, and return when it is acknowledged.
 
@@ -168,8 +169,11 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
 
         Raises SerializationError, InvalidTopic, UnknownTopic and RecordTooLarge for a wrong record or argument,
         ConfigurationError for a wrong ``timeout``, KafkaTimeout, BrokerError and its subclasses, and IllegalStateError
-        if the producer is not running or the partitioner raises an error that is not a KafkaError.
+        if the producer is not running or the partitioner raises an error that is not a KafkaError. ``other`` takes the
+        arguments of other clients, such as ``timestamp_ms``: the TypeError names the argument to use.
         """
+        if other:
+            raise other_argument("send", other, SEND)
         if timeout is not None:
             check_timeout(timeout)
             sending = self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
@@ -401,7 +405,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         return f"<Producer {self._client.config.client_id} {self.state.name} buffered={buffered}>"
 
 
-explain(Producer, PRODUCER)
+explain(Producer, PRODUCER, PRODUCER_ARGUMENTS)
 
 
 def _reporter(producer: Producer[Any, Any]) -> Callable[[], Report]:

@@ -165,7 +165,7 @@ class Transaction:
 
     async def send_offsets(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_metadata: GroupMetadata,
         *,
         timeout: float | None = None,
@@ -185,7 +185,7 @@ class Transaction:
 
 async def send_offsets(
     transactions: Transactions,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
     group_metadata: GroupMetadata,
     timeout: float | None,
 ) -> None:
@@ -270,7 +270,7 @@ class TransactionCalls(ABC):
 
     async def send_offsets_to_transaction(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_metadata: GroupMetadata,
         *,
         timeout: float | None = None,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import Admin, Consumer, Producer, TopicPartition
-from aiokafka_lite.method_names import ADMIN, CONSUMER, PRODUCER
+from aiokafka_lite.method_names import ADMIN, CONSUMER, CONSUMER_ARGUMENTS, PRODUCER, PRODUCER_ARGUMENTS, SEND
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,51 @@ def test_topics_as_the_first_argument_are_answered_with_the_call_to_write() -> N
     assert make(bootstrap_servers="h:1", topics=["a"]).assignment == ()
 
 
-async def test_milliseconds_of_another_client_are_answered_with_seconds() -> None:
-    poll: Any = Consumer("localhost:9092").poll
-    with pytest.raises(TypeError, match=r"^timeout_ms is not an argument of poll\(\); use timeout, in seconds$"):
-        await poll(timeout_ms=100)
+@pytest.mark.parametrize(
+    ("client", "method", "argument", "says"),
+    [
+        (Producer, "send", "timestamp_ms", "use timestamp, in milliseconds"),
+        (Producer, "send", "on_delivery", r"use send_nowait\(\.\.\.\)\.report\(function\)"),
+        (Producer, "send_offsets_to_transaction", "group_id", "use group_metadata"),
+        (Consumer, "poll", "timeout_ms", "use timeout, in seconds"),
+        (Consumer, "commit", "asynchronous", r"await commit\(\), or make a task of it"),
+        (Consumer, "end_offsets", "timeout_ms", "use timeout, in seconds"),
+        (Consumer, "subscribe", "listener", "use ConsumerGroup"),
+        (Consumer, "close", "autocommit", r"call commit\(\) before"),
+    ],
+)
+async def test_an_argument_of_another_client_is_answered_with_the_one_to_use(
+    client: Any, method: str, argument: str, says: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"^{argument} is not an argument of {method}\(\); {says}"):
+        needed = {"topic": "t"} if method == "send" else {}
+        answer = getattr(client("localhost:9092"), method)(**needed, **{argument: 1})
+        if inspect.isawaitable(answer):
+            await answer
+
+
+async def test_an_argument_that_no_client_has_is_an_ordinary_error() -> None:
+    send: Any = Producer("localhost:9092").send
+    with pytest.raises(TypeError, match=r"^colour is not an argument of send\(\)$"):
+        await send("t", colour="red")
+
+
+def test_no_argument_in_the_tables_exists_here() -> None:
+    tables: list[tuple[Any, dict[str, dict[str, str]]]] = [
+        (Producer, {"send": SEND, **PRODUCER_ARGUMENTS}),
+        (Consumer, CONSUMER_ARGUMENTS),
+    ]
+    for client, methods in tables:
+        for method, names in methods.items():
+            parameters = inspect.signature(getattr(client, method)).parameters
+            assert not {*names, "timeout_ms"} & {*parameters}, method
+
+
+def test_a_method_that_explains_arguments_keeps_its_kind_and_signature() -> None:
+    poll, pause = Consumer.poll, Consumer.pause
     assert inspect.iscoroutinefunction(poll)
-    assert [*inspect.signature(poll).parameters] == ["max_records", "timeout", "partitions"]
+    assert not inspect.iscoroutinefunction(pause)
+    assert [*inspect.signature(poll).parameters] == ["self", "max_records", "timeout", "partitions"]
 
 
 @pytest.mark.parametrize("name", ["assignment", "paused"])

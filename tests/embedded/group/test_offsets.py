@@ -374,12 +374,18 @@ async def test_an_invalid_offset_is_refused_by_the_call_that_passes_it(
         assert consumer.state is ServiceState.RUNNING
 
 
-@pytest.mark.parametrize("given", [7, {FIRST: 5}, {FIRST: None}, {"orders": OffsetAndMetadata(1)}])
+@pytest.mark.parametrize("given", [7, {FIRST: "5"}, {FIRST: True}, {FIRST: None}, {"orders": OffsetAndMetadata(1)}])
 async def test_offsets_of_the_wrong_type_are_refused(cluster: EmbeddedCluster, given: Any) -> None:
     async with member_of(cluster) as consumer:
         await until_stable(consumer)
         with pytest.raises(TypeError):
             await consumer.commit(given)
+
+
+async def test_an_int_is_committed_as_an_offset_without_metadata(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster) as consumer:
+        await until_stable(consumer)
+        assert (await consumer.commit({FIRST: 5})).committed == {FIRST: OffsetAndMetadata(5)}
 
 
 async def test_a_plain_tuple_is_accepted_as_a_partition(cluster: EmbeddedCluster) -> None:
