@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 INTERVAL = 1.0
 """Seconds between two measurements."""
@@ -22,6 +23,7 @@ class LoopDelay:
         self._recent: deque[float] = deque(maxlen=KEPT)
         self._longest = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._listeners: list[Callable[[float], None]] = []
 
     def start(self) -> None:
         """Begin to measure."""
@@ -33,6 +35,10 @@ class LoopDelay:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def on_measured(self, listener: Callable[[float], None]) -> None:
+        """Call ``listener`` with each delay from now on. A block of the loop lasted as long, or up to 1 s longer."""
+        self._listeners.append(listener)
 
     @property
     def recent(self) -> tuple[float, ...]:
@@ -48,4 +54,6 @@ class LoopDelay:
         delay = max(0.0, loop.time() - due)
         self._recent.append(delay)
         self._longest = max(self._longest, delay)
+        for listener in self._listeners:
+            listener(delay)
         self._timer = loop.call_later(INTERVAL, self._measure, loop, loop.time() + INTERVAL)

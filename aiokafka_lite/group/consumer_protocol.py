@@ -13,6 +13,7 @@ from ..errors import ErrorCode, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
 from ..protocol.messages import ConsumerGroupHeartbeatRequest
 from ..protocol.versions import VersionTable
+from .blocked_loop import BlockedLoop
 from .consumer_member import FENCED, ConsumerMember
 from .counters import RequestCounters
 from .events import (
@@ -83,12 +84,19 @@ class ConsumerProtocol:
         self._backoff = client.retry_backoff()
         self._resolving = False
         self._interval = client_config.request_timeout  # the coordinator's, in seconds, once it has answered
-        self._blocked = 0.0  # seconds for which the last pause was late
+        self._blocked_loop = BlockedLoop(
+            client.loop_delay,
+            member,
+            interval=lambda: self._interval,
+            needs_heartbeats=lambda: member.state.sends_heartbeats,
+            consequence="the coordinator evicts a member whose session ends",
+        )
         self.calm_at = 0.0
         """The loop's time at which the last heartbeat that succeeded was sent: the next revocation began after it."""
 
     def start(self) -> None:
-        """Heartbeats are actions of the member: there is no other task."""
+        """Watch for a blocked loop. Heartbeats are actions of the member: there is no other task."""
+        self._blocked_loop.watch()
 
     def is_large(self, event: Event) -> bool:
         """Whether the member takes long to handle this event."""
@@ -110,8 +118,9 @@ class ConsumerProtocol:
 
     async def _pause(self, action: PauseHeartbeat) -> HeartbeatDue:
         loop = asyncio.get_running_loop()
-        seconds = self._backoff.next() if action.seconds is None else action.seconds
-        due = loop.time() + seconds
+        # The pause between two heartbeats counts from the sending on, as the session: the answer may have waited for a
+        # blocked loop.
+        due = loop.time() + self._backoff.next() if action.seconds is None else self.calm_at + action.seconds
         while (now := loop.time()) < due:
             # The user may exceed max_poll_interval before the next heartbeat is due.
             left = self._poll_left()
@@ -119,15 +128,6 @@ class ConsumerProtocol:
             if self._is_overdue():
                 self._post(PollOverdue())  # the member leaves, which cancels this pause, unless the user reads now
                 await asyncio.sleep(0)
-        # The timer is late by as long as the loop was blocked.
-        self._blocked = loop.time() - due
-        if self._blocked > self._interval:
-            logger.warning(
-                "%r: the event loop was blocked for %.1f s and sent no heartbeat; the coordinator evicts a member "
-                "whose session ends",
-                self._member,
-                self._blocked,
-            )
         return HeartbeatDue(action.attempt)
 
     def _build(self, action: SendHeartbeat, versions: VersionTable) -> ConsumerGroupHeartbeatRequest:
@@ -156,8 +156,8 @@ class ConsumerProtocol:
         else:
             self._counters.failures += 1
             if code in FENCED and self._member.state.sends_heartbeats:
-                blocked = f" after the event loop was blocked for {self._blocked:.1f} s" if self._blocked > 1.0 else ""
-                logger.warning("%r was evicted from the group%s: %s; it joins again", self._member, blocked, code.name)
+                cause = self._blocked_loop.cause(since=self.calm_at)
+                logger.warning("%r was evicted from the group%s: %s; it joins again", self._member, cause, code.name)
         return ConsumerHeartbeatAnswer(action.attempt, response, self._client.view.topic_names)
 
     async def _leave(self, action: SendHeartbeat) -> LeaveAnswer:

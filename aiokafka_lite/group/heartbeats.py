@@ -14,7 +14,7 @@ Rule 3: A cooperative member sends its first heartbeats of a generation early. A
 Rule 4: A member that reaches no coordinator for ``session_timeout`` counts its session as ended: another coordinator
         may have given its partitions to other members. The time is counted from the moment at which the last
         successful heartbeat was sent, so it ends before the coordinator's own. It ends only after a failed attempt: a
-        member whose event loop was blocked asks first.
+        member whose event loop was blocked asks first, also if the block was during the attempt that failed.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ..cluster.coordinator_channel import CoordinatorChannel
 from ..config import GroupConfig
 from ..errors import ErrorCode, KafkaError
 from ..net.connection import Purpose
+from .blocked_loop import BlockedLoop
 from .counters import RequestCounters
 from .events import Event, HeartbeatAnswer, PollOverdue, SessionExpired
 from .member import Member
@@ -87,6 +88,13 @@ class Heartbeats:
         self._generation = member.generation
         self._session_ends = 0.0  # the loop's time (rule 4)
         self._calm_at = 0.0
+        self._blocked_loop = BlockedLoop(
+            client.loop_delay,
+            member,
+            interval=lambda: config.heartbeat_interval,
+            needs_heartbeats=lambda: member.needs_session,
+            consequence=f"the session ends after {config.session_timeout:g} s",
+        )
 
     @property
     def calm_at(self) -> float:
@@ -118,7 +126,8 @@ class Heartbeats:
         loop = asyncio.get_running_loop()
         backoff = self._client.retry_backoff(at_most=interval)
         early = Backoff(EARLY, interval, jitter=0.0)
-        pause, was_blocked = interval, False
+        pause = interval
+        self._blocked_loop.watch()
         while True:
             if not self._needed.is_set():
                 await self._needed.wait()
@@ -127,32 +136,24 @@ class Heartbeats:
                 self._new_generation.clear()
                 early.reset()
                 pause = self._pause(early)
-            due = loop.time() + pause
-            with anyio.CancelScope(deadline=due) as sleeping:
+            with anyio.move_on_after(pause) as sleeping:
                 await self._new_generation.wait()
             if not sleeping.cancelled_caught:
                 continue
-            # The timer is late by as long as the loop was blocked. Log it once, not for each heartbeat after it.
-            late = loop.time() - due
-            if late > interval and not was_blocked:
-                logger.warning(
-                    "%r: the event loop was blocked for %.1f s and sent no heartbeat; the session ends after %g s",
-                    self._member,
-                    late,
-                    self._config.session_timeout,
-                )
-            was_blocked = late > interval
             if not self._member.needs_session:
                 continue  # the state changed during the pause
             if self._is_overdue():
                 self._post(PollOverdue())
                 await asyncio.sleep(0)  # rule 2
-            elif await self._send():
-                pause = self._pause(early)
+                continue
+            began = loop.time()
+            if await self._send():
+                # From the sending on, as the session: the answer may have waited for a blocked loop.
+                pause = self._pause(early) - (loop.time() - began)
                 backoff.reset()
             else:
                 pause = backoff.next()
-                if loop.time() + pause >= self._session_ends:
+                if loop.time() + pause >= self._session_ends and not self._blocked_loop.was_blocked(since=began):
                     await self._expire()
 
     async def _expire(self) -> None:

@@ -19,6 +19,7 @@ from ..aio.retry import Backoff
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..errors import ErrorCode, KafkaError, UnsupportedVersion
+from ..group.blocked_loop import BlockedLoop
 from ..group.counters import RequestCounters
 from ..net.connection import Purpose
 from ..protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -48,12 +49,24 @@ class Membership:
         self._channel = CoordinatorChannel(client, member.group_id)
         self._place = f"share group {member.group_id}"
         self._closing = asyncio.Event()
+        self._renewed_at = 0.0  # the loop's time at which the last heartbeat that succeeded was sent
+        self._blocked_loop = BlockedLoop(
+            client.loop_delay,
+            member,
+            interval=lambda: member.heartbeat_interval,
+            needs_heartbeats=lambda: member.state is ShareMemberState.STABLE,
+            consequence="the coordinator evicts a member whose session ends, and records whose locks end are delivered "
+            "again",
+        )
 
     async def run(self) -> None:
         """Send heartbeats until ``leave``. Raises the error that refuses the member for good."""
+        loop = asyncio.get_running_loop()
         backoff = self._client.retry_backoff()
         early = Backoff(EARLY, self.member.heartbeat_interval, jitter=0.0)
+        self._blocked_loop.watch()
         while not self._closing.is_set():
+            began = loop.time()
             if await self._beat():
                 backoff.reset()
                 pause = self.member.heartbeat_interval
@@ -61,6 +74,7 @@ class Membership:
                     early.reset()
                 else:
                     pause = min(pause, early.next())
+                pause -= loop.time() - began  # the session counts from the request on
             else:
                 pause = backoff.next()
             with anyio.move_on_after(pause):
@@ -97,6 +111,10 @@ class Membership:
         self._channel.record([ErrorCode.of(response.error_code)], node_id)
         if member.state is not was:
             logger.info("%r moved from %s", member, was.name)
+        if member.state is ShareMemberState.FENCED and was is ShareMemberState.STABLE:
+            cause = self._blocked_loop.cause(since=self._renewed_at)
+            code = ErrorCode.of(response.error_code)
+            logger.warning("%r was evicted from the group%s: %s; it joins again", member, cause, code.name)
         if member.assignment != before:
             self._on_assignment()
         if failure is not None:
@@ -106,6 +124,7 @@ class Membership:
                 raise failure
             return False
         self.heartbeats.succeeded(began, asyncio.get_running_loop().time())
+        self._renewed_at = began
         self._client.outages.recovered(logger, self._place, "%r: heartbeats succeeded", member)
         return True
 

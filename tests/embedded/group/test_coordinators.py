@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,11 +18,13 @@ from aiokafka_lite.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import OffsetAndMetadata
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import (
@@ -302,6 +305,56 @@ async def test_a_blocked_event_loop_costs_the_membership_only_beyond_the_session
     assert what == (["assigned"] if blocked < 10.0 else ["assigned", "lost", "assigned"])
     said = [record for record in caplog.records if "blocked" in record.getMessage()]
     assert len(said) == (0 if blocked == 1.0 else 1)
+    await worker.stop()
+
+
+@pytest.mark.parametrize(
+    ("request_type", "settings"),
+    [(HeartbeatRequest, {"session_timeout": 10.0}), (ConsumerGroupHeartbeatRequest, CONSUMER)],
+    ids=["classic", "consumer"],
+)
+async def test_a_loop_that_is_blocked_while_a_heartbeat_is_in_flight_is_logged_and_costs_nothing_within_the_session(
+    cluster: EmbeddedCluster,
+    ownership: Ownership,
+    request_type: type[Request[Any]],
+    settings: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop: Any = asyncio.get_running_loop()
+    worker = await Worker(cluster, ownership, "worker", **settings).start()
+    await until_stable(worker.consumer)
+    await asyncio.sleep(10.0)  # the first heartbeats of a generation have other pauses
+
+    def block(response: object) -> object:
+        loop.now += 8.5  # the coordinator has renewed the session; the answer waits in the socket meanwhile
+        return response
+
+    cluster.on(request_type, times=1).alter(block)
+    await asyncio.sleep(20.0)
+    await until_stable(worker.consumer)
+    assert [what for _, what, _ in ownership.events] == ["assigned"]
+    warnings = [record.getMessage() for record in caplog.records if "blocked" in record.getMessage()]
+    assert len(warnings) == 1
+    assert "the event loop was blocked for" in warnings[0]
+    await worker.stop()
+
+
+async def test_a_heartbeat_that_fails_during_a_block_is_sent_again_before_the_session_counts_as_ended(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    loop: Any = asyncio.get_running_loop()
+    worker = await Worker(cluster, ownership, "worker", session_timeout=10.0).start()
+    await until_stable(worker.consumer)
+    await asyncio.sleep(10.0)
+
+    def block(response: HeartbeatResponse) -> HeartbeatResponse:
+        loop.now += 8.5  # the coordinator has renewed the session
+        return replace(response, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    cluster.on(HeartbeatRequest, times=1).alter(block)
+    await asyncio.sleep(20.0)
+    await until_stable(worker.consumer)
+    assert [what for _, what, _ in ownership.events] == ["assigned"]
     await worker.stop()
 
 

@@ -50,6 +50,22 @@ async def test_a_record_whose_lock_expired_is_delivered_again_and_its_acknowledg
         assert await other.commit()
 
 
+async def test_a_member_whose_event_loop_is_blocked_for_a_session_warns_is_evicted_and_joins_again(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop: Any = asyncio.get_running_loop()
+    async with share_consumer(cluster) as consumer:
+        await until(lambda: consumer.assignment)
+        await asyncio.sleep(20.0)  # virtual time
+        loop.now += 60.0
+        await asyncio.sleep(20.0)
+        assert consumer.health().is_ready
+        assert len(consumer.assignment) == 2
+    blocked, evicted = (record.getMessage() for record in caplog.records if "blocked" in record.getMessage())
+    assert "and sent no heartbeat; the coordinator evicts a member whose session ends" in blocked
+    assert "was evicted from the group after the event loop was blocked for" in evicted
+
+
 async def test_a_record_is_not_rejected_because_a_server_does_not_answer_its_deserializer(
     cluster: EmbeddedCluster,
 ) -> None:
