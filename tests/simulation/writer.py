@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from aiokafka_lite import BufferFull, Delivery, KafkaError, Producer, ProducerRecord, RecordMetadata, TopicPartition
+from aiokafka_lite import (
+    BufferFull,
+    Delivery,
+    Header,
+    KafkaError,
+    Producer,
+    ProducerRecord,
+    RecordMetadata,
+    TopicPartition,
+)
 from tests.end_to_end.history import History, Outcome, Send
 from tests.simulation.workload import RECORDS, WriterPlan
 
@@ -151,5 +160,7 @@ class _RaisingInterceptor:
             raise ValueError("the interceptor fails")
         return replace(record, headers=(("seen", b"1"),))
 
-    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
+    ) -> None:
         raise ValueError("the interceptor fails")
