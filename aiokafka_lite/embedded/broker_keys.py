@@ -371,6 +371,8 @@ STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 BROKER_KEYS: dict[str, ConfigKey] = dict(map(_parse, _TABLE.split("\n")[1:-1]))
 """The settings of brokers by name."""
 BROKER_KEYS["authorizer.class.name"] = BROKER_KEYS["authorizer.class.name"]._replace(allowed=("", STANDARD_AUTHORIZER))
+_OVERRIDES = "max.connections.per.ip.overrides"
+BROKER_KEYS[_OVERRIDES] = BROKER_KEYS[_OVERRIDES]._replace(pattern=r"([^,]+:\d{1,9}(,[^,]+:\d{1,9})*)?")
 
 PLUGIN_KEYS = {
     "allow.everyone.if.no.acl.found": ConfigKey(ConfigType.BOOLEAN, None, scope=Scope.NONE),

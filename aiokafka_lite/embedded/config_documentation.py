@@ -87,6 +87,8 @@ DOCUMENTATION = {
     "log.retention.minutes": "log.retention.ms in minutes, if that is not set.",
     "log.roll.hours": "log.roll.ms in hours, if that is not set.",
     "max.connections": "The largest number of connections.",
+    "max.connections.per.ip": "The largest number of connections from an IP address.",
+    "max.connections.per.ip.overrides": "The same for single IP addresses, such as 127.0.0.1:100.",
     "max.incremental.fetch.session.cache.slots": "The largest number of fetch sessions.",
     "node.id": "The id of the broker.",
     "num.partitions": "The default number of partitions of a topic.",

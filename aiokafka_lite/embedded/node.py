@@ -10,14 +10,14 @@ import itertools
 import logging
 import math
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from random import Random
 from typing import Any
 
-from ..arguments import INT64_MAX
+from ..arguments import INT32_MAX, INT64_MAX
 from ..errors import ConfigurationError, ErrorCode, IllegalStateError
 from ..protocol.framing import FrameMemory
 from ..protocol.state import next_state
@@ -25,7 +25,7 @@ from .authentication import Authentication
 from .authorizer import Authorizer
 from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig
-from .configs import TopicConfig
+from .configs import BrokerSettings, TopicConfig
 from .connection import ServerConnection, ServerStream, UnsentResponses
 from .controller import Controller
 from .faults import Faults, History
@@ -312,7 +312,7 @@ class BrokerNode:
 
     def connected(self, stream: ServerStream) -> None:
         """A client has connected."""
-        if self.state is NodeState.STOPPED or len(self.connections) >= self.settings.number("max.connections"):
+        if self.state is NodeState.STOPPED or _is_full(self.connections, self.settings, stream.client_address):
             stream.abort()
             return
         if not self.quotas.allows_connection(stream.client_address):
@@ -461,3 +461,15 @@ class BrokerNode:
             if registration.rack == parameters.rack and follower.end_offset >= wanted.fetch_offset:
                 return node_id
         return -1
+
+
+def _is_full(connections: Collection[ServerConnection], settings: BrokerSettings, address: str) -> bool:
+    """Whether a broker has all the connections that it may have, from everywhere or from this IP address."""
+    if len(connections) >= settings.number("max.connections"):
+        return True
+    most = settings.number("max.connections.per.ip")
+    for override in filter(None, settings.value("max.connections.per.ip.overrides").split(",")):
+        host, _, number = override.rpartition(":")
+        if host.strip() == address:
+            most = int(number)
+    return most < INT32_MAX and sum(each.client_address == address for each in connections) >= most

@@ -111,8 +111,10 @@ def _settings(context: RequestContext, resource_type: int, name: str) -> Sequenc
     if resource_type == TOPIC:
         if not is_legal_name(name):
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
-        own = controller.require(name).configs
-        return [(each, key, topic_synonyms(each, own, this_broker)) for each, key in TOPIC_KEYS.items()]
+        topic = controller.topics.get(name)
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")  # as Kafka, without a message
+        return [(each, key, topic_synonyms(each, topic.configs, this_broker)) for each, key in TOPIC_KEYS.items()]
     if resource_type in CONFIG_RESOURCES:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "settings belong to one resource, and no resource is named")

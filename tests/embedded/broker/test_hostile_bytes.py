@@ -143,9 +143,17 @@ async def test_a_decompression_bomb_is_rejected_early(one: EmbeddedCluster) -> N
     await assert_alive(one)
 
 
-async def test_connections_above_the_limit_are_refused() -> None:
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"max.connections": "2"},
+        {"max.connections.per.ip": "2"},
+        {"max.connections.per.ip": "1", "max.connections.per.ip.overrides": "127.0.0.1:9,memory:2"},
+    ],
+)
+async def test_connections_above_the_limit_are_refused(configs: dict[str, str]) -> None:
     async with (
-        EmbeddedCluster(brokers=1, tcp=False, configs={"max.connections": "2"}) as cluster,
+        EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster,
         Peer(cluster) as first,
         Peer(cluster) as second,
         Peer(cluster) as third,

@@ -180,3 +180,10 @@ async def test_a_group_without_settings_has_those_of_the_broker(one: EmbeddedClu
         assert (await peer.ask(ListConfigResourcesRequest(resource_types=[99]))).error_code == (
             ErrorCode.UNSUPPORTED_VERSION
         )
+
+
+async def test_the_error_of_an_unknown_topic_has_an_empty_message_as_in_kafka(one: EmbeddedCluster) -> None:
+    resource = DescribeConfigsResource(resource_type=TOPIC, resource_name="unknown", configuration_keys=None)
+    async with Peer(one) as peer:
+        (result,) = (await peer.ask(DescribeConfigsRequest(resources=[resource]))).results
+    assert (result.error_code, result.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
