@@ -61,12 +61,13 @@ class Batch(BatchResult):
         self.topic = topic
         self.partition = partition
         self.settled = False
-        self.error = None
+        self.has_failed = False
         self.base_offset = UNKNOWN_OFFSET
         self.log_append_time = -1
         self.moved = None
         self._waiters = None
         self._followers = None
+        self._error = None
         self._failure = None
         self.builder = builder
         self.opened = opened

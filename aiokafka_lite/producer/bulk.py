@@ -87,7 +87,7 @@ class BulkDelivery:
             result = self._open.popleft()
             if result.moved is not None:
                 self._open.extendleft(reversed(dict.fromkeys(place for place, _ in result.moved)))
-            elif result.error is not None:
+            elif result.has_failed:
                 result.observe()
                 self._error = self._error or result.error
             else:

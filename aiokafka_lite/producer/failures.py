@@ -165,8 +165,9 @@ class FailureStreams:
         """A batch has failed; only some of its records if ``results`` has them, by index."""
         if self._on_failure is not None:
             failed_result = batch if results is None else next(iter(results.values()))
-            assert failed_result.error is not None
-            self._on_failure(failed_result.error, batch)
+            error = failed_result.error
+            assert error is not None
+            self._on_failure(error, batch)
         for stream in self._streams:
             failed = dict.fromkeys(range(batch.count), batch) if results is None else results
             stream.add(_Group(failed, batch.reserved * len(failed) // batch.count, batch))
@@ -174,8 +175,9 @@ class FailureStreams:
     def records_failed(self, records: Sequence[PreparedRecord], result: BatchResult) -> None:
         """Records have failed that were in no batch."""
         if self._on_failure is not None and records:
-            assert result.error is not None
-            self._on_failure(result.error, None)
+            error = result.error
+            assert error is not None
+            self._on_failure(error, None)
         for stream in self._streams:
             failed = dict.fromkeys(range(len(records)), result)
             stream.add(_Group(failed, sum(record.size for record in records), prepared=records))

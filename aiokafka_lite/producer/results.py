@@ -96,14 +96,19 @@ class ListPiece(Piece):
     def outcomes(self) -> list[Outcome]:
         made: list[Outcome] = []
         key_size = -1
+        failed: BatchResult | None = None  # whose error was read last
+        error: Exception | None = None
         for run in self.runs:
             for place in range(run.first, run.first + run.length):
                 result, number = run.result, place
                 while result.moved is not None:
                     result, number = result.moved[number]
-                if result.error is not None:
+                if result.has_failed:
                     result.observe()
-                    made.append(result.error)
+                    if result is not failed:
+                        failed, error = result, result.error
+                    assert error is not None
+                    made.append(error)
                     continue
                 if self._key_sizes is not None:
                     key_size = self._key_sizes[len(made)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import aiokafka_lite
 import build_backend
 from aiokafka_lite.compiled import COMPILED, SourceFinder
+from aiokafka_lite.producer.delivery import BatchResult, Delivery
 from aiokafka_lite.producer.partitioner import (
     CheckedPartitioner,
     DefaultPartitioner,
@@ -69,6 +71,11 @@ def test_every_hot_module_is_compiled_and_its_source_is_installed_beside_it() ->
         assert {name: path.endswith(".py") for name, path in zip(names, done.stdout.split())} == dict.fromkeys(
             names, expected
         )
+
+
+@compiled_only
+def test_the_garbage_collector_does_not_look_at_deliveries() -> None:
+    assert not gc.is_tracked(Delivery(BatchResult("t", 0), 0, 0, -1, -1))
 
 
 def test_every_hot_module_exists() -> None:

@@ -38,11 +38,11 @@ async def test_each_failed_record_is_in_the_stream_with_its_content(cluster: Emb
         await asyncio.gather(first, second, return_exceptions=True)
         assert (await producer.send("t", b"delivered", partition=1)).offset == 1
     failed = await rest_of(failures)
-    error = first.exception()
-    assert isinstance(error, BrokerError)
+    errors = [each.error for each in failed]
+    assert all(isinstance(error, BrokerError) and str(error) == str(first.exception()) for error in errors)
     assert failed == [
-        FailedRecord("t", 1, b"key", b"value", (Header("a", b"1"), Header("b", None)), 1_000, error),
-        FailedRecord("t", 1, None, None, (), 2_000, error),
+        FailedRecord("t", 1, b"key", b"value", (Header("a", b"1"), Header("b", None)), 1_000, errors[0]),
+        FailedRecord("t", 1, None, None, (), 2_000, errors[1]),
     ]
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import Self
 
 import pytest
 
-from aiokafka_lite.errors import IllegalStateError, KafkaTimeout
+from aiokafka_lite.errors import BrokerError, ErrorCode, IllegalStateError, KafkaTimeout, error_for
 from aiokafka_lite.producer.delivery import BatchResult, Delivery, FailureLog
 from aiokafka_lite.types import RecordMetadata
 
@@ -50,6 +54,88 @@ async def test_a_failed_batch_raises_for_each_of_its_records() -> None:
         with pytest.raises(KafkaTimeout, match="too late"):
             await delivery
     assert isinstance(first.exception(), KafkaTimeout)
+
+
+class Local:
+    """An object that a frame holds."""
+
+
+async def await_one(delivery: Delivery) -> None:
+    await delivery
+
+
+async def await_its_future(delivery: Delivery) -> None:
+    await delivery.future()
+
+
+async def raise_its_exception(delivery: Delivery) -> None:
+    error = delivery.exception()
+    assert error is not None
+    raise error
+
+
+async def raise_what_it_reports(delivery: Delivery) -> None:
+    reported: list[Exception | None] = []
+    delivery.report(lambda _, error: reported.append(error))
+    assert reported[0] is not None
+    raise reported[0]
+
+
+async def raise_the_error_of_the_batch(delivery: Delivery) -> None:
+    error = delivery.batch_result.error
+    assert error is not None
+    raise error
+
+
+@pytest.mark.parametrize(
+    "fails", [await_one, await_its_future, raise_its_exception, raise_what_it_reports, raise_the_error_of_the_batch]
+)
+async def test_a_frame_that_saw_the_error_of_its_delivery_is_freed(
+    fails: Callable[[Delivery], Awaitable[None]],
+) -> None:
+    """Compiled, the garbage collector does not look at deliveries, so their errors must not refer to frames."""
+
+    async def fail() -> weakref.ref[Local]:
+        local = Local()
+        batch = BatchResult("t", 0)
+        kept = deliveries(batch, 2)
+        try:
+            raise KafkaTimeout("too late")  # as the first failure of a transaction, which its records share
+        except KafkaTimeout as error:
+            batch.fail(error, FailureLog(error))
+        with contextlib.suppress(KafkaTimeout):
+            await fails(kept[0])
+        return weakref.ref(local)
+
+    seen = await fail()
+    gc.collect()
+    assert seen() is None
+
+
+async def test_the_error_of_each_caller_has_the_fields_and_the_cause_of_the_first() -> None:
+    result = BatchResult("t", 0)
+    first, second = deliveries(result, 2)
+    given = error_for(ErrorCode.MESSAGE_TOO_LARGE, "writing")
+    given.__cause__ = cause = ValueError("why")
+    result.fail(given)
+    one, other = first.exception(), second.exception()
+    assert isinstance(one, BrokerError)
+    assert (type(one), str(one), one.code, one.__cause__) == (type(given), str(given), given.code, cause)
+    assert one is not other
+
+
+async def test_an_error_whose_class_takes_other_arguments_is_shared() -> None:
+    class Own(Exception):
+        def __new__(cls, number: int) -> Self:
+            return super().__new__(cls)
+
+        def __init__(self, number: int) -> None:
+            super().__init__()
+
+    result = BatchResult("t", 0)
+    result.fail(given := Own(1))
+    assert result.error is given
+    result.observe()
 
 
 def test_an_open_delivery_has_no_result_yet() -> None:
