@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer
+from aiokafka_lite.compat.aiokafka import AIOKafkaClient, AIOKafkaConsumer
 from tests.end_to_end.conftest import Kafka
 from tests.real.releases import NEWEST
 from tests.waiting import DEADLINE
@@ -405,6 +405,35 @@ def test_each_error_of_a_broker_has_the_same_name_and_number() -> None:
     }
     assert len(numbers) > 70
     assert {name: getattr(ours, name).errno for name in numbers} == numbers
+
+
+def test_each_exception_can_be_caught_by_the_same_names() -> None:
+    theirs, ours = (importlib.import_module(f"{name}.errors") for name in MODULES.values())
+    classes = {name: each for name, each in vars(theirs).items() if isinstance(each, type)}
+    exceptions = {name: each for name, each in classes.items() if issubclass(each, Exception)}
+    assert len(exceptions) > 100
+    for name, each in exceptions.items():
+        bases = [getattr(ours, base.__name__) for base in each.__mro__ if base.__module__ == theirs.__name__]
+        assert all(issubclass(getattr(ours, name), base) for base in bases), name
+        assert getattr(getattr(ours, name), "message", None) == getattr(each, "message", None) or name in UNLIKE
+    assert str(ours.NotLeaderForPartitionError("moved")) == str(theirs.NotLeaderForPartitionError("moved"))
+    assert ours.for_code(0).__name__ == theirs.for_code(0).__name__ == "NoError"
+    assert ours.for_code(9_999).__name__ == theirs.for_code(9_999).__name__ == "UnknownError"
+
+
+UNLIKE = {"BrokerResponseError"}
+"""Has no message there, and an empty one here."""
+
+
+def test_a_client_of_the_protocol_raises_with_the_reason() -> None:
+    with pytest.raises(NotImplementedError, match=r"use AIOKafkaAdminClient, or aiokafka_lite\.Admin"):
+        AIOKafkaClient(bootstrap_servers="localhost")
+
+
+def test_keys_have_the_same_hash() -> None:
+    theirs, ours = (importlib.import_module(f"{name}.partitioner") for name in MODULES.values())
+    keys = [b"", b"a", b"abcd", bytes(range(256))]
+    assert [ours.murmur2(key) & 0xFFFFFFFF for key in keys] == [theirs.murmur2(key) for key in keys]
 
 
 PROGRAM = """

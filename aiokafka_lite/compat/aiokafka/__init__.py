@@ -14,7 +14,7 @@ with the reason. The package uses only the public interface of aiokafka_lite. Th
 - A send waits for room in 32 MiB of memory; aiokafka has no such limit.
 - ``start()`` keeps trying for ``request_timeout_ms`` before it raises KafkaConnectionError.
 - ``exclude_internal_topics`` and ``consumer_timeout_ms`` have no effect: a pattern never matches internal topics.
-- Objects of the protocol, ``client`` and ``AIOKafkaClient`` among them, do not exist.
+- Objects of the protocol do not exist; ``AIOKafkaClient`` raises NotImplementedError.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import sys
 from importlib import import_module
 
 from .abc import ConsumerRebalanceListener
+from .client import AIOKafkaClient
 from .consumer import AIOKafkaConsumer
 from .errors import ConsumerStoppedError, IllegalOperation
 from .producer import AIOKafkaProducer
@@ -31,6 +32,7 @@ from .structs import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, Topi
 _MODULES = {
     "abc": "abc",
     "admin": "admin",
+    "client": "client",
     "consumer": "consumer",
     "errors": "errors",
     "helpers": "helpers",
@@ -59,6 +61,7 @@ def install() -> None:
 
 
 __all__ = [
+    "AIOKafkaClient",
     "AIOKafkaConsumer",
     "AIOKafkaProducer",
     "ConsumerRebalanceListener",

@@ -16,6 +16,10 @@ class KafkaError(RuntimeError):
     retriable = False
     invalid_metadata = False
 
+    def __str__(self) -> str:
+        name = type(self).__name__
+        return f"{name}: {super().__str__()}" if self.args else name
+
 
 class IllegalStateError(KafkaError): ...
 
@@ -52,7 +56,32 @@ class IllegalArgumentError(KafkaError): ...
 class KafkaConfigurationError(KafkaError): ...
 
 
-class KafkaProtocolError(KafkaError): ...
+class KafkaProtocolError(KafkaError):
+    retriable = True
+
+
+class CorrelationIdError(KafkaProtocolError): ...
+
+
+class Cancelled(KafkaError):
+    retriable = True
+
+
+class TooManyInFlightRequests(KafkaError):
+    retriable = True
+
+
+class UnrecognizedBrokerVersion(KafkaError): ...
+
+
+class MetadataEmptyBrokerList(KafkaError):
+    retriable = True
+
+
+class QuotaViolationError(KafkaError): ...
+
+
+class AuthenticationMethodNotSupported(KafkaError): ...
 
 
 class KafkaUnavailableError(KafkaError): ...
@@ -91,6 +120,15 @@ class BrokerResponseError(KafkaError):
     message: str = ""
     description: str = ""
 
+    def __str__(self) -> str:
+        return f"[Error {self.errno}] {super().__str__()}"
+
+
+class NoError(BrokerResponseError):
+    errno = 0
+    message = "NO_ERROR"
+    description = ErrorCode.NONE.description
+
 
 _RENAMED = {
     ErrorCode.UNKNOWN_SERVER_ERROR: ("UnknownError",),
@@ -107,6 +145,16 @@ _RENAMED = {
     ErrorCode.INVALID_CONFIG: ("InvalidConfigurationError",),
 }
 """The classes whose names do not follow from the error code. A second name is an older one of the same class."""
+
+_MESSAGES = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: "UNKNOWN",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "NOT_LEADER_FOR_PARTITION",
+    ErrorCode.MESSAGE_TOO_LARGE: "MESSAGE_SIZE_TOO_LARGE",
+    ErrorCode.NETWORK_EXCEPTION: "STALE_LEADER_EPOCH_CODE",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "INVALID_TOPIC",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "INVALID_REPLICATION_ASSIGNMENT",
+}
+"""Names of error codes that are older there."""
 
 _FIRST_BARE = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 """From this code on, names do not end in ``Error``."""
@@ -127,7 +175,8 @@ for _code in ErrorCode:
         (BrokerResponseError,),
         {
             "errno": int(_code),
-            "message": _code.name,
+            "message": _MESSAGES.get(_code, _code.name),
+            "description": _code.description,
             "retriable": _code.retriable,
             "invalid_metadata": _code.stale_metadata,
             "__module__": __name__,
@@ -135,7 +184,7 @@ for _code in ErrorCode:
     )
     _BY_CODE[_code] = _class
     for _name in _names(_code):
-        globals()[_name] = _class
+        globals().setdefault(_name, _class)  # ProducerFenced is no BrokerResponseError there
 
 if TYPE_CHECKING:
 
@@ -194,15 +243,14 @@ def connecting() -> Iterator[None]:
         with translating():
             yield
     except KafkaTimeoutError as error:
-        raise KafkaConnectionError(str(error)) from error.__cause__
+        raise KafkaConnectionError(*error.args) from error.__cause__
 
 
 def for_code(code: int) -> type[BrokerResponseError]:
-    """The class of a broker's error code."""
-    for each in _BY_CODE.values():
-        if each.errno == code:
-            return each
-    return BrokerResponseError
+    """The class of a broker's error code; UnknownError for one that aiokafka does not know."""
+    if code == ErrorCode.NONE:
+        return NoError
+    return _BY_CODE.get(ErrorCode.of(code), _BY_CODE[ErrorCode.UNKNOWN_SERVER_ERROR])
 
 
 def missing(reason: str) -> Callable[..., NoReturn]:

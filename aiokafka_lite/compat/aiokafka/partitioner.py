@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ...protocol.records import partition_for_key
+from ...protocol.records.murmur2 import murmur2, partition_for_key
+
+__all__ = ["DefaultPartitioner", "murmur2"]
 
 
 class DefaultPartitioner:

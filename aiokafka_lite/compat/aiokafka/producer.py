@@ -236,7 +236,7 @@ class AIOKafkaProducer(Managed):
                 yield
         except IllegalStateError as error:
             if self._is_transactional:  # a call that the state of the transaction does not allow
-                raise IllegalOperation(str(error)) from error.__cause__
+                raise IllegalOperation(*error.args) from error.__cause__
             raise
 
 

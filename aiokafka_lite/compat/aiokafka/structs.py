@@ -7,7 +7,35 @@ from typing import Generic, NamedTuple
 
 from ...types import K, TopicPartition, V
 
-__all__ = ["ConsumerRecord", "OffsetAndMetadata", "OffsetAndTimestamp", "RecordMetadata", "TopicPartition"]
+__all__ = [
+    "BrokerMetadata",
+    "ConsumerRecord",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionMetadata",
+    "RecordMetadata",
+    "TopicPartition",
+]
+
+
+class BrokerMetadata(NamedTuple):
+    """A broker. No call here returns one."""
+
+    nodeId: int | str  # noqa: N815 - aiokafka's name
+    host: str
+    port: int
+    rack: str | None
+
+
+class PartitionMetadata(NamedTuple):
+    """A partition. No call here returns one."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+    error: Exception | None
 
 
 class OffsetAndMetadata(NamedTuple):
