@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Never
 
 from aiokafka_lite import (
     Admin,
@@ -250,6 +250,8 @@ def parameters(function: Any) -> set[str] | None:
     for parameter in signature.parameters.values():
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
             known.add(parameter.name)
+            continue
+        if parameter.annotation in (Never, "Never"):  # it takes the names of other clients, for an error that helps
             continue
         unpacked = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
         if unpacked is None:
