@@ -117,9 +117,10 @@ SEND = {
     "callback": "use send_nowait(...).report(function)",
     "on_delivery": "use send_nowait(...).report(function)",
 }
-"""The same for ``Producer.send``. It is called for each record, so it asks ``other_argument`` itself."""
+"""The same for ``Producer.send``."""
 
 PRODUCER_ARGUMENTS: dict[str, dict[str, str]] = {
+    "send": SEND,
     "close": {},
     "metrics": {},
     "send_offsets_to_transaction": {"group_id": "use group_metadata, which consumer.group_metadata() returns"},
@@ -224,9 +225,16 @@ def explain(client: type, instead: Mapping[str, str], arguments: Mapping[str, Ma
     """Let a class of clients explain what it does not have.
 
     The use of the methods in ``instead`` raises AttributeError. A call with ``arguments``, which are those of other
-    clients by the method here, raises TypeError.
+    clients by the method here, raises TypeError. A method that is called for each record is not wrapped: it collects
+    such arguments as ``**other``, which its signature does not show, and raises ``other_argument`` itself.
     """
     for name, use in instead.items():
         setattr(client, name, _Missing(name, use))
     for method, names in arguments.items():
-        setattr(client, method, _checks_arguments(getattr(client, method), names))
+        call = getattr(client, method)
+        signature = inspect.signature(call)
+        if "other" in signature.parameters:
+            shown = [each for each in signature.parameters.values() if each.name != "other"]
+            call.__signature__ = signature.replace(parameters=shown)
+        else:
+            setattr(client, method, _checks_arguments(call, names))
