@@ -49,7 +49,10 @@ _ADVICE = {
     404: "register the schema first, or check the name of the subject",
     409: "make the schema compatible with the versions of the subject, or change the level with set_compatibility()",
     422: "correct the schema or the argument",
+    40403: "register the schema first, or use the registry that the record was written with",
+    42205: "use another registry for writes, or allow them with set_mode('READWRITE')",
 }
+"""What to do, by the registry's code or by the HTTP status."""
 
 
 class RegistryHttp:
@@ -257,7 +260,7 @@ def _refusal(url: str, what: str, subject: str | None, status: int, content: obj
         return ConnectionLost(f"{url} answered {what} with HTTP status {status}: {message or 'no message'}", sent=True)
     if 200 <= status < 300:
         message = "the answer is no JSON"
-    advice = _ADVICE.get(status, "check that url is the address of a schema registry")
+    advice = _ADVICE.get(code) or _ADVICE.get(status, "check that url is the address of a schema registry")
     return SchemaRegistryError(
         f"{url} refused {what}: {message or 'no message'} (HTTP status {status}, code {code}); {advice}",
         status=status,
