@@ -144,7 +144,7 @@ def may_share(
         return True
     if SESSION_TIMEOUT <= _elapsed(contact.at, now) <= SESSION_TIMEOUT + LAST_HEARTBEAT + blocked:
         return True
-    contacts = (contact, _contact(new, exchanges)[0])
+    contacts = (contact, _last_contact(new, exchanges))
     return any(each is not None and each.node_id != coordinator and cut_off(each.node_id) for each in contacts)
 
 
@@ -158,7 +158,7 @@ def may_share_assigned(
     *,
     cut_off: Callable[[int], bool],
 ) -> bool:
-    """``may_share`` for a group of the consumer protocol; ``partition`` is a topic id and a number.
+    """``may_share`` for an owner with the consumer protocol; ``partition`` is a topic id and a number.
 
     Its members do not know the session timeout: a member that reaches no coordinator keeps its partitions until a
     heartbeat is answered, and the epoch fences its commits. The coordinator counts the rebalance timeout from the
@@ -181,9 +181,16 @@ def may_share_assigned(
                 asked_at = answer.at
     if asked_at is not None and _elapsed(asked_at, now) >= MAX_POLL_INTERVAL:
         return True
-    of_new = [each for each in exchanges if each.client_id == new and _is_accepted_heartbeat(each)]
-    contacts = (answers[-1], *of_new[-1:])
-    return any(each.node_id != coordinator and cut_off(each.node_id) for each in contacts)
+    contacts = (answers[-1], _last_contact(new, exchanges))
+    return any(each is not None and each.node_id != coordinator and cut_off(each.node_id) for each in contacts)
+
+
+def _last_contact(member: str, exchanges: Sequence[Exchange]) -> Exchange | None:
+    """The last successful request of a member of either protocol."""
+    for each in reversed(exchanges):
+        if each.client_id == member and (_group_code(each) in _IN_THE_GROUP or _is_accepted_heartbeat(each)):
+            return each
+    return None
 
 
 def _is_accepted_heartbeat(exchange: Exchange) -> bool:

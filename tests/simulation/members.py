@@ -89,17 +89,22 @@ class Member:
         self.is_leaving = False
         self._world = world
         self._group = group
+        protocols, settings = group.plan.protocols, dict(group.plan.settings)
+        self.protocol = protocols[0] if len(protocols) == 1 else world.random.choice(protocols)
+        if self.protocol == "consumer":
+            settings.pop("strategies", None)
         self.restarted: dict[TopicPartition, None] = {}  # reading of these began again since the last poll
         self._next: dict[TopicPartition, int] = {}  # the offset that must come next
         self._settings = {
             "client_id": name,
-            **(CLASSIC_TIMES if group.plan.protocol == "classic" else {}),
+            **(CLASSIC_TIMES if self.protocol == "classic" else {}),
+            "group_protocol": self.protocol,
             "max_poll_interval": MAX_POLL_INTERVAL,
             "auto_commit_interval": 1.0,
             "metadata_max_age": 10.0,
             "group_id": group.plan.group_id,
             **({} if instance_id is None else {"group_instance_id": instance_id}),
-            **group.plan.settings,
+            **settings,
         }
         self.make()
         self.task = asyncio.create_task(self._run(), name=name)

@@ -18,6 +18,9 @@ GROUPS = (0, 1, 2)
 FIRST_OF_BOTH_PROTOCOLS = 10_000
 """The groups of this seed and of the later ones have the classic protocol or the consumer protocol (KIP-848)."""
 
+MIGRATING = range(20_000, 30_000)
+"""The groups of these seeds have members of both protocols, so that each group is upgraded and downgraded online."""
+
 CODES = {
     "Produce": (
         "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",

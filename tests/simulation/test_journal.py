@@ -165,6 +165,8 @@ ASKED = [assigned(90.0, [0, 1]), assigned(91.0, [1]), assigned(95.0, [1]), assig
         ([assigned(100.0, [0], node=3)], 1.0, True),  # of a coordinator that is cut off
         ([assigned(100.0, [0], node=2)], 1.0, False),
         ([assigned(100.0, [0]), assigned(100.0, [0], member="new", node=3)], 1.0, True),
+        ([assigned(100.0, [0]), heartbeat(100.0, member="new", node=3)], 1.0, True),  # of the other protocol
+        ([assigned(100.0, [0]), heartbeat(100.0, member="new", node=2)], 1.0, False),
     ],
 )
 def test_two_owners_of_an_assigned_partition_are_found_unless_the_old_one_could_not_know(

@@ -27,6 +27,16 @@ def test_no_schedule_of_faults_breaks_a_promise(seed: int) -> None:
     assert not anomalies, f"python -m tests.simulation {seed} shows the steps: " + "\n".join(anomalies)[:2000]
 
 
+def test_no_schedule_of_faults_breaks_a_promise_while_a_group_changes_its_protocol() -> None:
+    result = simulate(20_006, with_exchanges=True)
+    assert not result.anomalies
+    beats = {
+        protocol: {line.split("group_id=")[1].split(",")[0] for line in result.exchanges if f" {request}(" in line}
+        for protocol, request in (("classic", "HeartbeatRequest"), ("consumer", "ConsumerGroupHeartbeatRequest"))
+    }
+    assert beats["classic"] & beats["consumer"], "a group with members of both protocols"
+
+
 def test_the_same_seed_gives_the_same_trace_in_processes_with_other_hash_seeds() -> None:
     runs = [
         subprocess.Popen(

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.end_to_end.history import Promises
-from tests.simulation.schedule import FIRST_OF_BOTH_PROTOCOLS, Theme, theme
+from tests.simulation.schedule import FIRST_OF_BOTH_PROTOCOLS, MIGRATING, Theme, theme
 
 FIXED = "orders"
 """A topic whose partitions stay the same."""
@@ -48,7 +48,8 @@ class GroupPlan:
     reading: str
     committing: str
     is_static: bool
-    protocol: str = "classic"
+    protocols: tuple[str, ...] = ("classic",)
+    """Each member has one of them."""
 
     @property
     def reads_all(self) -> bool:
@@ -82,6 +83,8 @@ def workload(seed: int) -> Workload:
     plan = _workload(seed)
     if seed < FIRST_OF_BOTH_PROTOCOLS:
         return plan
+    if seed in MIGRATING:
+        return replace(plan, groups=tuple(_migrating(group) for group in plan.groups))
     random = Random(seed ^ 0x848)
     return replace(plan, groups=tuple(_with_either_protocol(random, group) for group in plan.groups))
 
@@ -175,6 +178,10 @@ def _with_either_protocol(random: Random, plan: GroupPlan) -> GroupPlan:
     return replace(
         plan,
         group_id=f"consumer-{plan.group_id}",
-        settings={**settings, "group_protocol": "consumer", "group_remote_assignor": assignor},
-        protocol="consumer",
+        settings={**settings, "group_remote_assignor": assignor},
+        protocols=("consumer",),
     )
+
+
+def _migrating(plan: GroupPlan) -> GroupPlan:
+    return replace(plan, group_id=f"migrating-{plan.group_id}", protocols=("classic", "consumer"))

@@ -153,7 +153,7 @@ class World:
         now = asyncio.get_running_loop().time()
         exchanges = list(self.cluster.history)
         names, cut_off = (member.name, new), self.faults.was_cut_off
-        if group.plan.protocol == "consumer":
+        if member.protocol == "consumer":
             there = self._by_id(partition)
             is_legal = may_share_assigned(*names, there, now, exchanges, coordinator, cut_off=cut_off)
         else:
