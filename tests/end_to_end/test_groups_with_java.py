@@ -4,15 +4,20 @@ own."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from aiokafka_lite import Consumer
-from tests.end_to_end.conftest import Kafka
+from aiokafka_lite import Consumer, Producer
+from aiokafka_lite.config import GroupProtocolName
+from aiokafka_lite.embedded import EmbeddedCluster
+from tests.end_to_end.conftest import Kafka, missing
 from tests.end_to_end.test_groups import OURS, new_group, settled, write
-from tests.waiting import DEADLINE
+from tests.real.jvm import java_problem, run_tool
+from tests.real.releases import NEWEST
+from tests.waiting import DEADLINE, until
 
 PARTITIONS = 6
 EACH = 5
@@ -108,3 +113,42 @@ async def drain(consumer: Consumer, count: int) -> list[bytes | None]:
         while len(values) < count:
             values += [record.value for record in await consumer.poll(timeout=1.0)]
     return values
+
+
+@pytest.mark.parametrize(("our_protocol", "javas"), [("classic", "consumer"), ("consumer", "classic")])
+async def test_a_java_member_joins_a_group_of_the_other_protocol(our_protocol: GroupProtocolName, javas: str) -> None:
+    """The group migrates, the two members share the partitions, and ours has all of them when Java's has left."""
+    if (problem := java_problem()) is not None:
+        missing(f"Kafka's own tools cannot run here: {problem}")
+    fast = {"group.consumer.min.heartbeat.interval.ms": "200", "group.consumer.heartbeat.interval.ms": "200"}
+    async with EmbeddedCluster(brokers=1, configs=fast) as cluster:
+        await cluster.create_topic("t", PARTITIONS)
+        servers = cluster.bootstrap_servers
+        reading = ("--topic", "t", "--group", "g", "--from-beginning", "--max-messages", str(HALF))
+        reading += ("--timeout-ms", str(int(DEADLINE * 1000)), "--command-property", f"group.protocol={javas}")
+        consumer = Consumer(
+            servers,
+            topics=["t"],
+            group_id="g",
+            group_protocol=our_protocol,
+            auto_offset_reset="earliest",
+            **({"heartbeat_interval": 0.2} if our_protocol == "classic" else {}),
+        )
+        async with consumer, Producer(servers) as producer, asyncio.TaskGroup() as tasks:
+            found: Counter[int] = Counter()
+            tasks.create_task(_read(consumer, found))
+            await until(lambda: len(consumer.assignment) == PARTITIONS)
+            java = tasks.create_task(asyncio.to_thread(run_tool, NEWEST, "console-consumer", servers, *reading))
+            await until(lambda: len(consumer.assignment) == PARTITIONS // 2)
+            for partition in range(PARTITIONS):
+                await producer.send_many("t", [b"%d" % number for number in range(EACH)], partition=partition)
+            assert len((await java).split()) == HALF
+            await until(lambda: len(consumer.assignment) == PARTITIONS)
+            assert list(found.values()) == [EACH] * (PARTITIONS // 2)
+            await consumer.close()
+
+
+async def _read(consumer: Consumer, found: Counter[int]) -> None:
+    """Count the records of each partition."""
+    async for record in consumer:
+        found[record.partition] += 1
