@@ -1,6 +1,7 @@
-"""An extension of griffe for the reference: shows ``**settings: Unpack[...]`` of a constructor as its settings.
+"""An extension of griffe for the reference: signatures show the arguments that a function accepts.
 
-The signature gets a parameter for each setting, and the description a table with their types, defaults and meaning.
+``**settings: Unpack[...]`` of a constructor becomes a parameter for each setting, and a table has their types, defaults
+and meaning. ``**other: Never`` disappears.
 """
 
 from __future__ import annotations
@@ -21,26 +22,34 @@ import list_settings
 
 
 class ShowSettings(griffe.Extension):
-    """Expands the parameter of a keyword dictionary whose keys are fields of a configuration."""
+    """Makes signatures show the arguments that a function accepts."""
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         rest = next((each for each in func.parameters if each.kind is griffe.ParameterKind.var_keyword), None)
-        if func.name != "__init__" or rest is None or not str(rest.annotation).startswith("Unpack["):
+        if rest is None:
             return
-        accepted = getattr(importlib.import_module(func.module.path), str(rest.annotation)[len("Unpack[") : -1])
-        types = {name: kind.__forward_arg__ for name, kind in accepted.__annotations__.items() if name in described()}
-        if types.keys() != accepted.__annotations__.keys():
-            return
-        del func.parameters[rest.name]
-        rows = []
-        for name, kind in types.items():
-            field, purpose = described()[name]
-            only = griffe.ParameterKind.keyword_only
-            func.parameters.add(griffe.Parameter(name, annotation=kind, kind=only, default=default(field)))
-            shown = list_settings.default(field).replace("`", "")
-            rows.append(griffe.DocstringParameter(name, annotation=kind, description=purpose, value=shown))
-        func.docstring = griffe.Docstring("", parent=func)
-        func.docstring.parsed.append(griffe.DocstringSectionParameters(rows, title="Settings:"))
+        if str(rest.annotation) == "Never":  # explains the arguments of other clients, and takes none
+            del func.parameters[rest.name]
+        elif func.name == "__init__" and str(rest.annotation).startswith("Unpack["):
+            expand(func, rest)
+
+
+def expand(func: griffe.Function, rest: griffe.Parameter) -> None:
+    """Replace the keyword dictionary of a constructor by its keys, if all of them are settings."""
+    accepted = getattr(importlib.import_module(func.module.path), str(rest.annotation)[len("Unpack[") : -1])
+    types = {name: kind.__forward_arg__ for name, kind in accepted.__annotations__.items() if name in described()}
+    if types.keys() != accepted.__annotations__.keys():
+        return
+    del func.parameters[rest.name]
+    rows = []
+    for name, kind in types.items():
+        field, purpose = described()[name]
+        only = griffe.ParameterKind.keyword_only
+        func.parameters.add(griffe.Parameter(name, annotation=kind, kind=only, default=default(field)))
+        shown = list_settings.default(field).replace("`", "")
+        rows.append(griffe.DocstringParameter(name, annotation=kind, description=purpose, value=shown))
+    func.docstring = griffe.Docstring("", parent=func)
+    func.docstring.parsed.append(griffe.DocstringSectionParameters(rows, title="Settings:"))
 
 
 @cache
