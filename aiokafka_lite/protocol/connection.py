@@ -27,7 +27,7 @@ from .codec import Buffer, decode_message, encode_message, get_uvarint
 from .encode_errors import describe_encode_error
 from .framing import close_frame, open_frame
 from .messages import ApiVersionsRequest, ApiVersionsResponse
-from .schema import Message, Request, Response
+from .schema import Request, Response
 from .versions import decode_api_versions
 
 P = TypeVar("P")
@@ -158,6 +158,7 @@ def encode_request_header(
 def decode_response(cls: type[Request[Any]], version: int, frame: Buffer, peer: str) -> Response:
     """Decode the response to a request ``cls`` of ``version``. The correlation id is not checked.
 
+    Bytes after the message are ignored, as by Java's client and librdkafka: librdkafka's mock cluster writes one.
     Raises ``ProtocolError``, which names ``peer``.
     """
     try:
@@ -166,13 +167,12 @@ def decode_response(cls: type[Request[Any]], version: int, frame: Buffer, peer: 
             position = _skip_tags(frame, position)
         response: Response
         if cls is ApiVersionsRequest:
-            response, end = decode_api_versions(frame, position, version)
+            response, _ = decode_api_versions(frame, position, version)
         elif len(frame) < MAX_WITH_COLLECTION:
-            response, end = decode_message(cls.response, version, frame, position)
+            response, _ = decode_message(cls.response, version, frame, position)
         else:
             with _no_garbage_collection():
-                response, end = decode_message(cls.response, version, frame, position)
-        _check_whole(cls.response, version, frame, end)
+                response, _ = decode_message(cls.response, version, frame, position)
     except ProtocolError as error:
         raise ProtocolError(f"{peer} sent a response that cannot be decoded: {error}") from error
     return response
@@ -211,11 +211,6 @@ def _skip_tags(frame: Buffer, position: int) -> int:
     if position > len(frame):
         raise ProtocolError("the frame ends inside its header")
     return position
-
-
-def _check_whole(cls: type[Message], version: int, frame: Buffer, end: int) -> None:
-    if end != len(frame):
-        raise ProtocolError(f"{cls.__name__} v{version}: the frame has {len(frame) - end} bytes after the message")
 
 
 # The broker's side.
