@@ -360,6 +360,8 @@ async def test_wrong_calls_raise_the_same_exceptions(library: Any, kafka: Kafka,
     await producer.start()
     with pytest.raises(library.errors.MessageSizeTooLargeError):
         await producer.send(topic, b"x" * 3000)
+    with pytest.raises(library.IllegalOperation):
+        await producer.begin_transaction()
     await producer.stop()
     with pytest.raises(library.errors.ProducerClosed):
         await producer.send(topic, b"v")
@@ -367,6 +369,18 @@ async def test_wrong_calls_raise_the_same_exceptions(library: Any, kafka: Kafka,
         library.AIOKafkaProducer(bootstrap_server=kafka.bootstrap_servers)
     with pytest.raises(ValueError):
         library.AIOKafkaProducer(acks="most")
+
+
+async def test_an_offset_outside_the_log_names_its_partition(library: Any, kafka: Kafka, topic: str) -> None:
+    partition = library.TopicPartition(topic, 0)
+    async with library.AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="none", enable_auto_commit=False
+    ) as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, 1000)
+        with pytest.raises(library.errors.OffsetOutOfRangeError) as raised:
+            await consumer.getmany(timeout_ms=10_000)
+    assert raised.value.args[0] == {partition: 1000}
 
 
 async def test_a_broker_that_is_down_is_a_connection_error(library: Any, kafka: Kafka) -> None:

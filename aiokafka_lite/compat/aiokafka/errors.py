@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ... import errors as native
 from ...errors import ErrorCode
+from .structs import TopicPartition
 
 
 class KafkaError(RuntimeError):
@@ -222,6 +223,9 @@ def translated(error: native.KafkaError) -> Exception:
     for theirs, ours in _BY_TYPE:
         if isinstance(error, theirs):
             return ours(str(error))
+    if isinstance(error, native.OffsetOutOfRange) and error.topic is not None and error.partition is not None:
+        # Programs seek the partitions in the first argument.
+        return _BY_CODE[error.code]({TopicPartition(error.topic, error.partition): error.offset})
     if isinstance(error, native.BrokerError):
         return _BY_CODE.get(error.code, BrokerResponseError)(str(error))
     return KafkaError(str(error))

@@ -69,7 +69,6 @@ class AIOKafkaProducer(Managed):
         self._value_serializer = value_serializer
         self._max_batch_size = max_batch_size
         self._is_closed = False
-        self._is_transactional = transactional_id is not None
         self._known: set[str] = set()
         timeout = max(connection["request_timeout"], linger_ms / 1000 + connection["request_timeout"])
         self._settings = {
@@ -234,10 +233,8 @@ class AIOKafkaProducer(Managed):
         try:
             with translating():
                 yield
-        except IllegalStateError as error:
-            if self._is_transactional:  # a call that the state of the transaction does not allow
-                raise IllegalOperation(*error.args) from error.__cause__
-            raise
+        except IllegalStateError as error:  # a call that needs a transactional_id, or a transaction in another state
+            raise IllegalOperation(*error.args) from error.__cause__
 
 
 class TransactionContext:
