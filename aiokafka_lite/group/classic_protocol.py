@@ -11,7 +11,7 @@ from ..cluster.client import Client
 from ..config import ClientConfig, GroupConfig
 from ..errors import ErrorCode, KafkaTimeout
 from ..net.connection import Purpose
-from ..protocol.messages import JoinGroupRequest
+from ..protocol.messages import JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse
 from ..protocol.versions import VersionTable
 from .counters import RequestCounters
 from .events import (
@@ -31,7 +31,7 @@ from .events import (
 from .heartbeats import Heartbeats
 from .member import Member
 from .member_requests import LEAVE_TIMEOUT, MemberRequests
-from .requests import leave_request
+from .requests import leave_request, leaves_by_id
 from .states import MemberState
 from .topic_watcher import Spawn, TopicWatcher
 
@@ -182,11 +182,14 @@ class ClassicProtocol:
         return SyncAnswer(action.attempt, response)
 
     async def _leave(self, action: SendLeave) -> LeaveAnswer:
-        await self._requests.leave(
-            lambda: self._requests.channel.send(
-                lambda versions: leave_request(self._config.group_id, action, versions),
-                purpose=Purpose.OTHER,  # a JoinGroup that waits at the coordinator must not delay it
-                timeout=self._client_config.request_timeout,
-            )
-        )
+        await self._requests.leave(lambda: self._send_leave(action))
         return LeaveAnswer(action.attempt)
+
+    async def _send_leave(self, action: SendLeave) -> tuple[LeaveGroupResponse, int]:
+        by_id = leaves_by_id(action, await self._requests.channel.versions())
+        return await self._requests.channel.send(
+            lambda versions: leave_request(self._config.group_id, action, versions, by_id=by_id),
+            purpose=Purpose.OTHER,  # a JoinGroup that waits at the coordinator must not delay it
+            timeout=self._client_config.request_timeout,
+            at_most=LeaveGroupRequest.MANY_MEMBERS.before if by_id else None,
+        )

@@ -107,9 +107,18 @@ def heartbeat_request(group_id: str, identity: Identity) -> HeartbeatRequest:
     )
 
 
-def leave_request(group_id: str, action: SendLeave, versions: VersionTable) -> LeaveGroupRequest:
-    """In the form that the coordinator speaks: with a list of members, or with one member id."""
-    if not versions.supports(LeaveGroupRequest.MANY_MEMBERS):
+def leaves_by_id(action: SendLeave, versions: VersionTable) -> bool:
+    """Whether the request is sent in the old form, with one member id (v0 to v2).
+
+    Of the newer versions, a member without an instance id needs only the reason. librdkafka's mock cluster offers v4
+    and reads it in the old form.
+    """
+    return action.instance_id is None and not versions.supports(LeaveGroupRequest.REASON)
+
+
+def leave_request(group_id: str, action: SendLeave, versions: VersionTable, *, by_id: bool) -> LeaveGroupRequest:
+    """With one member id if ``by_id`` is true or the coordinator has no other form; else with a list of members."""
+    if by_id or not versions.supports(LeaveGroupRequest.MANY_MEMBERS):
         return LeaveGroupRequest(group_id=group_id, member_id=action.member_id)
     member = LeaveGroupRequestMember(
         member_id=action.member_id, group_instance_id=action.instance_id, reason=action.reason

@@ -8,8 +8,8 @@ messages. The rules:
 3. Before memory is allocated, a length is compared with the remaining bytes, and the count of an array with the
    smallest size of that many elements. So the memory of a message is in proportion to its frame, not to its claims.
 4. A decoded message has every slot set, with new objects, so it can be encoded in any version that has its values.
-5. The codec ignores bytes after a message: ``decode_message`` returns the message's end. ``connection`` refuses them,
-   ``decode_versioned`` allows them, because newer versions of the consumer protocol append fields.
+5. The codec ignores bytes after a message: ``decode_message`` returns the message's end. ``decode_versioned``
+   needs that, because newer versions of the consumer protocol append fields.
 
 The generated source is in ``linecache``, so a traceback or a debugger shows the generated line that failed.
 

@@ -6,9 +6,8 @@
 2. The protocol owns the requests in flight: correlation id, request class, version, and the connection's promise. The
    connection keeps no second queue of them.
 3. Brokers respond in order. A response to any other request than the oldest is a ``ProtocolError``.
-4. A frame holds one message. Bytes after a response are a ``ProtocolError``, because they mean that the response was
-   decoded in the wrong version. Bytes after a request are ignored, as in Kafka's brokers: librdkafka's request for all
-   topics has three bytes too many.
+4. A frame holds one message. Bytes after it are ignored, as by Kafka's brokers and Java's client: librdkafka's request
+   for all topics has three bytes too many, and its mock cluster's flexible Metadata response has one.
 """
 
 from __future__ import annotations

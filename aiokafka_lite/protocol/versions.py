@@ -79,7 +79,8 @@ class VersionTable:
         offered = self.offered(cls)
         if offered is None:
             return None
-        version = min(offered.last, cls.versions.last, at_most)
+        last = offered.last - (offered.last == _MISREAD_BY_MOCK.get(cls.api_key))
+        version = min(last, cls.versions.last, at_most)
         return version if self._both_support(cls, version) else None
 
     def pick(self, cls: type[Message], at_most: int = MAX_VERSION) -> int:
@@ -99,6 +100,12 @@ class VersionTable:
             f"no common version of {name} (API key {cls.api_key}): this client supports {ours}, "
             f"{self.peer} supports {_range_text(offered)}"
         )
+
+
+# librdkafka's mock cluster offers these versions of JoinGroup and SyncGroup as its newest, and parses them in the
+# encoding of the version before. They differ from that version by the flexible encoding alone, so a broker that offers
+# no newer one is asked in the version before.
+_MISREAD_BY_MOCK = {11: 6, 14: 4}
 
 
 # The brokers of a cluster offer the same versions, so their tables share one dict of some 10 KB.

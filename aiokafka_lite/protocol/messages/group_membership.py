@@ -209,6 +209,7 @@ class LeaveGroupRequest(Request[LeaveGroupResponse]):
     """Leave now, before the session expires. ``member_id`` is for versions below 3."""
 
     MANY_MEMBERS = since(3)
+    REASON = since(5)
 
     group_id: str = string()
     member_id: str = string("0-2", default="")
