@@ -301,8 +301,8 @@ class BrokerError(KafkaError):
     """A broker responded with an error code.
 
     ``code`` is the code, ``wire_code`` the number in the response. They differ for a code that is newer than this
-    package. ``topic``, ``partition`` (a number) and ``offset`` name the cause; an attribute that does not apply is
-    None.
+    package. The text ends with the broker's own ``reason`` or, without one, with the meaning of the code. ``topic``,
+    ``partition`` (a number) and ``offset`` name the cause; an attribute that does not apply is None.
     """
 
     def __init__(
@@ -310,6 +310,7 @@ class BrokerError(KafkaError):
         code: int,
         message: str = "",
         *,
+        reason: str | None = None,
         topic: str | None = None,
         partition: int | None = None,
         offset: int | None = None,
@@ -320,6 +321,9 @@ class BrokerError(KafkaError):
         self.code = ErrorCode.of(code)
         self.wire_code = int(code)
         name = self.code.name if self.wire_code == self.code else f"error code {self.wire_code}"
+        if reason:  # it says what the description of the code says, and more
+            super().__init__(f"{message}: {reason.rstrip('.')} ({name})")
+            return
         text = f"{message}: {name}" if message else name
         super().__init__(f"{text} ({self.code.description})")
 
@@ -402,18 +406,27 @@ def error_for(
     code: int,
     message: str = "",
     *,
+    reason: str | None = None,
     topic: str | None = None,
     at: TopicPartition | None = None,
     offset: int | None = None,
 ) -> BrokerError:
     """The exception for an error code: a subclass of BrokerError, or BrokerError itself.
 
-    ``topic``, or ``at`` for a partition, and ``offset`` become its attributes. The message may quote a broker, so
-    control characters are replaced and its length is limited.
+    ``reason`` is the broker's text, if it sent one. ``topic``, or ``at`` for a partition, and ``offset`` become
+    attributes. The message and the reason may quote a broker, so control characters are replaced and the length is
+    limited.
     """
     kind = _SUBCLASSES.get(ErrorCode.of(code), BrokerError)
     name, partition = (topic, None) if at is None else at
-    return kind(code, harmless(message, _LONGEST_MESSAGE), topic=name, partition=partition, offset=offset)
+    return kind(
+        code,
+        harmless(message, _LONGEST_MESSAGE),
+        reason=reason and harmless(reason, _LONGEST_MESSAGE),
+        topic=name,
+        partition=partition,
+        offset=offset,
+    )
 
 
 _LONGEST_MESSAGE = 1000

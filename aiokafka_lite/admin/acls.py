@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from .. import arguments
 from ..acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission, AclResourceType
-from ..errors import BrokerError, KafkaError, error_for
+from ..errors import BrokerError, KafkaError
 from ..protocol.messages import (
     AclCreation,
     AclDescription,
@@ -22,7 +22,7 @@ from ..protocol.messages import (
     DescribeAclsRequest,
     DescribeAclsResource,
 )
-from .calls import Calls, Peer, answer_of
+from .calls import Calls, Peer, answer_of, refusal
 from .results import Results
 
 _EVERY = AclFilter()
@@ -44,7 +44,7 @@ class Acls:
         async def ask(peer: Peer) -> tuple[AclBinding, ...]:
             answer = await peer.send(DescribeAclsRequest(**_fields(peer, DescribeAclsRequest, wanted)))
             if answer.error_code:
-                raise error_for(answer.error_code, f"describing ACLs: {answer.error_message or ''}".rstrip(": "))
+                raise refusal(answer.error_code, "describing ACLs", answer.error_message)
             return tuple(_described(resource, acl) for resource in answer.resources for acl in resource.acls)
 
         deadline = self._calls.deadline(timeout)

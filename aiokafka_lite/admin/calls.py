@@ -505,7 +505,7 @@ def answer_of(code: int, what: str, value: V, message: str | None = None) -> V |
 
 def refusal(code: int, what: str, message: str | None) -> KafkaError:
     """The error of a code. ``what`` was asked, ``message`` is the broker's."""
-    return error_for(code, f"{what}: {message}" if message else what)
+    return error_for(code, what, reason=message)
 
 
 def group_key(group_id: str) -> CoordinatorKey:

@@ -26,7 +26,7 @@ from ..protocol.messages import (
 )
 from ..types import Node
 from ..version import VERSION
-from .calls import Calls, Peer
+from .calls import Calls, Peer, refusal
 from .results import Results
 
 
@@ -261,7 +261,7 @@ def _replica(given: DescribeQuorumReplica) -> QuorumReplica:
 
 def _raise_for(code: int, what: str, message: str | None) -> None:
     if code:
-        raise error_for(code, f"{what}: {message}" if message else what)
+        raise refusal(code, what, message)
 
 
 async def _describe(peer: Peer, include_fenced: bool) -> ClusterDescription:

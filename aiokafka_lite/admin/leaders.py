@@ -19,7 +19,7 @@ from ..protocol.messages import (
     ReassignableTopic,
 )
 from ..types import TopicPartition
-from .calls import Calls, Peer, answer_of
+from .calls import Calls, Peer, answer_of, refusal
 from .results import Results
 
 _FINAL = (
@@ -156,7 +156,7 @@ class Reassignments:
             )
             answer = await peer.send(request)
             if answer.error_code:
-                raise error_for(answer.error_code, f"moving replicas: {answer.error_message or ''}".rstrip(": "))
+                raise refusal(answer.error_code, "moving replicas", answer.error_message)
             answers: dict[TopicPartition, KafkaError | None] = {}
             for topic in answer.responses:
                 for each in topic.partitions:
@@ -185,7 +185,7 @@ class Reassignments:
             request = ListPartitionReassignmentsRequest(timeout_ms=peer.timeout_ms, topics=topics)
             answer = await peer.send(request)
             if answer.error_code:
-                raise error_for(answer.error_code, f"listing moves: {answer.error_message or ''}".rstrip(": "))
+                raise refusal(answer.error_code, "listing moves", answer.error_message)
             return {
                 TopicPartition(topic.name, each.partition_index): Reassignment(
                     tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)

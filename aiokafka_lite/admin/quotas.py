@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from .. import arguments
-from ..errors import KafkaError, error_for
+from ..errors import KafkaError
 from ..protocol.messages import (
     AlterClientQuotasOperation,
     AlterClientQuotasRequest,
@@ -22,7 +22,7 @@ from ..protocol.messages import (
     DescribeClientQuotasComponent,
     DescribeClientQuotasRequest,
 )
-from .calls import Calls, Peer, answer_of
+from .calls import Calls, Peer, answer_of, refusal
 from .results import Results
 
 
@@ -92,7 +92,7 @@ class Quotas:
             peer.require(DescribeClientQuotasRequest.INTRODUCED, "describing quotas")
             answer = await peer.send(DescribeClientQuotasRequest(components=components, strict=strict))
             if answer.error_code:
-                raise error_for(answer.error_code, f"describing quotas: {answer.error_message or ''}".rstrip(": "))
+                raise refusal(answer.error_code, "describing quotas", answer.error_message)
             return {
                 _entity({part.entity_type: part.entity_name for part in entry.entity}): {
                     each.key: each.value for each in entry.values

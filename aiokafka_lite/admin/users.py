@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 
 from .. import arguments
-from ..errors import KafkaError, error_for
+from ..errors import KafkaError
 from ..protocol.messages import (
     MOST_SCRAM_ITERATIONS,
     SCRAM_MECHANISMS,
@@ -23,7 +23,7 @@ from ..protocol.messages import (
     UserName,
 )
 from ..protocol.sasl.scram import FEWEST_ITERATIONS, HASHES
-from .calls import Calls, Peer, answer_of
+from .calls import Calls, Peer, answer_of, refusal
 from .results import Results
 
 DEFAULT_MECHANISM = "SCRAM-SHA-512"
@@ -53,7 +53,7 @@ class Users:
             users = None if wanted is None else [UserName(name=name) for name in wanted]
             answer = await peer.send(DescribeUserScramCredentialsRequest(users=users))
             if answer.error_code:
-                raise error_for(answer.error_code, f"describing users: {answer.error_message or ''}".rstrip(": "))
+                raise refusal(answer.error_code, "describing users", answer.error_message)
             found = {each.user: _described(each) for each in answer.results}
             failed = {name: each for name, each in found.items() if isinstance(each, KafkaError)}
             return Results({name: each for name, each in found.items() if not isinstance(each, KafkaError)}, failed)
