@@ -40,6 +40,9 @@ def unknown_setting(name: str, known: Iterable[str]) -> ConfigurationError:
     """The error for a keyword argument that is not in ``known``. It has no value, because that may be a password."""
     names = sorted(known)
     underscored = name.replace(".", "_")
+    if name == "request_timeout_ms" and "delivery_timeout" in names:  # in aiokafka it ends a send
+        meanings = "delivery_timeout for a send, request_timeout for a request"
+        return ConfigurationError(f"{name} is not a setting of this client; use {meanings}")
     if underscored in _INSTEAD:
         return ConfigurationError(f"{name} is not a setting of this client: {_INSTEAD[underscored]}")
     renamed = _RENAMED.get(underscored, underscored if underscored in names else None)

@@ -6,7 +6,7 @@ import codecs
 import inspect
 import json
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from ..arguments import check_methods, for_part, must_be
 from ..errors import ConfigurationError, KafkaError, SchemaRegistryError, SerializationError
@@ -71,7 +71,7 @@ class JsonDeserializer:
         # json.loads would create a decoder for each call.
         self._decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
-    def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> object:
+    def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> Any:
         return self._decode(data.decode())
 
 

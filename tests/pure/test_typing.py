@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = '''
 from dataclasses import dataclass
 
-from aiokafka_lite import Consumer, JsonSerializer, ModelDeserializer, ModelSerializer, Producer
+from aiokafka_lite import Consumer, JsonDeserializer, JsonSerializer, ModelDeserializer, ModelSerializer, Producer
 
 @dataclass
 class Order:
@@ -34,6 +34,9 @@ async def main() -> None:
     async for record in consumer:
         order: Order | None = record.value
         text: str | None = record.value  # wrong
+    async for found in Consumer("localhost:9092", topics=["orders"], value_deserializer=JsonDeserializer()):
+        if found.value is not None:
+            print(found.value["id"])
     Producer("localhost:9092", acks="most")  # wrong
     Producer("localhost:9092", compression="zip")  # wrong
     Consumer("localhost:9092", auto_offset_reset="earlier", isolation_level="read_committed")  # wrong
