@@ -227,9 +227,6 @@ class TransactionCoordinator:
             return False
         return any(each.transaction_state in _PREPARED for each in answer.transaction_states)
 
-    def _concurrent_backoff(self) -> Backoff:
-        return Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
-
     # Offsets.
 
     async def send_offsets(
@@ -366,7 +363,7 @@ class TransactionCoordinator:
         that the attempt uses; without it, that of the transactional id.
         """
         backoff = self._client.retry_backoff()
-        concurrent = self._concurrent_backoff()
+        concurrent = Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
         outages = self._client.outages
         while is_wanted():
             pauses = backoff
