@@ -32,9 +32,13 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics whose whole name matches the pattern."""
+    """All partitions of the topics in whose name the pattern is found."""
 
     pattern: str
+
+    def matches(self, topic: str) -> bool:
+        """Whether the query reads a topic of this name."""
+        return re.search(self.pattern, topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,10 @@ class Timestamps:
     times: int | Mapping[TopicPartition, int]
     unmatched: Unmatched
 
+    def of(self, partition: TopicPartition) -> int:
+        """The time of a partition."""
+        return self.times if isinstance(self.times, int) else self.times[partition]
+
 
 Bound = Edge | Offsets | Timestamps
 """The bound at which reading begins or ends."""
@@ -96,7 +104,7 @@ def subscribe(text: str) -> Subscribe:
 
 
 def subscribe_pattern(text: str) -> SubscribePattern:
-    """A regular expression that the whole name of a topic must match."""
+    """A regular expression that is found in the name of a topic."""
     if not text.strip():
         raise wrong("subscribePattern", text, "a regular expression, as in orders-.*")
     try:
@@ -171,14 +179,29 @@ def check_same_partitions(selection: Selection, bound: Bound, name: str) -> None
         match selection:
             case Subscribe(topics):
                 chosen = partition.topic in topics
-            case SubscribePattern(pattern):
-                chosen = re.fullmatch(pattern, partition.topic) is not None
+            case SubscribePattern():
+                chosen = selection.matches(partition.topic)
             case Assign(partitions):
                 chosen = partition in partitions
         if not chosen:
             raise ConfigurationError(f"option {name} names {partition}, which the query does not read")
     if isinstance(selection, Assign) and set(selection.partitions) - set(by_partition):
         check_all_named(selection.partitions, bound, name)
+
+
+def check_order(starting: Bound, ending: Bound) -> None:
+    """ConfigurationError if a time at which reading begins is after the time at which it ends."""
+    if not isinstance(starting, Timestamps) or not isinstance(ending, Timestamps):
+        return
+    begins, ends = named(starting), named(ending)
+    if isinstance(starting.times, int) and isinstance(ending.times, int):
+        pairs = [(starting.times, ending.times)]
+    else:
+        partitions = sorted((begins or ends or {}).keys() & (ends or begins or {}).keys())
+        pairs = [(starting.of(partition), ending.of(partition)) for partition in partitions]
+    for begin, end in pairs:
+        if begin > end:
+            raise wrong(option("ending", ending), end, f"{begin} or later, as {option('starting', starting)} says")
 
 
 def check_all_named(partitions: tuple[TopicPartition, ...], bound: Bound, name: str) -> None:

@@ -275,6 +275,7 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
     ending = given.bound("ending", Edge.LATEST)
     if ending is Edge.EARLIEST or _has(ending, EARLIEST_OFFSET):
         raise wrong("endingOffsets", given.text("endingOffsets"), "latest, or offsets other than -2, in a batch read")
+    bounds.check_order(starting, ending)
     common = given.common(starting)
     bounds.check_same_partitions(common.selection, ending, bounds.option("ending", ending))
     return BatchRead(**vars(common), ending=ending)
@@ -459,9 +460,6 @@ class _Given:
         kafka.isolation_level  # noqa: B018 — checks the value
         selection = self.selection()
         bounds.check_same_partitions(selection, starting, bounds.option("starting", starting))
-        group = [name for name in ("groupIdPrefix", "kafka.group.id") if name in self]
-        if len(group) > 1:
-            raise ConfigurationError("options groupIdPrefix and kafka.group.id exclude each other")
         return Read(
             properties=kafka,
             selection=selection,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
@@ -167,8 +166,8 @@ def _split(
                 offset = EARLIEST_OFFSET if bound is Edge.EARLIEST else LATEST_OFFSET
             case Offsets(by_partition):
                 offset = by_partition[partition]
-            case Timestamps(times):
-                asked[partition] = times if isinstance(times, int) else times[partition]
+            case Timestamps():
+                asked[partition] = bound.of(partition)
                 continue
         if offset == LATEST_OFFSET:
             at_end.append(partition)
@@ -183,8 +182,8 @@ async def _selected(client: Client, read: Read, must_exist: bool) -> Selected:
     match read.selection:
         case Subscribe(topics):
             return await _partitions_of(client, topics, "subscribe", must_exist)
-        case SubscribePattern(pattern):
-            names = [name for name in await _all_topics(client) if re.fullmatch(pattern, name)]
+        case SubscribePattern() as pattern:
+            names = [name for name in await _all_topics(client) if pattern.matches(name)]
             return await _partitions_of(client, names, "subscribePattern", False)
         case Assign(partitions):
             known = await _partitions_of(client, {each.topic for each in partitions}, "assign", must_exist)

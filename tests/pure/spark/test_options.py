@@ -90,6 +90,11 @@ def test_a_delay_has_sparks_units(text: str, seconds: float) -> None:
     assert stream(maxTriggerDelay=text).max_trigger_delay == seconds
 
 
+def test_a_group_and_the_prefix_of_one_can_be_given_together() -> None:
+    """Spark's own connector then ignores the prefix; no group is used here."""
+    assert options.check_read({**BARE, "kafka.group.id": "g", "groupIdPrefix": "p"})
+
+
 def test_every_option_can_be_given() -> None:
     examples = {
         "subscribe": "t",
@@ -165,7 +170,6 @@ def test_every_option_can_be_given() -> None:
         ({"subscribe": "t", "kafka.key.deserializer": "X"}, "keys are binary"),
         ({"subscribe": "t", "kafka.interceptor.classes": "X"}, "transform the rows in Spark"),
         ({"subscribe": "t", "kafka.isolation.level": "committed"}, "must be read_committed or read_uncommitted"),
-        ({"subscribe": "t", "kafka.group.id": "g", "groupIdPrefix": "p"}, "exclude each other"),
         ({"subscribe": "t", "maxOffsetsPerTrigger": "all"}, "must be a whole number from 1"),
         ({"subscribe": "t", "maxOffsetsPerTrigger": "1", "minOffsetsPerTrigger": "2"}, "at most maxOffsetsPerTrigger"),
         ({"subscribe": "t", "maxTriggerDelay": "soon"}, "must be a number with a unit"),
@@ -199,6 +203,25 @@ def test_a_batch_ends_and_a_stream_does_not() -> None:
         stream(endingOffsets="latest")
     assert options.check_read(BARE | {"endingOffsets": "latest"})
     assert options.check_read(BARE | {"startingOffsets": "latest"})
+
+
+@pytest.mark.parametrize("starting", [{"startingTimestamp": "6"}, {"startingOffsetsByTimestamp": '{"t":{"0":6}}'}])
+@pytest.mark.parametrize("ending", [{"endingTimestamp": "5"}, {"endingOffsetsByTimestamp": '{"t":{"0":5,"1":9}}'}])
+def test_a_batch_does_not_end_before_the_time_at_which_it_begins(
+    starting: dict[str, str], ending: dict[str, str]
+) -> None:
+    ((begin, _),), ((end, _),) = starting.items(), ending.items()
+    with pytest.raises(ConfigurationError, match=f"{end} must be 6 or later, as {begin} says, got 5"):
+        options.check_read({**BARE, **starting, **ending})
+
+
+@pytest.mark.parametrize(
+    "pattern, matches",
+    [("orders", True), ("^my-", True), ("orders-2$", True), ("^orders", False), ("^orders$|payments", False)],
+)
+def test_a_pattern_is_found_anywhere_in_a_name(pattern: str, matches: bool) -> None:
+    """As in Spark's own connector, so that a query reads the same topics."""
+    assert SubscribePattern(pattern).matches("my-orders-2") is matches
 
 
 def test_a_wrong_option_is_refused_when_the_kind_of_read_is_unknown() -> None:
