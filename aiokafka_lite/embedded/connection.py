@@ -340,10 +340,11 @@ class ServerConnection:
         except LoginFailed as failed:
             await self._delay_refusal(failed)
             response, is_refused = failed.response, True
+        handled_at = self._time()
         if server.is_frozen:
             await server.until_thawed()
         if response is not None:
-            exchange.response = response
+            exchange.response, exchange.handled_at = response, handled_at
             self.stream.write([encode_response(header, response)])
             if self.stream.is_full:
                 await self.stream.drain()
@@ -476,6 +477,7 @@ class ServerConnection:
                 raise ConnectionLost("a fault reset the connection", sent=False)
             case Outcome.APPLY_THEN_DISCONNECT:
                 exchange.response = await self._handle_measured(context, request)
+                exchange.handled_at = self._time()
                 self.reset()
                 raise ConnectionLost("a fault reset the connection after the request was handled", sent=True)
             case Outcome.REPLY_BYTES:
@@ -483,6 +485,7 @@ class ServerConnection:
                 return None
             case Outcome.TRUNCATE:
                 exchange.response = await self._handle_measured(context, request)
+                exchange.handled_at = self._time()
                 if exchange.response is not None:
                     self.stream.write([encode_response(context.header, exchange.response)[: fault.size]])
                 raise CloseConnection

@@ -203,7 +203,11 @@ class Faults:
 
 @dataclass(slots=True)
 class Exchange:
-    """A request and its response, which is None until it is sent. ``at`` is the loop's time, ``size`` bytes."""
+    """A request and its response, which is None until it is sent.
+
+    ``at`` is the loop's time at which the request came, ``handled_at`` that at which its response was made; ``size`` is
+    in bytes.
+    """
 
     node_id: int
     connection_id: int
@@ -213,6 +217,7 @@ class Exchange:
     request: Request[Any]
     response: Response | None = None
     size: int = 0
+    handled_at: float | None = None
 
 
 class History:

@@ -48,11 +48,13 @@ class ShareState:
     """The state of a share partition that outlives its leader.
 
     A new start offset from an administrator is a new state; then the leader drops the records in flight.
+    ``leader_epoch`` is that of the newest leader that has used it; -1 before that.
     """
 
     start_offset: int = UNINITIALIZED
     batches: Sequence[StateBatch] = ()
     delivery_complete_count: int = 0
+    leader_epoch: int = -1
 
 
 @dataclass(slots=True)

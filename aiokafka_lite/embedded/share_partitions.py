@@ -3,7 +3,8 @@
 Rules of this file:
 
  1. A share partition is made at its first use after an election, from the ``ShareState`` of the group, and lives as
-    long as that object and the leader epoch. Records that members had at the old leader are available again.
+    long as that object and the leader epoch. Records that members had at the old leader are available again. A leader
+    that was replaced without its knowledge is refused: its state is older than that of the new leader.
  2. State is saved after each acknowledgement, release and end of a lock, and not after an acquisition: a delivery
     counts when it ends. So a delivery that a leader's end cuts off is not counted, as in Kafka.
  3. What makes records available, wakes the fetch requests that wait for the partition.
@@ -145,6 +146,9 @@ class SharePartitions:
             )
         led = self._led.get(key)
         leader_epoch = replica.state.leader_epoch
+        if leader_epoch < state.leader_epoch:
+            raise NotLeader(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica.key} has a leader of a newer epoch")
+        state.leader_epoch = leader_epoch
         if led is not None and (led.state is not state or led.leader_epoch != leader_epoch):
             self._drop(key)
             led = None

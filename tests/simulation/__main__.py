@@ -21,7 +21,7 @@ from tests.simulation.schedule import Step, schedule, shrink
 from tests.simulation.workload import workload
 from tests.simulation.world import Result, simulate
 
-KNOWN = (2, 4, 12, 13, 16, 27, 36, 53, 56, 10_012, 10_051)
+KNOWN = (2, 4, 12, 13, 16, 27, 36, 53, 56, 10_012, 10_051, 30_332)
 """Seeds that found a bug once, or find an old bug that is put back (``old_bugs``)."""
 
 MOST_MEMORY = 700
@@ -120,7 +120,8 @@ def _print_failure(seed: int, result: Result, *, shrinks: bool) -> None:
     for step in steps:
         print(f"    {step}")
     plan = workload(seed)
-    for each in (*plan.writers, *plan.groups, *([plan.transactions] if plan.transactions else [])):
+    transactions = [plan.transactions] if plan.transactions else []
+    for each in (*plan.writers, *plan.groups, *plan.share_groups, *transactions):
         print(f"    {each}")
     sys.stdout.flush()
 

@@ -11,11 +11,13 @@ from aiokafka_lite import Admin, EmbeddedCluster, ErrorCode, KafkaError, TopicPa
 from aiokafka_lite.admin import NewTopic, OffsetSpec
 from aiokafka_lite.embedded.faults import Fault
 from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
+from aiokafka_lite.embedded.share_records import SHARE_STATE_TOPIC
 from aiokafka_lite.embedded.transaction_records import TRANSACTION_TOPIC
 from aiokafka_lite.protocol import messages
 from tests.simulation.members import ConsumerMember, Member, SimulatedGroup
 from tests.simulation.network import Network
 from tests.simulation.schedule import NODES, Step
+from tests.simulation.share_members import ShareMember, SimulatedShareGroup
 from tests.simulation.transactor import Transactor
 from tests.simulation.workload import FIXED, GROWING, LEDGER, SCRATCH
 from tests.simulation.writer import Writer
@@ -34,6 +36,7 @@ class Surroundings(Protocol):
     cluster: EmbeddedCluster
     network: Network
     groups: list[SimulatedGroup]
+    share_groups: list[SimulatedShareGroup]
     writers: list[Writer]
     transactor: Transactor | None
 
@@ -150,6 +153,9 @@ class Faults:
     async def _move_coordinator(self, step: Step) -> None:
         await self._move_all(OFFSETS_TOPIC)
 
+    async def _move_share_coordinator(self, step: Step) -> None:
+        await self._move_all(SHARE_STATE_TOPIC)
+
     async def _move_transaction_coordinator(self, step: Step) -> None:
         await self._move_all(TRANSACTION_TOPIC)
 
@@ -191,12 +197,15 @@ class Faults:
 
     # Members.
 
-    def _member(self, step: Step) -> Member | None:
-        running = self._world.groups[step.node].running
+    def _group(self, step: Step) -> SimulatedGroup | SimulatedShareGroup:
+        return [*self._world.groups, *self._world.share_groups][step.node]
+
+    def _member(self, step: Step) -> Member | ShareMember | None:
+        running = self._group(step).running
         return running[0] if running else None
 
     async def _member_joins(self, step: Step) -> None:
-        group = self._world.groups[step.node]
+        group = self._group(step)
         if len(group.running) < MOST_MEMBERS:
             group.start_member()
 
@@ -246,6 +255,11 @@ class Faults:
         member = self._member(step)
         if isinstance(member, ConsumerMember):
             self._start_call(member.unsubscribe(step.amount))
+
+    async def _read_cancelled(self, step: Step) -> None:
+        member = self._member(step)
+        if isinstance(member, ShareMember):
+            member.cancels_reads = True
 
     async def _cancel_send(self, step: Step) -> None:
         for writer in self._world.writers:
@@ -305,6 +319,7 @@ class Faults:
     async def _look_around(self, step: Step) -> None:
         """Calls that change nothing."""
         names = [group.plan.group_id for group in self._world.groups]
+        shared = [group.plan.group_id for group in self._world.share_groups]
         for call in (
             lambda: self._admin.topics.list(),
             lambda: self._admin.topics.describe([FIXED, GROWING]),
@@ -315,6 +330,9 @@ class Faults:
             lambda: self._admin.groups.lag(names),
         ):
             self._start_call(call())
+        if shared:
+            self._start_call(self._admin.share_groups.describe(shared))
+            self._start_call(self._admin.share_groups.offsets(shared))
 
     def _start_call(self, call: Awaitable[Any]) -> None:
         task = asyncio.ensure_future(self._guard(call))

@@ -19,6 +19,7 @@ from aiokafka_lite.protocol.messages import (
     JoinGroupRequest,
     OffsetCommitRequest,
     ProduceRequest,
+    ShareFetchRequest,
     SyncGroupRequest,
 )
 from tests.end_to_end.history import Found, History, violations
@@ -35,7 +36,7 @@ MOST_REQUESTS = 60
 
 Produce and Fetch are not bounded by it: their number follows from the records."""
 MOST_FETCHES = 150
-"""The same for Fetch: every answer has records, or takes ``fetch_max_wait``, unless a fault answers at once."""
+"""The same for Fetch and ShareFetch: an answer has records, or takes ``fetch_max_wait``, or is that of a fault."""
 
 _IN_THE_GROUP = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
@@ -114,7 +115,7 @@ def rate_anomalies(exchanges: Iterable[Exchange]) -> Iterator[str]:
         if not isinstance(exchange.request, ProduceRequest):
             counts[exchange.client_id, exchange.node_id, type(exchange.request), int(exchange.at)] += 1
     for (client, node, request, second), count in counts.items():
-        if count > (MOST_FETCHES if request is FetchRequest else MOST_REQUESTS):
+        if count > (MOST_FETCHES if request in (FetchRequest, ShareFetchRequest) else MOST_REQUESTS):
             yield f"{client} sent {count} {request.__name__} to broker {node} in second {second}"
 
 

@@ -21,6 +21,7 @@ from tests.simulation.world import simulate
 
 ROOT = Path(__file__).parents[2]
 SEEDS = "0-100"
+SEEDS_WITH_SHARE_GROUPS = "30300-30400"
 WORKERS = os.environ.get("WORKERS", "0")
 
 
@@ -33,6 +34,7 @@ class OldBug:
     path: str
     fixed: str
     broken: str
+    seeds: str = SEEDS
 
 
 OLD_BUGS = (
@@ -92,6 +94,14 @@ OLD_BUGS = (
         "            await self.parts.wait_quiet()\n",
         "",
     ),
+    OldBug(
+        "replaced-leader",
+        "a leader that was replaced without its knowledge overwrites the state of a share partition",
+        "aiokafka_lite/embedded/share_partitions.py",
+        "        if leader_epoch < state.leader_epoch:\n",
+        "        if False:\n",
+        SEEDS_WITH_SHARE_GROUPS,
+    ),
 )
 
 
@@ -111,7 +121,7 @@ def search(bug: OldBug) -> tuple[bool, str]:
             shutil.copytree(ROOT / name, Path(directory) / name, ignore=shutil.ignore_patterns("__pycache__"))
         put_back(bug, Path(directory))
         options = ["--failures", "1", "--no-shrink", "--workers", WORKERS]
-        command = [sys.executable, "-m", "tests.simulation", SEEDS, *options]
+        command = [sys.executable, "-m", "tests.simulation", bug.seeds, *options]
         run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     lines = run.stdout.splitlines() or run.stderr.splitlines()[-1:]
     found = re.match(r"seed (\d+):", lines[0] if lines else "")

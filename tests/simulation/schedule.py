@@ -21,6 +21,9 @@ FIRST_OF_BOTH_PROTOCOLS = 10_000
 MIGRATING = range(20_000, 30_000)
 """The groups of these seeds have members of both protocols, so that each group is upgraded and downgraded online."""
 
+FIRST_WITH_SHARE_GROUPS = 30_000
+"""A third of the seeds from this one on have share groups. In others, members of both protocols are in one group."""
+
 CODES = {
     "Produce": (
         "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",
@@ -51,6 +54,14 @@ CODES = {
     "AddOffsetsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
     "TxnOffsetCommit": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"),
     "EndTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
+    "ShareGroupHeartbeat": (
+        "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "UNKNOWN_MEMBER_ID",
+        "FENCED_MEMBER_EPOCH",
+    ),
+    "ShareFetch": (
+        "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH", "SHARE_SESSION_LIMIT_REACHED", "UNKNOWN_SERVER_ERROR",
+    ),
+    "ShareAcknowledge": ("SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH"),
     "CreateTopics": ("NOT_CONTROLLER", "REQUEST_TIMED_OUT"),
     "DeleteTopics": ("NOT_CONTROLLER", "REQUEST_TIMED_OUT"),
     "CreatePartitions": ("NOT_CONTROLLER",),
@@ -61,7 +72,9 @@ CODES = {
 """The requests that faults hit, and the error codes that a healthy cluster may answer each with at any time."""
 
 _TRANSACTION_REQUESTS = ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
-_USUAL_REQUESTS = tuple(each for each in CODES if each not in (*_TRANSACTION_REQUESTS, "ConsumerGroupHeartbeat"))
+_SHARE_REQUESTS = ("ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge")
+_RARE_REQUESTS = (*_TRANSACTION_REQUESTS, *_SHARE_REQUESTS, "ConsumerGroupHeartbeat")
+_USUAL_REQUESTS = tuple(each for each in CODES if each not in _RARE_REQUESTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +106,15 @@ class Theme(Enum):
     FEW = "a few kinds of steps, chosen by the seed"
     WRITING = "steps that hit producers, which write in bursts"
     TRANSACTIONS = "steps that hit a transactional producer, which only these seeds have"
+    SHARING = "steps that hit share groups, which only these seeds have"
 
 
 def theme(seed: int) -> Theme:
     """The theme of a seed."""
     if Random(seed ^ 0x7A).random() < 0.25:
         return Theme.TRANSACTIONS
+    if seed >= FIRST_WITH_SHARE_GROUPS and Random(seed ^ 0x932).random() < 0.45:
+        return Theme.SHARING
     return Random(seed ^ 0x7E3E).choice((Theme.ALL, Theme.FEW, Theme.WRITING))
 
 
@@ -113,7 +129,11 @@ def schedule(seed: int) -> list[Step]:
 
 def _kinds(random: Random, wanted: Theme) -> list[tuple[str, _Arguments]]:
     """The kinds of steps of a theme, each as many times as its frequency says."""
-    steps = {Theme.WRITING: _WRITING_STEPS, Theme.TRANSACTIONS: _TRANSACTION_STEPS}.get(wanted, _STEPS)
+    steps = {
+        Theme.WRITING: _WRITING_STEPS,
+        Theme.TRANSACTIONS: _TRANSACTION_STEPS,
+        Theme.SHARING: _SHARING_STEPS,
+    }.get(wanted, _STEPS)
     if wanted is Theme.FEW:
         steps = random.sample(_STEPS, random.randrange(2, 7))
     return [(kind, arguments) for times, kind, arguments in steps for _ in range(times)]
@@ -164,6 +184,10 @@ def _writing_request(random: Random) -> dict[str, object]:
 def _transaction_request(random: Random) -> dict[str, object]:
     others = ("Produce", "InitProducerId", "FindCoordinator")
     return _fault_of(random, random.choice((*_TRANSACTION_REQUESTS, *others)), fails=4)
+
+
+def _share_request(random: Random) -> dict[str, object]:
+    return _fault_of(random, random.choice((*_SHARE_REQUESTS, "ShareFetch", "Metadata")), fails=3)
 
 
 def _fault_of(random: Random, request: str, *, fails: int) -> dict[str, object]:
@@ -250,6 +274,36 @@ _TRANSACTION_STEPS: tuple[tuple[int, str, _Arguments], ...] = (
     (2, "transaction_cancelled", _nothing),
     (2, "transaction_slow", _amount(0.5, 3.0, 12.0)),
     (2, "producer_replaced", _nothing),
+)
+
+
+_SHARING_STEPS: tuple[tuple[int, str, _Arguments], ...] = (
+    (9, "request", _share_request),
+    (2, "cut_connections", _node_and(0, 1, 5, 40, 200, 1000)),
+    (1, "repeat_answer", _node),
+    (1, "latency", _node_and(0.0, 0.02, 0.3, 2.0)),
+    (1, "kill", _node),
+    (1, "start", _nothing),
+    (1, "freeze", _node),
+    (1, "thaw", _nothing),
+    (3, "move_leader", _partition),
+    (1, "move_coordinator", _nothing),
+    (1, "move_share_coordinator", _nothing),
+    (1, "shrink_isr", _partition),
+    (2, "cut_network", _node),
+    (1, "heal_network", _nothing),
+    (1, "jump_clock", _amount(-3600.0, 3600.0)),
+    (1, "block_loop", _amount(0.2, 3.0, 15.0)),
+    (2, "member_joins", _member),
+    (1, "member_leaves", _member),
+    (2, "member_dies", _member),
+    (1, "member_raises", _member),
+    (1, "member_cancelled", _member),
+    (2, "member_slow", _member),
+    (2, "member_isolated", _member),
+    (3, "read_cancelled", _member),
+    (1, "add_partition", _nothing),
+    (1, "look_around", _nothing),
 )
 
 

@@ -1,15 +1,16 @@
-"""What runs during a simulation, as data made from a seed: two producers and three groups, and how they behave."""
+"""What runs during a simulation, as data made from a seed: producers, groups, share groups, and how they behave."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
 from tests.end_to_end.history import Promises
-from tests.simulation.schedule import FIRST_OF_BOTH_PROTOCOLS, MIGRATING, Theme, theme
+from tests.simulation.schedule import FIRST_OF_BOTH_PROTOCOLS, FIRST_WITH_SHARE_GROUPS, MIGRATING, Theme, theme
 
 FIXED = "orders"
 """A topic whose partitions stay the same."""
@@ -57,6 +58,21 @@ class GroupPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class SharePlan:
+    """A share group: the settings of its members, what they read and by which call, and its settings at the brokers.
+
+    ``lock`` is the seconds for which a member has a record, ``limit`` the number of deliveries of a record.
+    """
+
+    group_id: str
+    settings: Mapping[str, Any]
+    topics: tuple[str, ...]
+    reading: str
+    lock: float
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionPlan:
     """A transactional producer: its settings, its pauses, and the generation of the cluster's transactions.
 
@@ -76,6 +92,7 @@ class Workload:
     writers: tuple[WriterPlan, ...]
     groups: tuple[GroupPlan, ...]
     transactions: TransactionPlan | None = None
+    share_groups: tuple[SharePlan, ...] = ()
 
 
 def workload(seed: int) -> Workload:
@@ -86,13 +103,18 @@ def workload(seed: int) -> Workload:
     if seed in MIGRATING:
         return replace(plan, groups=tuple(_migrating(group) for group in plan.groups))
     random = Random(seed ^ 0x848)
-    return replace(plan, groups=tuple(_with_either_protocol(random, group) for group in plan.groups))
+    migrates = seed >= FIRST_WITH_SHARE_GROUPS and random.random() < 0.2
+    change = _migrating if migrates else partial(_with_either_protocol, random)
+    return replace(plan, groups=tuple(change(group) for group in plan.groups))
 
 
 def _workload(seed: int) -> Workload:
     random = Random(seed ^ 0x30B)
     if theme(seed) is Theme.TRANSACTIONS:
         return Workload((_writer(random, "a", _PAUSES),), (_group(random, 0),), _transactions(random))
+    if theme(seed) is Theme.SHARING:
+        writers, groups = (_writer(random, "a", _PAUSES),), (_group(random, 0),)
+        return Workload(writers, groups, share_groups=tuple(_share_group(random, number) for number in range(2)))
     pauses = _BURSTS if theme(seed) is Theme.WRITING else _PAUSES
     return Workload(
         tuple(_writer(random, name, pauses) for name in ("a", "b")),
@@ -166,6 +188,22 @@ def _group(random: Random, number: int) -> GroupPlan:
         reading=reading,
         committing=committing,
         is_static=is_static,
+    )
+
+
+def _share_group(random: Random, number: int) -> SharePlan:
+    mode = random.choice(("implicit", "explicit"))
+    return SharePlan(
+        group_id=f"share-{mode}-{number}",
+        settings={
+            "acknowledgement_mode": mode,
+            "acquire_mode": random.choice(("batch_optimized", "record_limit")),
+            "max_fetch_records": random.choice((1, 5, 500)),
+        },
+        topics=random.choice(((FIXED,), (FIXED, GROWING))),
+        reading=random.choice(("iterate", "poll", "poll")),
+        lock=random.choice((15.0, 30.0)),
+        limit=random.choice((2, 3, 5)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Three brokers, two producers and three groups on virtual time, with faults, and a check of what happened.
+"""Three brokers, producers, groups and share groups on virtual time, with faults, and a check of what happened.
 
 ``simulate(seed, steps)`` runs the workload while the steps go wrong, heals the cluster, waits until the groups have
 processed everything, and returns the broken promises with a hash of all requests.
@@ -36,6 +36,7 @@ from tests.simulation.journal import (
 from tests.simulation.members import SimulatedGroup
 from tests.simulation.network import Network
 from tests.simulation.schedule import PARTITIONS, Step, schedule
+from tests.simulation.sharing import Sharing
 from tests.simulation.transactor import Transactor
 from tests.simulation.workload import FIXED, GROWING, LEDGER, LEDGER_PARTITIONS, Workload, workload
 from tests.simulation.writer import Writer
@@ -206,15 +207,19 @@ class World:
         trace = hashlib.sha256("\n".join(exchanges).encode()).hexdigest()[:16]
         seconds = loop.time()
         self.__dict__.update(cluster=None, groups=(), writers=(), faults=None, network=None, transactor=None)
+        self.__dict__.update(share_groups=(), _sharing=None)
         return Result(self._anomalies, trace, seconds, exchanges if self._with_exchanges else [])
 
     async def _live(self) -> None:
         self.groups = [SimulatedGroup(self, plan) for plan in self._plan.groups]
+        self._sharing = Sharing(self, self.cluster, self._plan.share_groups)
+        self.share_groups = self._sharing.groups
         async with AsyncExitStack() as stack:
             admin = await stack.enter_async_context(self.client(Admin, metadata_max_age=10.0))
             self.writers = [Writer(self, plan) for plan in self._plan.writers]
             self.transactor = None if self._plan.transactions is None else Transactor(self, self._plan.transactions)
             self.faults = Faults(self, admin)
+            await self._sharing.start(admin)
             for group in self.groups:
                 group.start_member()
                 group.start_member()
@@ -247,8 +252,10 @@ class World:
                 for anomaly in log_anomalies(writer.plan, writer.history, logs):
                     self.anomaly(anomaly)
             await self._wait_for_groups(logs)
+            await self._sharing.finish(admin, logs, HEAL_TIMEOUT)
             await asyncio.sleep(3.0)
             self._check_history(logs)
+            self._sharing.check(logs)
             for group in self.groups:
                 for member in group.members:
                     await member.leave()

@@ -172,6 +172,24 @@ async def test_a_new_leader_continues_with_the_state_of_the_old_one(cluster: Emb
         assert await member.fetch() == [(1, 1, 2), (2, 2, 1), (4, 4, 1)]
 
 
+async def test_a_leader_that_was_replaced_without_its_knowledge_takes_no_acknowledgements(
+    cluster: EmbeddedCluster,
+) -> None:
+    """Its state of the share partition would overwrite that of the new leader."""
+    await set_configs(cluster, share_auto_offset_reset="earliest")
+    async with Member(cluster) as first, Member(cluster, "second") as second:
+        await first.fetch()
+        await write(cluster, 2)
+        assert await first.fetch() == [(0, 1, 1)]
+        await cluster.partition_network([cluster.leader_of("orders", 0)])
+        await asyncio.sleep(15.0)
+        await second.connect()
+        assert await second.fetch() == [(0, 1, 1)]
+        error, _ = await first.acknowledge((0, 0, ACCEPT))
+        assert error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await second.acknowledge((0, 0, ACCEPT)) == (ErrorCode.NONE, None)
+
+
 async def test_a_restart_with_a_data_dir_keeps_the_state(tmp_path: Path) -> None:
     async with EmbeddedCluster(brokers=1, tcp=False, data_dir=tmp_path) as cluster:
         await cluster.create_topic("orders")
