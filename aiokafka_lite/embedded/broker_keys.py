@@ -379,3 +379,13 @@ PLUGIN_KEYS = {
     "super.users": ConfigKey(ConfigType.STRING, None, scope=Scope.NONE, pattern=r"([^:;]+:[^;]+(;|$))*"),
 }
 """Settings of Kafka's authorizer, which the broker itself does not know: DescribeConfigs hides their values."""
+
+THROTTLE_KEYS = {
+    name: ConfigKey(ConfigType.LONG, None, minimum=0)
+    for name in (
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+}
+"""Limits of a reassignment, which a running broker takes and its file does not: described only while they are set."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
@@ -66,7 +67,7 @@ class ConfigKey(NamedTuple):
             case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
                 return str(int(value))
             case ConfigType.DOUBLE:
-                return str(float(value))
+                return _java_double(float(value))
             case ConfigType.BOOLEAN:
                 return value.strip().lower()
             case ConfigType.LIST:
@@ -100,6 +101,14 @@ class ConfigKey(NamedTuple):
         if number > high or (self.minimum is not None and number < self.minimum):
             low = "" if self.minimum is None else f">= {self.minimum} and "
             raise InvalidConfig(must_be(name, f"a number {low}<= {high}", value))
+
+
+def _java_double(number: float) -> str:
+    """A number as Java prints it: with an exponent below 0.001, and from ten million on."""
+    if number == 0 or 1e-3 <= abs(number) < 1e7:
+        return repr(number)
+    text = f"{Decimal(repr(number)).normalize():E}".replace("E+", "E")
+    return text if "." in text else text.replace("E", ".0E")
 
 
 _LARGEST = {

@@ -33,28 +33,43 @@ class SupportedLevels(NamedTuple):
     initial: int
 
 
-_KRAFT = "metadata.version"
+METADATA_VERSION = "metadata.version"
 SHARE_VERSION = "share.version"
-_NEWEST = {TRANSACTION_VERSION: SupportedLevels(0, 2, 2), "group.version": SupportedLevels(0, 1, 1)}
+_QUORUM = {"kraft.version": SupportedLevels(0, 1, 0)}
+_NEWEST = {
+    **_QUORUM,
+    TRANSACTION_VERSION: SupportedLevels(0, 2, 2),
+    "group.version": SupportedLevels(0, 1, 1),
+}
 
 _BY_RELEASE: dict[str, dict[str, SupportedLevels]] = {
-    "3.3.2": {_KRAFT: SupportedLevels(1, 7, 7)},
-    "3.9.1": {_KRAFT: SupportedLevels(1, 21, 21)},
-    "4.0.1": {_KRAFT: SupportedLevels(7, 25, 25), **_NEWEST, ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 0)},
+    "3.3.2": {METADATA_VERSION: SupportedLevels(1, 7, 7)},
+    "3.9.1": {METADATA_VERSION: SupportedLevels(1, 21, 21), **_QUORUM},
+    "4.0.1": {
+        METADATA_VERSION: SupportedLevels(7, 25, 25),
+        **_NEWEST,
+        ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 0),
+    },
     "4.1.1": {
-        _KRAFT: SupportedLevels(7, 27, 27),
+        METADATA_VERSION: SupportedLevels(7, 27, 27),
         **_NEWEST,
         SHARE_VERSION: SupportedLevels(0, 1, 0),
+        "streams.version": SupportedLevels(0, 1, 0),
         ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 1),
     },
     "4.3.1": {
-        _KRAFT: SupportedLevels(7, 30, 30),
+        METADATA_VERSION: SupportedLevels(7, 30, 30),
         **_NEWEST,
         SHARE_VERSION: SupportedLevels(0, 1, 1),
+        "streams.version": SupportedLevels(0, 1, 1),
         ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 1),
     },
 }
-"""By release, as ``kafka-features describe`` shows them. Features that change nothing here are left out."""
+"""By release, as ``kafka-features describe`` shows them. ``kraft.version`` and ``streams.version`` change nothing here:
+``kafka-features upgrade --release-version`` changes all features of a release or none."""
+
+_NEW_METADATA = frozenset({3, 5, 6, 7, 8, 11, 13, 14, 15, 17, 23, 30})
+"""The levels of ``metadata.version`` that store something new. Kafka does not go back behind one of them."""
 
 
 class Features:
@@ -88,6 +103,8 @@ class Features:
             raise ConfigurationError(f"{name} is at level {present}; a change to {level} must be a downgrade")
         if level > present and upgrade_type != UpgradeType.UPGRADE:
             raise ConfigurationError(f"{name} is at level {present}; a change to {level} must be an upgrade")
+        if name == METADATA_VERSION and any(level < new <= present for new in _NEW_METADATA):
+            raise ConfigurationError(f"a downgrade of {name} from {present} to {level} might delete metadata")
 
     def set_level(self, name: str, level: int) -> None:
         """Finalize a level for the whole cluster. Raises ConfigurationError."""

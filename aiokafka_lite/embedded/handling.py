@@ -201,12 +201,16 @@ class RequestContext:
             return "", ErrorCode.UNKNOWN_TOPIC_ID
         return name, ErrorCode.NONE if self.allows_topic(operation, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
-    def leader(self, key: PartitionKey, operation: AclOperation | None, leader_epoch: int = -1) -> Partition:
-        """The replica on this broker that leads a partition. Raises NotLeader, also if ``operation`` is denied."""
+    def replica(self, key: PartitionKey, operation: AclOperation | None) -> Partition:
+        """The replica of a partition on this broker. Raises NotLeader, also if ``operation`` is denied."""
         if operation is not None and not self.allows_topic(operation, key[0]):
             raise NotLeader(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation.name} is denied on topic {key[0]!r}")
         if self.broker.metadata.partition_state(key) is None:
             raise NotLeader(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown partition {key}")
-        partition = self.broker.replica_manager.require(key)
+        return self.broker.replica_manager.require(key)
+
+    def leader(self, key: PartitionKey, operation: AclOperation | None, leader_epoch: int = -1) -> Partition:
+        """The replica on this broker that leads a partition. Raises NotLeader, also if ``operation`` is denied."""
+        partition = self.replica(key, operation)
         partition.require_leader(leader_epoch)
         return partition

@@ -37,7 +37,7 @@ from ...protocol.messages import (
     ListedConfigResource,
 )
 from ..authorizer import CLUSTER, Resource
-from ..broker_keys import BROKER_KEYS
+from ..broker_keys import BROKER_KEYS, THROTTLE_KEYS
 from ..config_documentation import DOCUMENTATION, NO_EFFECT
 from ..config_keys import ConfigKey, ConfigType
 from ..configs import (
@@ -122,13 +122,15 @@ def _settings(context: RequestContext, resource_type: int, name: str) -> Sequenc
         return [(each, key, resource_synonyms(kind, each, values, this_broker)) for each, key in kind.keys.items()]
     if name and name != str(context.broker.node_id):
         raise Refused(ErrorCode.INVALID_REQUEST, f"this is broker {context.broker.node_id}, not {name}")
+    known = {**BROKER_KEYS, **THROTTLE_KEYS}
+    if not name:  # what AlterConfigs gave all brokers, and no other value
+        dynamic, source = controller.settings.dynamic(""), ConfigSource.DYNAMIC_DEFAULT_BROKER
+        return [
+            (each, known.get(each, UNKNOWN_KEY), [Synonym(each, dynamic[each], source)]) for each in sorted(dynamic)
+        ]
     layers = controller.settings.layers(name)
-    names = sorted({*BROKER_KEYS, *controller.settings.dynamic(""), *controller.settings.dynamic(name)})
-    settings = [(each, BROKER_KEYS.get(each, UNKNOWN_KEY), broker_synonyms(each, layers)) for each in names]
-    if name:
-        return settings
-    dynamic = ConfigSource.DYNAMIC_DEFAULT_BROKER
-    return [setting for setting in settings if setting[2][0].source is dynamic]
+    names = sorted({*BROKER_KEYS, *(each for _, values in layers for each in values)})
+    return [(each, known.get(each, UNKNOWN_KEY), broker_synonyms(each, layers)) for each in names]
 
 
 def _setting(

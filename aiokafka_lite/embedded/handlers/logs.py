@@ -6,6 +6,7 @@
 - AlterReplicaLogDirs: a replica is in that directory already, so there is nothing to move. Another directory is
   LOG_DIR_NOT_FOUND, a partition without a replica here REPLICA_NOT_AVAILABLE.
 - DescribeProducers lists the producers whose state a log keeps, with the first offsets of their open transactions.
+  A follower answers too: the tool that finds hanging transactions asks each broker about all its replicas.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def _producers(context: RequestContext, topic: str, index: int) -> DescribeProdu
         )
         return result
     try:
-        partition = context.leader((topic, index), AclOperation.READ)
+        partition = context.replica((topic, index), AclOperation.READ)
     except NotLeader as error:
         result.error_code, result.error_message = error.code, str(error)
         return result

@@ -27,7 +27,7 @@ from ...protocol.messages import (
     DescribeClientQuotasValue,
 )
 from ..handling import RequestContext, handles
-from ..quotas import CLIENT_ID, FETCH, IP, KEYS, PRODUCE, USER, Entity
+from ..quotas import CLIENT_ID, CONNECTIONS, FETCH, IP, KEYS, PRODUCE, USER, Entity
 
 EXACT = 0
 DEFAULT = 1
@@ -133,8 +133,8 @@ def _wrong_value(change: AlterClientQuotasOperation) -> str | None:
         return f"unknown quota {change.key!r}"
     if not change.value > 0:
         return must_be(change.key, "> 0", change.value)
-    if change.key in (PRODUCE, FETCH) and change.value % 1:
-        return must_be(change.key, "a whole number of bytes", change.value)
+    if change.key in (PRODUCE, FETCH, CONNECTIONS) and change.value % 1:
+        return must_be(change.key, "a whole number", change.value)
     return None
 
 

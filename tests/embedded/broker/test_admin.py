@@ -289,6 +289,18 @@ async def test_log_dirs_and_producers_are_described(one: EmbeddedCluster) -> Non
         assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (5, 2, 0)
 
 
+async def test_a_follower_describes_the_producers_of_its_replica(three: EmbeddedCluster) -> None:
+    await three.create_topic("t", assignments=[[1, 2], [3, 1]])
+    async with Peer(three, node=1) as leader:
+        await leader.produce("t", produced(timestamp=-1, producer_id=5, epoch=2, sequence=0))
+    async with Peer(three, node=2) as follower:
+        wanted = DescribeProducersTopic(name="t", partition_indexes=[0, 1])
+        response = await follower.ask(DescribeProducersRequest(topics=[wanted]))
+        replica, absent = response.topics[0].partitions
+        assert [each.producer_id for each in replica.active_producers] == [5]
+        assert absent.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 async def test_a_full_log_dir_is_a_storage_error() -> None:
     async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(storage_limit=200)) as cluster:
         await cluster.create_topic("t")
@@ -460,6 +472,31 @@ async def test_features_are_finalized_or_refused_as_kafka(
         assert answer.error_code == code
         assert len(answer.results) == (1 if version == 1 and code is ErrorCode.NONE else 0)
     assert one.controller.features.level("transaction.version") == (level if code is ErrorCode.NONE else 2)
+
+
+@pytest.mark.parametrize("upgrade_type", [2, 3])
+async def test_metadata_is_not_downgraded_behind_a_level_with_new_contents(
+    one: EmbeddedCluster, upgrade_type: int
+) -> None:
+    change = UpdateFeaturesFeature(feature="metadata.version", max_version_level=29, upgrade_type=upgrade_type)
+    async with Peer(one) as peer:
+        answer = await peer.ask(UpdateFeaturesRequest(feature_updates=[change]))
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert one.controller.features.level("metadata.version") == 30
+
+
+async def test_a_release_is_finalized_with_all_its_features(one: EmbeddedCluster) -> None:
+    """As ``kafka-features upgrade --release-version 4.3``."""
+    levels = {
+        "metadata.version": 30, "kraft.version": 1, "transaction.version": 2, "group.version": 1,
+        "eligible.leader.replicas.version": 1, "share.version": 1, "streams.version": 1,
+    }  # fmt: skip
+    changes = [
+        UpdateFeaturesFeature(feature=name, max_version_level=level, upgrade_type=1) for name, level in levels.items()
+    ]
+    async with Peer(one) as peer:
+        assert (await peer.ask(UpdateFeaturesRequest(feature_updates=changes))).error_code == ErrorCode.NONE
+    assert one.controller.features.finalized == levels
 
 
 async def test_a_stopped_broker_is_unregistered(three: EmbeddedCluster) -> None:

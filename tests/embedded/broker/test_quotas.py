@@ -245,3 +245,11 @@ def test_the_quota_of_new_connections_refuses_those_above_it() -> None:
                     assert (await other.ask(MetadataRequest(topics=[]), 9)).brokers
 
     run(main())
+
+
+@pytest.mark.parametrize("key", ["producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"])
+async def test_a_quota_of_whole_numbers_refuses_a_fraction(one: EmbeddedCluster, key: str) -> None:
+    kind = "ip" if key == "connection_creation_rate" else "client-id"
+    async with Peer(one) as peer:
+        for value, code in ((4.5, ErrorCode.INVALID_REQUEST), (4.0, ErrorCode.NONE)):
+            assert (await peer.ask(alter({kind: None}, key, value))).entries[0].error_code == code

@@ -17,6 +17,10 @@ from aiokafka_lite.protocol.messages import (
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestConfig,
+    IncrementalAlterConfigsRequestResource,
 )
 from tests.embedded.broker.peer import Peer, fetch_request
 from tests.pure.embedded.batches import produced
@@ -130,3 +134,48 @@ def test_compacted_topics_are_compacted_by_their_settings() -> None:
             assert [keys_of(name) for name in names] == [2, 5, 5, 5]
 
     run(main())
+
+
+async def every_setting(peer: Peer, broker: str) -> dict[str, DescribeConfigsResourceResult]:
+    """The settings, with their synonyms, of a broker, or, with "", of all brokers."""
+    resource = DescribeConfigsResource(resource_type=BROKER, resource_name=broker, configuration_keys=None)
+    (result,) = (await peer.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True))).results
+    return {each.name: each for each in result.configs}
+
+
+async def set_on_broker(peer: Peer, broker: str, name: str, value: str) -> ErrorCode:
+    change = IncrementalAlterConfigsRequestConfig(name=name, config_operation=0, value=value)
+    resource = IncrementalAlterConfigsRequestResource(resource_type=BROKER, resource_name=broker, configs=[change])
+    answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+    return ErrorCode.of(answer.responses[0].error_code)
+
+
+async def test_the_throttle_of_a_reassignment_is_described_while_it_is_set(one: EmbeddedCluster) -> None:
+    name = "leader.replication.throttled.rate"
+    async with Peer(one) as peer:
+        assert name not in await every_setting(peer, "1")
+        assert await set_on_broker(peer, "1", name, "1000") is ErrorCode.NONE
+        setting = (await every_setting(peer, "1"))[name]
+        assert (setting.value, setting.is_sensitive) == ("1000", False)
+        assert await set_on_broker(peer, "1", name, "many") is ErrorCode.INVALID_REQUEST
+
+
+async def test_the_settings_of_all_brokers_have_one_source(one: EmbeddedCluster) -> None:
+    async with Peer(one) as peer:
+        await set_on_broker(peer, "", "message.max.bytes", "2000000")
+        setting = (await every_setting(peer, ""))["message.max.bytes"]
+        assert [(each.value, each.source) for each in setting.synonyms] == [("2000000", 3)]
+
+
+async def test_the_settings_of_an_authorizer_are_listed_without_values() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, super_users=["User:ANONYMOUS"]) as cluster, Peer(cluster) as peer:
+        setting = (await every_setting(peer, "1"))["super.users"]
+        assert (setting.value, setting.is_sensitive) == (None, True)
+
+
+@pytest.mark.parametrize("value, shown", [("20000000", "2.0E7"), ("12345678.5", "1.23456785E7"), ("5", "5.0")])
+async def test_a_fraction_is_shown_as_by_java(one: EmbeddedCluster, value: str, shown: str) -> None:
+    name = "log.cleaner.io.max.bytes.per.second"
+    async with Peer(one) as peer:
+        assert await set_on_broker(peer, "1", name, value) is ErrorCode.NONE
+        assert await described(peer, name) == {name: shown}
