@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import ssl
 import threading
 import time
+from contextlib import suppress
 from importlib import import_module
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -23,6 +25,8 @@ from .security import Secret
 __all__ = ["AwsMskIam", "ClientCredentials", "TokenFromFile"]
 
 _LARGEST_ANSWER = 1 << 20
+_LONGEST_LIFETIME = 366 * 86_400
+"""Seconds. A token that claims to live longer is used once, as one without a lifetime."""
 _KEPT = 0.8
 """The part of a token's lifetime for which it is used again."""
 
@@ -74,31 +78,76 @@ class ClientCredentials:
 
     def _request(self) -> tuple[str, float]:
         """A new token, and its seconds."""
-        from http.client import HTTPException
+        from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
         from urllib.error import HTTPError
-        from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+        from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+
+        sockets: list[socket.socket] = []
+        is_late = threading.Event()
+
+        def end() -> None:
+            is_late.set()
+            for each in sockets:
+                with suppress(OSError):  # it is closed
+                    socket.socket.shutdown(each, socket.SHUT_RDWR)
+
+        class Plain(HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                sockets.append(self.sock)
+
+        class Secure(HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                sockets.append(self.sock)
+
+        class Http(HTTPHandler):
+            def http_open(self, request: Request) -> HTTPResponse:
+                return self.do_open(Plain, request)
+
+        class Https(HTTPSHandler):
+            def https_open(self, request: Request) -> HTTPResponse:
+                return self.do_open(Secure, request, context=context)
 
         class Stay(HTTPRedirectHandler):
             def redirect_request(self, *args: object) -> None:
                 return None
 
+        context = self._context
         basic = base64.b64encode(self._credentials.encode()).decode()
         request = Request(self._url, self._form, {"Authorization": f"Basic {basic}", "Accept": "application/json"})
+        # The timeout of a socket is for each piece that arrives: an endpoint could send one byte from time to time.
+        timer = threading.Timer(self._timeout, end)
+        timer.daemon = True
+        timer.start()
         try:
-            with build_opener(Stay, HTTPSHandler(context=self._context)).open(request, timeout=self._timeout) as answer:
-                return self._read(answer.read(_LARGEST_ANSWER))
+            with build_opener(Stay, Http, Https).open(request, timeout=self._timeout) as answer:
+                status, content = 200, answer.read(_LARGEST_ANSWER)
         except HTTPError as error:
             with error:
-                raise self._refusal(error.code, error.read(_LARGEST_ANSWER)) from None
+                status, content = error.code, error.read(_LARGEST_ANSWER)
         except (OSError, HTTPException) as error:
-            raise ConnectionLost(f"cannot get a token from {self._url}: {error}", sent=False) from error
+            raise self._lost(is_late.is_set(), error) from error
+        finally:
+            timer.cancel()
+        if is_late.is_set():
+            raise self._lost(True)
+        if status != 200:
+            raise self._refusal(status, content)
+        return self._read(content)
+
+    def _lost(self, is_late: bool, error: Exception | None = None) -> ConnectionLost:
+        reason = f"the answer did not end within {self._timeout:g} s" if is_late else error
+        return ConnectionLost(f"cannot get a token from {self._url}: {reason}", sent=False)
 
     def _read(self, content: bytes) -> tuple[str, float]:
         answer = _json(content)
         token, lifetime = answer.get("access_token"), answer.get("expires_in", 0)
         if not isinstance(token, str) or not token or isinstance(lifetime, bool):
             raise ConnectionLost(f"{self._url} sent no access_token", sent=False)
-        return Secret(token), float(lifetime) if isinstance(lifetime, int | float) else 0.0
+        # JSON numbers may be NaN, infinite, or too large for a float.
+        usable = lifetime if isinstance(lifetime, int | float) and 0 < lifetime < _LONGEST_LIFETIME else 0
+        return Secret(token), float(usable)
 
     def _refusal(self, status: int, content: bytes) -> AuthenticationError | ConnectionLost:
         """The error for an HTTP status that is not success. 429 and 5xx may pass; others stay."""

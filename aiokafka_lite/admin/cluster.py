@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from .. import arguments
-from ..errors import KafkaError, UnsupportedVersion, error_for
+from ..errors import KafkaError, ProtocolError, UnsupportedVersion, error_for
 from ..net.handshake import SOFTWARE_NAME
 from ..protocol.messages import (
     REQUESTS,
@@ -200,7 +200,10 @@ class Cluster:
             topic = DescribeQuorumRequestTopic(topic_name="__cluster_metadata", partitions=[partition])
             answer = await peer.send(DescribeQuorumRequest(topics=[topic]))
             _raise_for(answer.error_code, "describing the metadata quorum", answer.error_message)
-            return _quorum(answer.topics[0].partitions[0])
+            partitions = [each for topic in answer.topics for each in topic.partitions]
+            if len(partitions) != 1:
+                raise ProtocolError(f"the metadata quorum has one partition, and the answer has {len(partitions)}")
+            return _quorum(partitions[0])
 
         deadline = self._calls.deadline(timeout)
         return await self._calls.one("describing the metadata quorum", self._calls.any_broker, ask, deadline)

@@ -37,6 +37,9 @@ LAST_PUSH_TIMEOUT = 0.5
 DEFAULT_INTERVAL = 300.0
 """Seconds between pushes if the subscription has no interval above 0, as in Java's client."""
 
+SHORTEST_INTERVAL = 1.0
+"""Seconds between pushes at least: brokers allow a tenth of it, and a broken one may ask for a thousandth."""
+
 RETRY_AFTER = 30.0
 """Seconds until the subscription is requested again after a failure."""
 
@@ -71,7 +74,7 @@ class Telemetry:
                 await self._subscribe()
                 assert self._subscription is not None
                 interval_ms = self._subscription.push_interval_ms
-                interval = interval_ms / 1000 if interval_ms > 0 else DEFAULT_INTERVAL
+                interval = max(interval_ms / 1000, SHORTEST_INTERVAL) if interval_ms > 0 else DEFAULT_INTERVAL
                 if self._subscription.requested_metrics:
                     await asyncio.sleep(interval * (low + (high - low) * self._runtime.random()))
                     while await self._push():  # noqa: ASYNC110 - a period, not polling

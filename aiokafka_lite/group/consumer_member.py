@@ -59,17 +59,13 @@ from .events import (
     TopicsNamed,
 )
 from .ownership import NO_GENERATION
-from .payloads import MAX_ASSIGNED
-from .requests import UNKNOWN_ERRORS_TOLERATED, refusal
+from .requests import SHORTEST_INTERVAL, UNKNOWN_ERRORS_TOLERATED, heartbeat_interval, problem_of_assignment, refusal
 from .states import MemberEvent, MemberState
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 RETURN_EPOCH = -2
 """A static member leaves and will come back: it keeps its partitions until its session ends."""
-
-SHORTEST_INTERVAL = 0.1
-"""Seconds between heartbeats at least, whatever the coordinator asks for: 0 would make a hot loop."""
 
 EARLY = 0.5
 """Seconds until the heartbeat after a new epoch or assignment; then doubled, up to the interval (rule 7)."""
@@ -285,7 +281,7 @@ class ConsumerMember(BaseMember):
         self._in_flight = False
         if code is not ErrorCode.NONE:
             return self._refused(code)
-        if problem := _problem_of(response):
+        if problem := problem_of(response):
             return [Report(ProtocolError(f"{_API} was answered with {problem}")), *self._retry()]
         self._unknown_errors = 0
         if self.state is MemberState.JOINING:
@@ -294,7 +290,7 @@ class ConsumerMember(BaseMember):
         if response.member_epoch != self.generation or response.assignment is not None:
             self._early = EARLY
         self.generation = response.member_epoch
-        self._interval = max(response.heartbeat_interval_ms / 1000, SHORTEST_INTERVAL)
+        self._interval = heartbeat_interval(response.heartbeat_interval_ms)
         if response.assignment is not None:
             topics = response.assignment.topic_partitions
             self._target = {each.topic_id: tuple(each.partitions) for each in topics}
@@ -420,13 +416,9 @@ class ConsumerMember(BaseMember):
         return self._join()  # the user subscribed again while the member was leaving
 
 
-def _problem_of(response: ConsumerGroupHeartbeatResponse) -> str | None:
+def problem_of(response: ConsumerGroupHeartbeatResponse) -> str | None:
     """The reason why this answer makes no sense; None if it does."""
     if response.member_epoch <= JOIN_EPOCH:
         return f"epoch {response.member_epoch}"
     topics = () if response.assignment is None else response.assignment.topic_partitions
-    numbers = [number for each in topics for number in each.partitions]
-    if len(numbers) > MAX_ASSIGNED:
-        return f"an assignment of {len(numbers)} partitions, more than {MAX_ASSIGNED}"
-    least = min(numbers, default=0)
-    return f"an assigned partition with the number {least}" if least < 0 else None
+    return problem_of_assignment([each.partitions for each in topics])

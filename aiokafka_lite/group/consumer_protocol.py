@@ -14,7 +14,7 @@ from ..net.connection import Purpose
 from ..protocol.messages import ConsumerGroupHeartbeatRequest
 from ..protocol.versions import VersionTable
 from .blocked_loop import BlockedLoop
-from .consumer_member import FENCED, ConsumerMember
+from .consumer_member import FENCED, ConsumerMember, problem_of
 from .counters import RequestCounters
 from .events import (
     Action,
@@ -29,6 +29,7 @@ from .events import (
     TopicsNamed,
 )
 from .member_requests import MemberRequests
+from .requests import heartbeat_interval
 from .states import MemberState
 from .topic_watcher import Spawn
 
@@ -147,12 +148,14 @@ class ConsumerProtocol:
             raise
         code = ErrorCode.of(response.error_code)
         self._requests.record(code, node_id, "ConsumerGroupHeartbeat")
-        if code is ErrorCode.NONE:
+        if code is ErrorCode.NONE and problem_of(response) is None:
             self._counters.succeeded(began, asyncio.get_running_loop().time())
             self.calm_at = began
-            self._interval = max(response.heartbeat_interval_ms / 1000, 1.0)
-            self._backoff.reset()
-            self._client.outages.recovered(logger, self._requests.place, "%r: heartbeats succeeded", self._member)
+            self._interval = max(heartbeat_interval(response.heartbeat_interval_ms), 1.0)
+            # A join alone ends no outage: the coordinator may evict the member at its next heartbeat, again and again.
+            if self._member.state is not MemberState.JOINING:
+                self._backoff.reset()
+                self._client.outages.recovered(logger, self._requests.place, "%r: heartbeats succeeded", self._member)
         else:
             self._counters.failures += 1
             if code in FENCED and self._member.state.sends_heartbeats:

@@ -15,16 +15,24 @@ from ..protocol.messages import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from ..protocol.messages.metadata import MAX_PARTITIONS
 from ..protocol.versions import VersionTable
 from ..types import TopicPartition
 from .events import Identity, SendLeave
-from .payloads import PROTOCOL_TYPE, write_assignment
+from .payloads import MAX_ASSIGNED, PROTOCOL_TYPE, write_assignment
 
 UNKNOWN_ERRORS_TOLERATED = 5
 """UNKNOWN_SERVER_ERROR answers to requests that join which are retried until the member has an assignment.
 
 An exception to ``is_retriable``: brokers answer so while they fail over. Java's client fails at the first one.
 """
+
+SHORTEST_INTERVAL = 0.1
+"""Seconds between heartbeats at least, whatever the coordinator asks for: 0 would make a hot loop."""
+
+LONGEST_INTERVAL = 60.0
+"""Seconds between heartbeats at most: after a longer one a member would be evicted, and nothing would correct it.
+Brokers allow 15 seconds by default."""
 
 _HINTS = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the brokers limit the group by group.max.size",
@@ -124,6 +132,21 @@ def leave_request(group_id: str, action: SendLeave, versions: VersionTable, *, b
         member_id=action.member_id, group_instance_id=action.instance_id, reason=action.reason
     )
     return LeaveGroupRequest(group_id=group_id, members=[member])
+
+
+def heartbeat_interval(milliseconds: int) -> float:
+    """The seconds between heartbeats that the coordinator asks for, within ``SHORTEST_`` and ``LONGEST_INTERVAL``."""
+    return min(max(milliseconds / 1000, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+
+
+def problem_of_assignment(partitions: Sequence[Sequence[int]]) -> str | None:
+    """The reason why a coordinator's assignment makes no sense, by the partition numbers of its topics; None if it
+    does."""
+    count = sum(map(len, partitions))
+    if count > MAX_ASSIGNED:
+        return f"an assignment of {count} partitions, more than {MAX_ASSIGNED}"
+    wrong = next((number for each in partitions for number in each if not 0 <= number < MAX_PARTITIONS), None)
+    return None if wrong is None else f"an assigned partition with the number {wrong}"
 
 
 def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None, asked: str = "") -> KafkaError:

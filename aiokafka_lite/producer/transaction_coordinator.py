@@ -49,6 +49,7 @@ from .transaction_requests import (
     LAST_ADD_PARTITIONS,
     LAST_END_OF_GENERATION_1,
     LAST_OFFSETS_OF_GENERATION_1,
+    REQUIRED_BY_GENERATION_2,
     add_offsets_request,
     add_partitions_request,
     decisive,
@@ -336,7 +337,9 @@ class TransactionCoordinator:
         """One attempt. Notes the level of the feature that the connection reports."""
 
         def noted(versions: VersionTable) -> Request[R]:
-            self._level = versions.level(FEATURE)
+            # A proxy may limit the versions of a cluster that has finalized generation 2.
+            is_possible = all(map(versions.supports, REQUIRED_BY_GENERATION_2))
+            self._level = versions.level(FEATURE) if is_possible else 0
             return build(versions)
 
         timeout = self._client.config.request_timeout

@@ -19,6 +19,7 @@ from ..protocol.messages import (
     AddPartitionsToTxnTopic,
     EndTxnRequest,
     InitProducerIdRequest,
+    ProduceRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
@@ -36,6 +37,9 @@ LAST_ADD_PARTITIONS = AddPartitionsToTxnRequest.MANY_TRANSACTIONS - 1
 
 LAST_END_OF_GENERATION_1 = EndTxnRequest.EPOCH_BUMP - 1
 LAST_OFFSETS_OF_GENERATION_1 = TxnOffsetCommitRequest.ADDS_GROUP - 1
+
+REQUIRED_BY_GENERATION_2 = (EndTxnRequest.EPOCH_BUMP, TxnOffsetCommitRequest.ADDS_GROUP, ProduceRequest.ADDS_PARTITIONS)
+"""Without one of these, a transaction of generation 2 could not begin or end."""
 
 _FENCED_ADVICE = "abort the transaction, and close this producer if the abort raises ProducerFenced"
 

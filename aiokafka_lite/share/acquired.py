@@ -2,98 +2,153 @@
 
 Brokers send whole batches, and a batch may also have records that another member has. Acquired offsets may have no
 record: compaction removed it, or it is a control record. These gaps are acknowledged as such.
+
+Batches are decoded one at a time, when the reader needs their records: kilobytes may decompress to many megabytes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, pairwise, repeat
+from typing import NamedTuple
 
-from ..consumer.fetched import decode
+from ..consumer.fetched import corrupt, decode
 from ..errors import CorruptRecord, ProtocolError
 from ..protocol.codec import Buffer
 from ..protocol.messages import ShareAcquiredRecords
 from ..protocol.records import RecordBatch
 from ..protocol.records.batch import split_batches
-from ..types import ShareRecord, TopicPartition
+from ..types import Compression, ShareRecord, TopicPartition
 from .acknowledgements import AcknowledgeType
 
 # ShareRecord(*fields) runs Python code for each record; this creates the same object in C.
 _make_record = partial(tuple.__new__, ShareRecord)
 
 MAX_ACQUIRED = 1_000_000
-"""Offsets of one partition in one answer. Brokers lock at most 10,000 records of a partition, in whole batches."""
+"""Offsets in one answer. Brokers lock at most 10,000 records of a partition, in whole batches."""
+
+
+class _Range(NamedTuple):
+    """Acquired offsets, both ends included."""
+
+    first: int
+    last: int
+    delivery_count: int
+
+    @property
+    def offsets(self) -> range:
+        return range(self.first, self.last + 1)
+
+
+class DecodedBatch(NamedTuple):
+    """The acquired records of one batch. ``settled`` has offsets that are acknowledged although the user has not got
+    them: those without a record (GAP), or all of a damaged batch (REJECT), whose error is ``failure``. ``size`` is the
+    number of bytes in memory, about."""
+
+    records: Sequence[ShareRecord]
+    settled: dict[int, AcknowledgeType]
+    failure: CorruptRecord | None = None
+    size: int = 0
+    redelivered: int = 0
 
 
 class AcquiredRecords:
-    """The acquired records of one partition, in the order of their offsets, and what is acknowledged at once.
+    """The acquired records of one partition, in the order of their offsets. ``decode`` takes the next batch.
 
-    ``settled`` has offsets without a record (GAP), those of a damaged batch (REJECT), whose error is ``failure``, and
-    those behind the last whole batch (RELEASE): the answer is incomplete, and a later fetch begins with them.
+    ``settled`` has offsets that are acknowledged at once: those between batches (GAP), those of data that is no batch
+    (REJECT), whose error is ``failure``, and those behind the last whole batch (RELEASE): the answer is incomplete, and
+    a later fetch begins with them. The constructor raises ProtocolError for offsets that make no sense.
     """
 
-    __slots__ = ("failure", "records", "settled")
+    __slots__ = ("_batches", "_check_crc", "_max_size", "_partition", "failure", "settled")
 
     def __init__(
         self,
         partition: TopicPartition,
         data: Buffer,
-        acquired: Sequence[ShareAcquiredRecords],
+        acquired: Iterable[ShareAcquiredRecords],
         *,
         check_crc: bool,
         max_size: int,
     ) -> None:
-        self.records: list[ShareRecord] = []
+        self._partition = partition
+        self._check_crc = check_crc
+        self._max_size = max_size
+        self._batches: deque[tuple[RecordBatch, list[_Range]]] = deque()
         self.settled: dict[int, AcknowledgeType] = {}
         self.failure: CorruptRecord | None = None
-        ranges = sorted(acquired, key=lambda each: each.first_offset)
-        if sum(max(0, each.last_offset - each.first_offset + 1) for each in ranges) > MAX_ACQUIRED:
-            raise ProtocolError(f"{partition}: a broker claims to have acquired more than {MAX_ACQUIRED:,} records")
-        for each in ranges:
-            self.settled.update(dict.fromkeys(range(each.first_offset, each.last_offset + 1), AcknowledgeType.GAP))
+        ranges = _Ranges(partition, acquired)
         try:
             batches = split_batches(data)
         except CorruptRecord as error:
-            self.settled = dict.fromkeys(self.settled, AcknowledgeType.REJECT)
+            self._settle(ranges.within(0, ranges.end), AcknowledgeType.REJECT)
             self.failure = error
             return
+        position = 0  # an offset below it that a later batch repeats was in an earlier one
         for batch in batches:
-            wanted = [
-                each
-                for each in ranges
-                if each.first_offset <= batch.last_offset and each.last_offset >= batch.base_offset
-            ]
+            # The first offset of a compressed message of an old format is known only after decompression.
+            first = position if batch.count < 0 else max(position, batch.base_offset)
+            self._settle(ranges.within(position, first - 1), AcknowledgeType.GAP)
+            wanted = list(ranges.within(first, batch.last_offset))
             if wanted:
-                try:
-                    self._read(partition, batch, wanted, check_crc, max_size)
-                except CorruptRecord as error:
-                    self._reject(batch, wanted, error)
-        end = batches[-1].last_offset if batches else -1
-        self.settled.update([(offset, AcknowledgeType.RELEASE) for offset in self.settled if offset > end])
+                self._batches.append((batch, wanted))
+            position = max(first, batch.last_offset + 1)
+        self._settle(ranges.within(position, ranges.end), AcknowledgeType.RELEASE)
 
-    def _read(
-        self,
-        partition: TopicPartition,
-        batch: RecordBatch,
-        wanted: Sequence[ShareAcquiredRecords],
-        check_crc: bool,
-        max_size: int,
-    ) -> None:
+    def __bool__(self) -> bool:
+        """Whether there are batches to decode."""
+        return bool(self._batches)
+
+    def __len__(self) -> int:
+        """The acquired offsets of the batches that are not decoded."""
+        return sum(len(each.offsets) for _, wanted in self._batches for each in wanted)
+
+    def offsets(self) -> Iterator[int]:
+        """The same offsets."""
+        return chain.from_iterable(each.offsets for _, wanted in self._batches for each in wanted)
+
+    def decode(self) -> DecodedBatch:
+        """Decode the next batch."""
+        batch, wanted = self._batches.popleft()
+        settled = dict.fromkeys(chain.from_iterable(each.offsets for each in wanted), AcknowledgeType.GAP)
+        try:
+            records, size = self._read(batch, wanted)
+        except CorruptRecord as error:
+            return DecodedBatch((), dict.fromkeys(settled, AcknowledgeType.REJECT), error)
+        for record in records:
+            settled.pop(record[2], None)
+        redelivered = 0
+        if any(each.delivery_count > 1 for each in wanted):
+            redelivered = sum(record.delivery_count > 1 for record in records)
+        return DecodedBatch(records, settled, None, size, redelivered)
+
+    def _settle(self, ranges: Iterable[_Range], kind: AcknowledgeType) -> None:
+        for each in ranges:
+            self.settled.update(dict.fromkeys(each.offsets, kind))
+
+    def _read(self, batch: RecordBatch, wanted: Sequence[_Range]) -> tuple[list[ShareRecord], int]:
         found: list[ShareRecord] = []
-        for chunk in decode(partition, batch, None, wanted[0].first_offset, check_crc=check_crc, max_size=max_size):
+        size = batch.size
+        partition, first = self._partition, wanted[0].first
+        for chunk in decode(partition, batch, None, first, check_crc=self._check_crc, max_size=self._max_size):
+            offsets = chunk.offsets
+            if not isinstance(offsets, range) and any(one == other for one, other in pairwise(offsets)):
+                raise corrupt(partition, first, "two records of a batch have the same offset", batch)
+            if batch.compression is not Compression.NONE:
+                size += sum(map(len, filter(None, chain(chunk.keys, chunk.values))))
             for each in wanted:
                 some = slice(
-                    max(chunk.index, bisect_left(chunk.offsets, each.first_offset)),
-                    bisect_left(chunk.offsets, each.last_offset + 1),
+                    max(chunk.index, bisect_left(offsets, each.first)), bisect_left(offsets, each.last + 1)
                 )
                 found += map(
                     _make_record,
                     zip(
                         repeat(chunk.topic),
                         repeat(chunk.partition),
-                        chunk.offsets[some],
+                        offsets[some],
                         chunk.timestamps[some],
                         repeat(chunk.timestamp_type),
                         chunk.keys[some],
@@ -103,12 +158,37 @@ class AcquiredRecords:
                         repeat(each.delivery_count),
                     ),
                 )
-        for record in found:
-            self.settled.pop(record[2], None)
-        self.records += found
+        return found, size
 
-    def _reject(self, batch: RecordBatch, wanted: Sequence[ShareAcquiredRecords], error: CorruptRecord) -> None:
-        self.failure = error
-        for each in wanted:
-            first, last = max(each.first_offset, batch.base_offset), min(each.last_offset, batch.last_offset)
-            self.settled.update(dict.fromkeys(range(first, last + 1), AcknowledgeType.REJECT))
+
+class _Ranges:
+    """The acquired ranges of one partition, in order and without overlaps. Raises ProtocolError for others."""
+
+    __slots__ = ("_lasts", "_ranges", "end")
+
+    def __init__(self, partition: TopicPartition, acquired: Iterable[ShareAcquiredRecords]) -> None:
+        self._ranges = sorted(_Range(each.first_offset, each.last_offset, each.delivery_count) for each in acquired)
+        end = -1
+        for each in self._ranges:
+            if not end < each.first <= each.last:
+                raise ProtocolError(
+                    f"{partition}: a broker claims to have acquired offsets {each.first} to {each.last}"
+                    + (f" after offset {end}" if end >= 0 else "")
+                )
+            end = each.last
+        self.end = end
+        self._lasts = [each.last for each in self._ranges]
+
+    def within(self, first: int, last: int) -> Iterator[_Range]:
+        """The acquired offsets from ``first`` to ``last``."""
+        for index in range(bisect_left(self._lasts, first), len(self._ranges)):
+            each = self._ranges[index]
+            if each.first > last:
+                return
+            yield _Range(max(first, each.first), min(last, each.last), each.delivery_count)
+
+
+def check_acquired(acquired: Iterable[ShareAcquiredRecords]) -> None:
+    """Raise ProtocolError if the ranges of an answer have more than ``MAX_ACQUIRED`` offsets."""
+    if sum(max(0, each.last_offset - each.first_offset + 1) for each in acquired) > MAX_ACQUIRED:
+        raise ProtocolError(f"a broker claims to have acquired more than {MAX_ACQUIRED:,} records")

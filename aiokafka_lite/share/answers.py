@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..cluster.client import Client
-from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_for
+from ..errors import BrokerError, ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse, ShareFetchResponsePartition
 from ..types import TopicPartition
-from .acquired import AcquiredRecords
+from .acquired import AcquiredRecords, check_acquired
 from .config import ShareConfig
 from .counters import Counters
 from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight
@@ -65,6 +65,12 @@ class ShareAnswers:
         self, response: ShareFetchResponse, sent: Sequence[Acknowledgements], began: float
     ) -> tuple[bool, bool]:
         """Apply the answer to a ShareFetch. Returns whether it has records, and whether it refuses a partition."""
+        acquired = [
+            each for topic in response.responses for data in topic.partitions for each in data.acquired_records
+        ]
+        check_acquired(acquired)
+        if acquired:
+            self._check_lock(response.acquisition_lock_timeout_ms, began)
         expires_at = began + response.acquisition_lock_timeout_ms / 1000
         some = refused = False
         results: dict[TopicIdPartition, KafkaError | None] = {}
@@ -76,6 +82,8 @@ class ShareAnswers:
                     raise ProtocolError(
                         f"broker {self._node_id} answered for a partition that was not requested: {key}"
                     )
+                if key in results:
+                    raise ProtocolError(f"broker {self._node_id} answered twice for {name}")
                 results[key] = self._error(name, data.acknowledge_error_code, data.acknowledge_error_message)
                 leader = data.current_leader
                 if leader.leader_id >= 0 and leader.leader_epoch > 0:
@@ -87,14 +95,29 @@ class ShareAnswers:
                     if not may_fetch_again(error):
                         self._on_failure(error)
                 elif data.acquired_records:
-                    some = self._acquire(name, key, data, expires_at) or some
+                    some = self._acquire(name, key, data, expires_at, is_first=not some) or some
         for each in sent:
             refused = not self.settle(each, results) or refused
         return some, refused
 
+    def _check_lock(self, milliseconds: int, began: float) -> None:
+        """Raise KafkaTimeout for a lock that is over: its records would be fetched again and again without a pause."""
+        took = asyncio.get_running_loop().time() - began
+        if took * 1000 >= milliseconds:
+            raise KafkaTimeout(
+                f"broker {self._node_id} acquired records for {milliseconds} ms, and its answer took {took:.3g} s"
+            )
+
     def _acquire(
-        self, name: TopicPartition, key: TopicIdPartition, data: ShareFetchResponsePartition, expires_at: float
+        self,
+        name: TopicPartition,
+        key: TopicIdPartition,
+        data: ShareFetchResponsePartition,
+        expires_at: float,
+        *,
+        is_first: bool,
     ) -> bool:
+        """Returns whether there may be records for the user, or an error. It is certain for the first partition."""
         records = data.records or b""
         acquired = AcquiredRecords(
             name,
@@ -103,16 +126,18 @@ class ShareAnswers:
             check_crc=self._config.check_crcs,
             max_size=self._config.max_decompressed_size,
         )
-        if acquired.failure is not None:
-            self._on_failure(acquired.failure)
-        acquisition = Acquisition(name, key, self._node_id, expires_at, acquired.records)
+        acquisition = Acquisition(name, key, self._node_id, expires_at, unread=acquired)
         acquisition.acknowledged.update(acquired.settled)
         self._in_flight.add(acquisition)
-        self._counters.records_acquired += len(acquired.records)
         self._counters.bytes_fetched += len(records)
-        if any(each.delivery_count > 1 for each in data.acquired_records):
-            self._counters.records_redelivered += sum(record.delivery_count > 1 for record in acquired.records)
-        return bool(acquired.records) or acquired.failure is not None
+        failure = acquired.failure
+        while is_first and failure is None and acquired and not acquisition.buffered:
+            decoded = acquisition.decode()
+            self._counters.add_decoded(decoded)
+            failure = decoded.failure
+        if failure is not None:
+            self._on_failure(failure)
+        return bool(acquired) or bool(acquisition.buffered) or failure is not None
 
     def settle(self, sent: Acknowledgements, results: Results) -> bool:
         """Apply the result of acknowledgements. Returns False if they have to be sent again."""
@@ -133,6 +158,8 @@ class ShareAnswers:
         """Apply the results of renewals; the request went out at the loop's time ``began``."""
         for each, acquisition in renewals:
             error = self.result_of(acquisition, results)
+            if error is None and lock_timeout <= 0:
+                error = ProtocolError(f"broker {self._node_id} renewed an acquisition lock for {lock_timeout:g} s")
             if error is not None:
                 each.fail(error)
                 continue

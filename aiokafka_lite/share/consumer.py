@@ -130,7 +130,7 @@ class ShareConsumer(Component, Generic[K, V]):
         self._core.begin_read()
         try:
             self._settle_last_read()
-            if not self._core.is_ready and not await self._service.while_running(self._core.wait_ready(timeout)):
+            if not self._core.make_ready() and not await self._service.while_running(self._core.wait_ready(timeout)):
                 return []
             self._core.raise_failure()
             if self._options.deserializing is None:

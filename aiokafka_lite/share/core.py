@@ -28,6 +28,9 @@ from .settings import ShareOptions
 
 logger = logging.getLogger(__name__)
 
+DECODED_AHEAD = 16 << 20
+"""Bytes of records, about, that one read decodes in many batches. One larger batch is decoded nevertheless."""
+
 CLOSE_MARGIN = 0.5
 """Seconds beyond ``fetch_max_wait`` for the answers to the requests under way when the consumer closes."""
 
@@ -201,25 +204,45 @@ class ShareCore:
 
     async def wait_ready(self, timeout: float | None) -> bool:
         """Wait until a record is buffered or an error must be raised, for ``timeout`` seconds. False if neither is."""
-        if self.is_ready:
+        if self.make_ready():
             return True
         self._request_records()
         if timeout == 0:
             return False  # the records that come are for a later read
         try:
             with anyio.move_on_after(timeout):
-                while not self.is_ready:
+                while not self.make_ready():
                     self._request_records()  # again: records may have come, and been lost with their session
                     self._ready.clear()
                     await self._ready.wait()
         finally:
             self._wants_records = False
-        return self.is_ready
+        return self.make_ready()
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether a record is buffered or an error must be raised."""
+    def make_ready(self) -> bool:
+        """Whether a record is buffered or an error must be raised. Decodes acquired batches until one of them is."""
+        if not self._failures and self.in_flight.next(asyncio.get_running_loop().time()) is None:
+            self._decode(1)
         return bool(self._failures) or self.in_flight.next(asyncio.get_running_loop().time()) is not None
+
+    def _decode(self, max_records: int) -> None:
+        """Decode acquired batches until ``max_records`` records are buffered, which have ``DECODED_AHEAD`` bytes at
+        most, or until a batch is damaged."""
+        now = asyncio.get_running_loop().time()
+        missing, room = max_records - self.in_flight.decoded, DECODED_AHEAD
+        while missing > 0 and room > 0 and not self._failures:
+            acquisition = self.in_flight.next_unread(now)
+            if acquisition is None:
+                return
+            decoded = acquisition.decode()
+            self.counters.add_decoded(decoded)
+            if decoded.records:
+                missing -= len(decoded.records)
+                room -= decoded.size
+            if decoded.settled:
+                self.notify_acknowledged(acquisition)
+            if decoded.failure is not None:
+                self.raise_once(decoded.failure)
 
     def _request_records(self) -> None:
         self._wants_records = True
@@ -228,6 +251,7 @@ class ShareCore:
 
     def take(self, max_records: int) -> list[AnyShareRecord]:
         """Return up to ``max_records`` buffered records to the user."""
+        self._decode(max_records)
         records: list[AnyShareRecord] = []
         for acquisition, some in self.in_flight.peek(max_records, asyncio.get_running_loop().time()):
             self.in_flight.take(acquisition, len(some))
@@ -241,6 +265,7 @@ class ShareCore:
         """
         deserializing = self.options.deserializing
         assert deserializing is not None
+        self._decode(max_records)
         found = self.in_flight.peek(max_records, asyncio.get_running_loop().time())
         made = [(acquisition, some, await deserializing.run(some)) for acquisition, some in found]
         # Nothing is awaited from here on: either all of these records are returned, or none.

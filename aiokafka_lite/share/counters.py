@@ -1,8 +1,10 @@
-"""Counters of a share consumer. Counting is per answer, never per record."""
+"""Counters of a share consumer. Counting is per answer and per batch, never per record."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from .acquired import DecodedBatch
 
 
 @dataclass(slots=True)
@@ -21,3 +23,8 @@ class Counters:
     refused: int = 0
     sessions_opened: int = 0
     sessions_lost: int = 0
+
+    def add_decoded(self, batch: DecodedBatch) -> None:
+        """A batch was decoded."""
+        self.records_acquired += len(batch.records)
+        self.records_redelivered += batch.redelivered

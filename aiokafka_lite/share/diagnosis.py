@@ -87,7 +87,7 @@ def _partition(
         partition=str(partition),
         is_assigned=is_assigned,
         leader=None if known is None else known.leader,
-        buffered=sum(len(each.buffered) for each in held),
+        buffered=sum(each.waiting for each in held),
         returned=sum(len(each.returned) for each in held),
         acknowledged=sum(len(each.acknowledged) for each in held),
         lock_ends_in=round(min(each.expires_at for each in held) - now(), 3) if held else None,

@@ -2,7 +2,8 @@
 
 An acquired record is in exactly one place of its ``Acquisition``:
 
-- ``buffered``: the user has not got it. It is never acknowledged as processed.
+- ``unread`` or ``buffered``: the user has not got it. It is never acknowledged as processed. ``unread`` are batches
+  that are not decoded.
 - ``returned``: the user has got it and has not acknowledged it.
 - ``acknowledged``: the user has acknowledged it; the next request to its broker carries the acknowledgement.
 
@@ -25,6 +26,7 @@ from typing import Any
 from ..errors import ErrorCode, IllegalStateError, KafkaError, error_for
 from ..types import ShareRecord, TopicPartition
 from .acknowledgements import AcknowledgeType
+from .acquired import AcquiredRecords, DecodedBatch
 from .session import TopicIdPartition
 
 AnyShareRecord = ShareRecord[Any, Any]
@@ -33,7 +35,7 @@ AnyShareRecord = ShareRecord[Any, Any]
 class Acquisition:
     """Records of one partition under one acquisition lock. Owner: ``InFlight``."""
 
-    __slots__ = ("acknowledged", "buffered", "expires_at", "key", "lost", "node_id", "partition", "returned")
+    __slots__ = ("acknowledged", "buffered", "expires_at", "key", "lost", "node_id", "partition", "returned", "unread")
 
     def __init__(
         self,
@@ -42,6 +44,8 @@ class Acquisition:
         node_id: int,
         expires_at: float,
         records: Iterable[ShareRecord] = (),
+        *,
+        unread: AcquiredRecords | None = None,
     ) -> None:
         self.partition = partition
         self.key = key
@@ -50,6 +54,7 @@ class Acquisition:
         self.lost: KafkaError | None = None
         """The error that ended the session in which the records were acquired, or None."""
         self.buffered: deque[ShareRecord] = deque(records)
+        self.unread = unread
         self.returned: dict[int, int] = {}
         """The delivery counts of the records, by their offset."""
         self.acknowledged: dict[int, AcknowledgeType] = {}
@@ -62,7 +67,25 @@ class Acquisition:
 
     @property
     def is_over(self) -> bool:
-        return not (self.buffered or self.returned or self.acknowledged)
+        return not (self.unread or self.buffered or self.returned or self.acknowledged)
+
+    @property
+    def waiting(self) -> int:
+        """Records that the user has not got."""
+        return len(self.buffered) + (len(self.unread) if self.unread else 0)
+
+    def decode(self) -> DecodedBatch:
+        """Decode the next unread batch, and buffer its records."""
+        assert self.unread is not None
+        decoded = self.unread.decode()
+        self.buffered.extend(decoded.records)
+        self.acknowledged.update(decoded.settled)
+        return decoded
+
+    def drop_waiting(self) -> None:
+        """The user does not get the records that wait: the broker delivers them again."""
+        self.buffered.clear()
+        self.unread = None
 
     def failure(self, now: float) -> KafkaError | None:
         """The reason why the broker would refuse acknowledgements (rule 1), or None."""
@@ -119,6 +142,11 @@ class InFlight:
     @property
     def buffered(self) -> int:
         """Records that the user has not got."""
+        return sum(each.waiting for each in self._acquisitions)
+
+    @property
+    def decoded(self) -> int:
+        """Those of them that are decoded."""
         return sum(len(each.buffered) for each in self._acquisitions)
 
     @property
@@ -129,12 +157,17 @@ class InFlight:
     def next(self, now: float) -> Acquisition | None:
         """The acquisition of the next record for the user, or None. Drops buffered records whose lock has expired."""
         for acquisition in self._acquisitions:
-            if acquisition.buffered:
-                if now < acquisition.expires_at:
+            if acquisition.buffered or acquisition.unread:
+                if now >= acquisition.expires_at:
+                    self.expired += acquisition.waiting
+                    acquisition.drop_waiting()
+                elif acquisition.buffered:
                     return acquisition
-                self.expired += len(acquisition.buffered)
-                acquisition.buffered.clear()
         return None
+
+    def next_unread(self, now: float) -> Acquisition | None:
+        """An acquisition with a batch to decode, or None."""
+        return next((each for each in self._acquisitions if each.unread and now < each.expires_at), None)
 
     def peek(self, max_records: int, now: float) -> list[tuple[Acquisition, list[ShareRecord]]]:
         """Up to ``max_records`` records for the user, without returning them."""
@@ -188,9 +221,11 @@ class InFlight:
         """Release what is buffered, and what is returned and not acknowledged."""
         for acquisition in self._acquisitions:
             offsets = [*acquisition.returned, *(record.offset for record in acquisition.buffered)]
+            if acquisition.unread:
+                offsets += acquisition.unread.offsets()
             acquisition.acknowledged.update(dict.fromkeys(offsets, AcknowledgeType.RELEASE))
             acquisition.returned.clear()
-            acquisition.buffered.clear()
+            acquisition.drop_waiting()
 
     def unacknowledged(self) -> tuple[TopicPartition, int] | None:
         """The partition and offset of a returned record that is not acknowledged, or None."""
@@ -251,7 +286,7 @@ class InFlight:
         for acquisition in self._acquisitions:
             if acquisition.node_id == node_id and acquisition.lost is None:
                 acquisition.lost = error
-                acquisition.buffered.clear()
+                acquisition.drop_waiting()
         self._drop_empty()
 
     def _drop_empty(self) -> None:

@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from ..aio.retry import is_retriable
-from ..errors import BrokerError, ErrorCode, KafkaError, error_for
+from ..errors import ErrorCode, KafkaError, ProtocolError, error_for
+from ..group.requests import heartbeat_interval, is_retriable_by_member, problem_of_assignment
 from ..protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..protocol.state import next_state
 from .session import TopicIdPartition
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
-
-SHORTEST_INTERVAL = 0.1
-"""Seconds between heartbeats at least, whatever the coordinator asks for: 0 would make a hot loop."""
 
 DEFAULT_INTERVAL = 5.0
 """Seconds between heartbeats until the coordinator has answered with its own interval."""
@@ -121,10 +118,13 @@ class ShareMember:
         if self.state in (ShareMemberState.LEAVING, ShareMemberState.LEFT, ShareMemberState.FAILED):
             return None
         code = ErrorCode.of(response.error_code)
-        self._is_answered = code is ErrorCode.NONE
+        problem = _problem_of(response) if code is ErrorCode.NONE else None
+        self._is_answered = code is ErrorCode.NONE and problem is None
+        if problem is not None:
+            return ProtocolError(f"ShareGroupHeartbeat of group {self.group_id!r} was answered with {problem}")
         if code is ErrorCode.NONE:
             self.epoch = response.member_epoch
-            self.heartbeat_interval = max(response.heartbeat_interval_ms / 1000, SHORTEST_INTERVAL)
+            self.heartbeat_interval = heartbeat_interval(response.heartbeat_interval_ms)
             if response.assignment is not None:
                 self.assignment = frozenset(
                     TopicIdPartition(topic.topic_id, number)
@@ -160,6 +160,9 @@ class ShareMember:
         self.state = next_state(TRANSITIONS, self.state, event)
 
 
-def is_retriable_by_member(error: KafkaError) -> bool:
-    """``is_retriable``, and UNKNOWN_SERVER_ERROR too: brokers answer so while they fail over."""
-    return is_retriable(error) or (isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_SERVER_ERROR)
+def _problem_of(response: ShareGroupHeartbeatResponse) -> str | None:
+    """The reason why this answer makes no sense; None if it does."""
+    if response.member_epoch <= JOIN_EPOCH:
+        return f"epoch {response.member_epoch}"
+    topics = () if response.assignment is None else response.assignment.topic_partitions
+    return problem_of_assignment([each.partitions for each in topics])

@@ -21,10 +21,11 @@ from ..cluster.coordinator_channel import CoordinatorChannel
 from ..errors import ErrorCode, KafkaError, UnsupportedVersion
 from ..group.blocked_loop import BlockedLoop
 from ..group.counters import RequestCounters
+from ..group.requests import is_retriable_by_member
 from ..net.connection import Purpose
 from ..protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..protocol.versions import VersionTable
-from .member import ShareMember, ShareMemberState, is_retriable_by_member
+from .member import ShareMember, ShareMemberState
 
 logger = logging.getLogger(__name__)
 
@@ -66,9 +67,11 @@ class Membership:
         early = Backoff(EARLY, self.member.heartbeat_interval, jitter=0.0)
         self._blocked_loop.watch()
         while not self._closing.is_set():
-            began = loop.time()
+            began, was = loop.time(), self.member.state
             if await self._beat():
-                backoff.reset()
+                # Not after a join: the coordinator may evict the member at its next heartbeat, again and again.
+                if was is ShareMemberState.STABLE:
+                    backoff.reset()
                 pause = self.member.heartbeat_interval
                 if self.member.assignment:
                     early.reset()
@@ -125,7 +128,8 @@ class Membership:
             return False
         self.heartbeats.succeeded(began, asyncio.get_running_loop().time())
         self._renewed_at = began
-        self._client.outages.recovered(logger, self._place, "%r: heartbeats succeeded", member)
+        if was is ShareMemberState.STABLE:
+            self._client.outages.recovered(logger, self._place, "%r: heartbeats succeeded", member)
         return True
 
     async def _send(self, request: ShareGroupHeartbeatRequest) -> tuple[ShareGroupHeartbeatResponse, int]:

@@ -18,8 +18,8 @@ from aiokafka_lite.admin import (
     VersionRange,
 )
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import OffsetOutOfRange, UnknownTopic, UnsupportedVersion
-from aiokafka_lite.protocol.messages import ListOffsetsRequest
+from aiokafka_lite.errors import KafkaTimeout, OffsetOutOfRange, UnknownTopic, UnsupportedVersion
+from aiokafka_lite.protocol.messages import DescribeQuorumRequest, DescribeQuorumResponse, ListOffsetsRequest
 from aiokafka_lite.types import IsolationLevel
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -75,6 +75,19 @@ async def test_the_metadata_quorum_has_a_leader_and_voters(admin: Admin, old_adm
     assert (await admin.cluster.quorum()).high_watermark > quorum.high_watermark
     with pytest.raises(UnsupportedVersion, match=r"3\.3"):
         await old_admin.cluster.quorum()
+
+
+@pytest.mark.parametrize("change", ["topics", "partitions"])
+async def test_an_answer_without_the_metadata_quorum_is_named(
+    admin: Admin, cluster: EmbeddedCluster, change: str
+) -> None:
+    def without(response: DescribeQuorumResponse) -> DescribeQuorumResponse:
+        setattr(response if change == "topics" else response.topics[0], change, [])
+        return response
+
+    cluster.on(DescribeQuorumRequest, times=None).alter(without)
+    with pytest.raises(KafkaTimeout, match="the metadata quorum has one partition, and the answer has 0"):
+        await admin.cluster.quorum(timeout=3.0)
 
 
 async def test_features_are_updated_all_or_none(admin: Admin, old_admin: Admin) -> None:

@@ -124,6 +124,19 @@ async def test_a_subscription_without_an_interval_is_no_loop_of_requests(pushed:
     assert len(pushed.cluster.history.of(GetTelemetrySubscriptionsRequest)) <= 13, "every 5 minutes"
 
 
+async def test_a_subscription_with_an_interval_of_a_millisecond_is_no_loop_of_pushes(pushed: Pushed) -> None:
+    await pushed.subscribe(interval_ms="1000", metrics="*")
+
+    def alter(answer: GetTelemetrySubscriptionsResponse) -> GetTelemetrySubscriptionsResponse:
+        answer.push_interval_ms = 1
+        return answer
+
+    with pushed.cluster.on(GetTelemetrySubscriptionsRequest, times=None).alter(alter):
+        async with pushed.producer():
+            await asyncio.sleep(60)  # virtual time
+    assert 30 <= len(pushed.cluster.history.of(PushTelemetryRequest)) <= 62
+
+
 async def test_a_client_with_enable_metrics_push_off_asks_for_no_subscription(pushed: Pushed) -> None:
     await pushed.subscribe(interval_ms="1000", metrics="*")
     async with pushed.producer(enable_metrics_push=False):

@@ -26,7 +26,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
-from aiokafka_lite.protocol.schema import Request
+from aiokafka_lite.protocol.schema import Request, Since
 from aiokafka_lite.types import GroupMetadata
 from tests.embedded.producer.transactions import (
     GROUP,
@@ -60,6 +60,20 @@ async def test_an_impossible_producer_id_or_epoch_is_asked_for_again(
             await write(producer, 0)
             await write(producer, 1)
     assert altered.hits == 2
+    await check_three(cluster, [0, 1])
+
+
+@pytest.mark.parametrize("since", [EndTxnRequest.EPOCH_BUMP, TxnOffsetCommitRequest.ADDS_GROUP], ids=["end", "offsets"])
+async def test_brokers_that_offer_generation_2_without_its_requests_are_used_in_generation_1(
+    cluster: EmbeddedCluster, since: Since
+) -> None:
+    await use_generation(cluster, 2)
+    for node in cluster.nodes:
+        cluster.cap_versions(node, since.message, since.before)
+    async with transactional(cluster) as producer:
+        await write(producer, 0)
+        await write(producer, 1)
+        assert metrics_of(producer).generation == 1
     await check_three(cluster, [0, 1])
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,8 +33,10 @@ class Endpoint:
         self.status = 200
         self.answer: Any = {"access_token": "issued", "expires_in": 3600}
         self.headers: dict[str, str] = {}
+        self.pause = 0.0  # seconds before each byte of the answer
         self.requests: list[tuple[str, dict[str, list[str]]]] = []
-        endpoint = self
+        endpoint, stopping = self, threading.Event()
+        self.stopping = stopping
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
@@ -42,7 +46,11 @@ class Endpoint:
                 for name, value in endpoint.headers.items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(json.dumps(endpoint.answer).encode())
+                content = json.dumps(endpoint.answer).encode()
+                with suppress(OSError):
+                    for piece in map(bytes, zip(content)) if endpoint.pause else [content]:
+                        stopping.wait(endpoint.pause)
+                        self.wfile.write(piece)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -57,6 +65,8 @@ def endpoint() -> Iterator[Endpoint]:
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield made
+    made.pause = 0.0
+    made.stopping.set()
     made.server.shutdown()
     thread.join()
     made.server.server_close()
@@ -120,6 +130,26 @@ async def test_an_endpoint_that_fails_is_asked_again_and_named_in_the_end(endpoi
 @pytest.mark.parametrize("answer", [[], {}, {"access_token": ""}, {"access_token": 7}])
 def test_an_answer_without_a_token_is_named(endpoint: Endpoint, answer: Any) -> None:
     endpoint.answer = answer
+    with pytest.raises(ConnectionLost, match="sent no access_token"):
+        ClientCredentials(endpoint.url, "orders", "secret")()
+
+
+@pytest.mark.parametrize("lifetime", [math.nan, math.inf, 10**400, -1, 1e300, "3600", [1]], ids=str)
+def test_a_token_with_a_lifetime_that_makes_no_sense_is_used_once(endpoint: Endpoint, lifetime: Any) -> None:
+    endpoint.answer = {"access_token": "issued", "expires_in": lifetime}
+    provider = ClientCredentials(endpoint.url, "orders", "secret")
+    assert (provider().encode(), provider().encode()) == (b"issued", b"issued")
+    assert len(endpoint.requests) == 2
+
+
+def test_an_endpoint_that_sends_one_byte_from_time_to_time_is_left_in_time(endpoint: Endpoint) -> None:
+    endpoint.pause, endpoint.answer = 0.05, {"access_token": "x" * 1000}
+    with pytest.raises(ConnectionLost, match=r"the answer did not end within 0\.2 s|timed out"):
+        ClientCredentials(endpoint.url, "orders", "secret", timeout=0.2)()
+
+
+def test_an_answer_without_an_end_takes_little_memory(endpoint: Endpoint) -> None:
+    endpoint.answer = "x" * (8 << 20)
     with pytest.raises(ConnectionLost, match="sent no access_token"):
         ClientCredentials(endpoint.url, "orders", "secret")()
 

@@ -322,9 +322,10 @@ def test_an_unknown_server_error_is_retried_five_times_by_a_join_and_without_a_b
     [
         (0, [], "epoch 0"),
         (1, [3, -1], "an assigned partition with the number -1"),
+        (1, [2**31 - 1], "an assigned partition with the number 2147483647"),
         (1, [0] * (MAX_ASSIGNED + 1), "100001 partitions"),
     ],
-    ids=["no epoch", "negative partition", "too many partitions"],
+    ids=["no epoch", "negative partition", "partition 2^31-1", "too many partitions"],
 )
 def test_an_answer_that_makes_no_sense_is_reported_and_retried(epoch: int, numbers: list[int], problem: str) -> None:
     driver = Driver()

@@ -8,13 +8,15 @@ from itertools import product
 import pytest
 
 from aiokafka_lite import ShareConsumer
-from aiokafka_lite.errors import AuthorizationError, BrokerError, ErrorCode
+from aiokafka_lite.errors import AuthorizationError, BrokerError, ErrorCode, ProtocolError
+from aiokafka_lite.group.payloads import MAX_ASSIGNED
+from aiokafka_lite.group.requests import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from aiokafka_lite.protocol.messages import (
     ShareGroupHeartbeatAssignment,
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatTopicPartitions,
 )
-from aiokafka_lite.share.member import SHORTEST_INTERVAL, TRANSITIONS, ShareMember, ShareMemberState
+from aiokafka_lite.share.member import TRANSITIONS, ShareMember, ShareMemberState
 from aiokafka_lite.share.session import TopicIdPartition
 
 S = ShareMemberState
@@ -137,10 +139,32 @@ def test_a_member_that_leaves_sends_epoch_minus_one_and_takes_no_assignment() ->
 def test_the_interval_of_heartbeats_is_the_coordinators() -> None:
     member = member_in(S.STABLE)
     assert member.heartbeat_interval == 2.0
-    hasty = answer()
-    hasty.heartbeat_interval_ms = 0
-    member.answered(hasty)
-    assert member.heartbeat_interval == SHORTEST_INTERVAL
+    for milliseconds, seconds in ((0, SHORTEST_INTERVAL), (-1, SHORTEST_INTERVAL), (2**31 - 1, LONGEST_INTERVAL)):
+        wrong = answer()
+        wrong.heartbeat_interval_ms = milliseconds
+        member.answered(wrong)
+        assert member.heartbeat_interval == seconds
+
+
+@pytest.mark.parametrize(
+    "epoch, partitions, says",
+    [
+        (0, [0], "epoch 0"),
+        (-1, [0], "epoch -1"),
+        (7, [-1], "an assigned partition with the number -1"),
+        (7, [2**31 - 1], "an assigned partition with the number 2147483647"),
+        (7, [0] * (MAX_ASSIGNED + 1), "an assignment of 100001 partitions"),
+    ],
+    ids=["epoch 0", "epoch -1", "partition -1", "partition 2^31-1", "too many partitions"],
+)
+def test_an_answer_that_makes_no_sense_changes_nothing(epoch: int, partitions: list[int], says: str) -> None:
+    member = member_in(S.STABLE)
+    before = member.epoch, member.assignment
+    error = member.answered(answer(epoch=epoch, partitions=partitions))
+    assert isinstance(error, ProtocolError)
+    assert says in str(error)
+    assert (member.epoch, member.assignment, member.state) == (*before, S.STABLE)
+    assert member.heartbeat().subscribed_topic_names is not None
 
 
 def test_a_refusal_says_what_to_do() -> None:

@@ -1,0 +1,52 @@
+"""Answers to ConsumerGroupHeartbeat that make no sense: few requests, few log lines, and right answers heal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.protocol.messages import ConsumerGroupHeartbeatRequest
+from tests.embedded.group.members import CONSUMER, ORDERS, member_of, until_stable
+
+LAST = 2**31 - 1
+
+
+def with_fields(**fields: int) -> Callable[[Any], Any]:
+    def change(response: Any) -> Any:
+        for name, value in fields.items():
+            setattr(response, name, value)
+        return response
+
+    return change
+
+
+@pytest.mark.parametrize("epoch", [-1, 0, LAST])
+async def test_a_wrong_epoch_costs_few_heartbeats_and_few_log_lines(
+    cluster: EmbeddedCluster, epoch: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with member_of(cluster, **CONSUMER) as member:
+        await until_stable(member)
+        caplog.set_level(logging.INFO, "aiokafka_lite.group")
+        wrong = cluster.on(ConsumerGroupHeartbeatRequest, times=None).alter(with_fields(member_epoch=epoch))
+        await asyncio.sleep(60.0)
+        assert wrong.hits <= 140
+        # A member that is evicted again and again says so after each pause.
+        assert len(caplog.records) <= (5 if epoch <= 0 else 5 * 70)
+        wrong.remove()
+        await asyncio.sleep(10.0)
+        assert sorted(member.assignment) == ORDERS
+
+
+async def test_an_interval_without_end_does_not_stop_the_heartbeats(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster, **CONSUMER) as member:
+        cluster.on(ConsumerGroupHeartbeatRequest, times=None).alter(with_fields(heartbeat_interval_ms=LAST))
+        await until_stable(member)
+        await asyncio.sleep(240.0)
+        cluster.history.clear()
+        await member.poll(timeout=240.0)
+        assert len(cluster.history.of(ConsumerGroupHeartbeatRequest)) >= 8
