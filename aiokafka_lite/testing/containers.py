@@ -78,8 +78,8 @@ def free_port(host: str = "127.0.0.1") -> int:
 class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
     """One Kafka broker in a container, at ``127.0.0.1`` and a port of the host.
 
-    A broker advertises its address to clients, so the port of the host is chosen before the start; a port that the
-    engine chooses later would be unknown to the broker. ``settings`` have Kafka's names (``{"num.partitions": "3"}``).
+    A broker advertises its address to clients, so the port of the host is chosen before the start; the broker would not
+    know a port that the engine chooses later. ``settings`` have Kafka's names (``{"num.partitions": "3"}``).
     ``start_timeout`` is in seconds. Raises EngineMissing if there is no container engine.
     """
 
@@ -134,7 +134,7 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
         """Start the container, and wait until the broker is ready. If it fails, the container is removed."""
         try:
             super().start()
-        except BaseException:  # KeyboardInterrupt too: a container that failed to start must be removed
+        except BaseException:  # also KeyboardInterrupt, because a container that failed to start must be removed
             self.stop()
             raise
         return self
@@ -147,7 +147,7 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
         import shlex
 
         words = [self._tool_path(name), "--bootstrap-server", f"localhost:{_TOOLS_PORT}", *arguments]
-        # The container's environment is the broker's; a tool must not use as large a heap.
+        # The tool inherits the broker's environment, and must not use a heap as large as the broker's.
         command = f"printf %s {shlex.quote(stdin)} | KAFKA_HEAP_OPTS=-Xmx256m {shlex.join(words)}"
         code, (output, errors) = self.get_wrapped_container().exec_run(["bash", "-c", command], demux=True)
         if code != 0:

@@ -1,7 +1,7 @@
 """The pytest plugin of the package: fixtures for the embedded cluster, and for Apache Kafka in a container.
 
-If the package is installed, every run of pytest imports this module. So the top imports only pytest, and each fixture
-imports what it needs.
+If the package is installed, every run of pytest imports this module. So the module itself imports only pytest, and each
+fixture imports what it needs.
 """
 
 from __future__ import annotations

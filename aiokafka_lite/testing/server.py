@@ -25,7 +25,8 @@ class EmbeddedKafkaServer:
     """An ``EmbeddedCluster`` in a thread with its own event loop, for ``with``. All calls block until they are done.
 
     The arguments are those of ``EmbeddedCluster``; ``brokers`` is 1 by default. ``call`` runs anything else on the
-    cluster: ``server.call(server.cluster.stop, 1)``. Its methods may be called from any thread but its own.
+    cluster: ``server.call(server.cluster.stop, 1)``. Its methods may be called from any thread except the cluster's
+    own.
     """
 
     def __init__(self, brokers: int = 1, **arguments: Any) -> None:
