@@ -19,13 +19,13 @@ class Client(Protocol):
     """A ``Producer``, ``Consumer``, ``ConsumerGroup``, ``ShareConsumer``, ``Admin`` or ``Workers``."""
 
     def metrics(self) -> Measured:
-        """The metrics of this moment. Raises IllegalStateError while there are none."""
+        """The present metrics. Raises IllegalStateError while there are none."""
 
 
 class ObservedClients:
-    """Clients of one event loop, each with a name of its own. It does not keep a client alive.
+    """Clients of one event loop, each with a name of its own. The collection does not keep a client alive.
 
-    Make it in the event loop of the clients.
+    Create it in the event loop of the clients.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,10 @@ class ObservedClients:
         self._clients: weakref.WeakKeyDictionary[Client, str] = weakref.WeakKeyDictionary()
 
     def add(self, client: Client, name: str | None) -> None:
-        """Observe this client too. Of clients with the same name, the second one gets the suffix ``-2``, and so on."""
+        """Observe another client.
+
+        If several clients have the same name, the second one gets the suffix ``-2``, and so on.
+        """
         check_methods("client", client, "metrics")
         if name is not None and (not isinstance(name, str) or not name):
             raise ConfigurationError(must_be("name", "a text", name))
@@ -48,11 +51,11 @@ class ObservedClients:
         self._clients[client] = unique
 
     def remove(self, client: Client) -> None:
-        """Observe this client no longer."""
+        """Stop observing this client."""
         self._clients.pop(client, None)
 
     def samples(self) -> list[Sample]:
-        """All samples of this moment. In another thread, waits until the event loop has made them.
+        """All present samples. In another thread, waits until the event loop has collected them.
 
         Raises TimeoutError if the loop is blocked for ``READ_TIMEOUT`` seconds. A closed loop has no samples.
         """
@@ -74,7 +77,7 @@ class ObservedClients:
             try:
                 snapshot = client.metrics()
             except IllegalStateError:
-                continue  # a ConsumerGroup that does not consume now
+                continue  # a ConsumerGroup that is not consuming now
             yield from samples_of(snapshot, name)
 
 

@@ -1,7 +1,7 @@
 """The instruments of the exporters: one table of names, units and meanings, and the samples of a snapshot.
 
 Prometheus and OpenTelemetry derive their names from this table, and the page about metrics prints it. A latency becomes
-a counter of how often, a counter of the seconds in all, and gauges of the recent percentile and maximum.
+a counter of the operations, a counter of their seconds, and gauges of the recent 99th percentile and maximum.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _SUFFIXES = {SECONDS: "_seconds", BYTES: "_bytes", NONE: ""}
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """A counter or a gauge. ``unit`` is one of UCUM: ``s``, ``By``, or nothing for a number of things."""
+    """A counter or a gauge. ``unit`` is a unit of UCUM:
+
+    ``s`` (seconds), ``By`` (bytes), or an empty string for a count.
+    """
 
     name: str
     unit: str
@@ -34,7 +37,7 @@ class Instrument:
     description: str
     labels: tuple[str, ...]
     value_of: attrgetter[object]
-    """Reads the value from the snapshot that the labels belong to."""
+    """Reads the value from the snapshot of the component that the labels name."""
 
     @property
     def prometheus_name(self) -> str:
@@ -81,7 +84,7 @@ class _Table:
         self.gauge(f"{name}.latency.max", f"{field}.max", f"Maximum of the last 1,000: {what}.", SECONDS)
 
     def samples(self, snapshot: object, *labels: str) -> Iterator[Sample]:
-        """The values of a snapshot. One that is None is not known now, and left out."""
+        """The samples of a snapshot. A value that is None is not known now, and is left out."""
         for each in self.instruments:
             value = each.value_of(snapshot)
             if value is not None:
@@ -196,7 +199,7 @@ _TABLES = (
 )
 
 INSTRUMENTS: Sequence[Instrument] = tuple(each for table in _TABLES for each in table.instruments)
-"""All instruments. The names are different."""
+"""All instruments. Each name is unique."""
 
 
 def samples_of(snapshot: Measured, client: str) -> Iterator[Sample]:

@@ -34,7 +34,7 @@ class KafkaMeter:
         self._api: Any = extra("opentelemetry.metrics", "opentelemetry")
         self._clients = ObservedClients()
         self._samples: Mapping[Instrument, Sequence[Sample]] = {}
-        self._read: set[Instrument] = set()  # those that have read the present samples
+        self._read: set[Instrument] = set()  # the instruments that have read the present samples
         for client in clients:
             self.add(client)
         meter = self._api.get_meter("aiokafka_lite", VERSION, meter_provider)
@@ -43,21 +43,22 @@ class KafkaMeter:
             make(each.opentelemetry_name, [self._observer(each)], unit=each.unit, description=each.description)
 
     def add(self, client: Client, *, name: str | None = None) -> None:
-        """Observe this client too. ``name`` is the attribute ``client``: by default the client id.
+        """Observe another client. ``name`` is the attribute ``client``: by default the client id.
 
-        Of clients with the same name, the second one gets the suffix ``-2``, and so on.
+        If several clients have the same name, the second one gets the suffix ``-2``, and so on.
         """
         self._clients.add(client, name)
 
     def remove(self, client: Client) -> None:
-        """Observe this client no longer."""
+        """Stop observing this client."""
         self._clients.remove(client)
 
     def _observer(self, instrument: Instrument) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             # A reader asks each instrument once. The first one that is asked again begins the next reading.
             if instrument in self._read or not self._read:
-                # Before the samples: when the event loop is blocked, one instrument fails, and the others are empty.
+                # Assigned before the samples are read: when the event loop is blocked, one instrument fails, and the
+                # others are empty.
                 self._samples, self._read = {}, {instrument}
                 self._samples = by_instrument(self._clients.samples())
             self._read.add(instrument)

@@ -40,22 +40,22 @@ class KafkaCollector:
             registry.register(self)
 
     def add(self, client: Client, *, name: str | None = None) -> None:
-        """Export this client too. ``name`` is the value of the label ``client``: by default the client id.
+        """Export another client. ``name`` is the value of the label ``client``: by default the client id.
 
-        Of clients with the same name, the second one gets the suffix ``-2``, and so on.
+        If several clients have the same name, the second one gets the suffix ``-2``, and so on.
         """
         self._clients.add(client, name)
 
     def remove(self, client: Client) -> None:
-        """Export this client no longer."""
+        """Stop exporting this client."""
         self._clients.remove(client)
 
     def describe(self) -> list[Metric]:
-        """Nothing, so that registering reads no client."""
+        """Returns nothing, so that the registration does not read the clients."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of this moment; ``prometheus_client`` calls it. Raises TimeoutError if the loop is blocked."""
+        """The present metrics; ``prometheus_client`` calls it. Raises TimeoutError if the loop is blocked."""
         for instrument, samples in by_instrument(self._clients.samples()).items():
             kind = self._core.CounterMetricFamily if instrument.is_counter else self._core.GaugeMetricFamily
             family = kind(instrument.family, instrument.description, labels=instrument.labels)
