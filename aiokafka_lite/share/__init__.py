@@ -27,5 +27,5 @@ __all__ = [
     "ShareConsumerMetrics",
 ]
 
-if not TYPE_CHECKING:  # a type checker would accept any name
+if not TYPE_CHECKING:  # with a __getattr__, a type checker would accept every name
     __getattr__ = lazy.attributes(__name__, _HOMES)

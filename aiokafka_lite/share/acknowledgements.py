@@ -9,16 +9,16 @@ from ..protocol.messages import ShareAcknowledgementBatch
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says about an acquired record."""
+    """The decision of a member about an acquired record."""
 
     GAP = 0
     """The offset has no record: compaction removed it, or it is a control record."""
     ACCEPT = 1
     """The record is processed."""
     RELEASE = 2
-    """The record shall be delivered again, to this consumer or another one."""
+    """The broker must deliver the record again, to this consumer or another one."""
     REJECT = 3
-    """The record shall not be delivered again."""
+    """The broker must not deliver the record again."""
     RENEW = 4
     """The record is still being processed: its acquisition lock begins again (KIP-1222)."""
 

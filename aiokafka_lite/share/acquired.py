@@ -1,4 +1,4 @@
-"""From the records of a ShareFetch answer to those that the member has acquired. Pure.
+"""Selects the records of a ShareFetch answer that the member has acquired. Pure.
 
 Brokers send whole batches, and a batch may also have records that another member has. Acquired offsets may have no
 record: compaction removed it, or it is a control record. These gaps are acknowledged as such.

@@ -23,7 +23,7 @@ Results: TypeAlias = Mapping[TopicIdPartition, KafkaError | None]
 
 @dataclass(slots=True)
 class Renewal:
-    """A record whose acquisition lock shall begin again, and the promise of the new lock's length in seconds."""
+    """A request to renew the acquisition lock of a record, and the promise of the new lock's length in seconds."""
 
     record: AnyShareRecord
     promise: asyncio.Future[float]
@@ -180,7 +180,10 @@ class ShareAnswers:
         return results
 
     def result_of(self, acquisition: Acquisition, results: Results) -> KafkaError | None:
-        """The result of acknowledgements of an acquisition; an error too if the broker did not answer for it."""
+        """The result of the acknowledgements of an acquisition.
+
+        It is an error if the broker did not answer for the acquisition.
+        """
         if acquisition.key in results:
             return results[acquisition.key]
         return ProtocolError(f"broker {self._node_id} did not answer for {acquisition.partition}")

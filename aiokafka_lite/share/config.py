@@ -29,17 +29,18 @@ class ShareConfig:
     """``"batch_optimized"``: brokers acquire whole batches, so a fetch may return more than ``max_fetch_records``.
     ``"record_limit"``: never more (KIP-1206, Kafka 4.2; older brokers ignore it)."""
     max_fetch_records: int = 500
-    """The records that one fetch acquires at one broker. Java's share consumer takes ``max.poll.records``."""
+    """The maximum number of records that one fetch acquires at one broker. Java's share consumer calls it
+    ``max.poll.records``."""
     fetch_min_bytes: int = 1
     """Bytes that a broker collects before it responds to a fetch."""
     fetch_max_bytes: int = 50 * MIB
     """The maximum number of bytes in one response, less than ``max_response_size``."""
     fetch_max_wait: float = 0.5
-    """Seconds that a broker waits for ``fetch_min_bytes``. Acknowledgements to this broker wait as long."""
+    """Seconds that a broker waits for ``fetch_min_bytes``. Acknowledgements to this broker wait for the same time."""
     check_crcs: bool = True
     """Whether the checksums of batches are verified."""
     max_decompressed_size: int = 128 * MIB
-    """The most bytes that one batch may decompress to. A larger one is CorruptRecord."""
+    """The maximum number of bytes of one batch after decompression. A larger batch raises CorruptRecord."""
 
     def __post_init__(self) -> None:
         filled(self, "group_id")

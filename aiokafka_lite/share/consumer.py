@@ -37,9 +37,9 @@ class ShareConsumer(Component, Generic[K, V]):
     lock expires or its consumer dies; after ``share.delivery.count.limit`` deliveries (5 by default) it is archived.
     Records are not in order across redeliveries.
 
-    With ``acknowledgement_mode="implicit"``, the next read accepts all records that the reads before returned and that
-    are not acknowledged otherwise, and so does ``commit``. With ``"explicit"``, a read raises IllegalStateError while a
-    returned record is not acknowledged. ``close`` releases what is not acknowledged, in both modes.
+    With ``acknowledgement_mode="implicit"``, the next read, or ``commit``, accepts all records that earlier reads
+    returned and that the program has not acknowledged. With ``"explicit"``, a read raises IllegalStateError while a
+    returned record is not acknowledged. In both modes, ``close`` releases the records that are not acknowledged.
 
     ``on_acknowledged`` is called with a partition, offsets, and None or the error that refused their acknowledgements;
     if it raises, the next read raises its exception once. ``on_deserialization_error`` decides about a record that the
@@ -47,7 +47,7 @@ class ShareConsumer(Component, Generic[K, V]):
     ``"raw"`` returns its bytes. A damaged batch is rejected, and the read raises CorruptRecord once.
 
     Use it in ``async with``, or between ``start()`` and ``close()``. One task reads; any task may acknowledge. A
-    cancelled read returns no record and accepts none but those of earlier reads. Requires Kafka 4.2, or 4.1 with the
+    cancelled read returns no record, and accepts only records of earlier reads. Requires Kafka 4.2, or 4.1 with the
     feature ``share.version=1``.
     """
 
@@ -94,7 +94,7 @@ class ShareConsumer(Component, Generic[K, V]):
     async def close(self, timeout: float | None = None) -> None:
         """Send the acknowledgements, release all other records, leave the group, within ``timeout`` seconds.
 
-        By default that is 3 seconds, and more if ``fetch_max_wait`` is above 0.6: a fetch may be under way.
+        The default is 3 seconds. It is longer if ``fetch_max_wait`` is above 0.6, because a fetch may be in progress.
         The last read's records are released, also in implicit mode: call ``commit`` first if they are processed. Raises
         the exception that ended the consumer before, if there is one, or an error that no read has raised.
         """
@@ -153,18 +153,19 @@ class ShareConsumer(Component, Generic[K, V]):
     # Acknowledging.
 
     def accept(self, record: ShareRecord[K, V]) -> None:
-        """The record is processed. The broker is informed with the next fetch, within half a second, or by ``commit``.
+        """Accept a processed record. The next fetch, within half a second, or ``commit`` sends this to the broker.
 
         Raises IllegalStateError if this consumer has not returned the record, or if it is acknowledged already.
         """
         self._acknowledge(record, AcknowledgeType.ACCEPT)
 
     def release(self, record: ShareRecord[K, V]) -> None:
-        """Make the record available to the consumers of the group again, this one included. Otherwise as ``accept``."""
+        """Make the record available to the consumers of the group again, including this one. Otherwise like ``accept``.
+        """
         self._acknowledge(record, AcknowledgeType.RELEASE)
 
     def reject(self, record: ShareRecord[K, V]) -> None:
-        """Never deliver the record again: it cannot be processed. Otherwise as ``accept``."""
+        """Never deliver the record again, because it cannot be processed. Otherwise like ``accept``."""
         self._acknowledge(record, AcknowledgeType.REJECT)
 
     async def renew(self, record: ShareRecord[K, V], *, timeout: float | None = None) -> float:
@@ -192,9 +193,9 @@ class ShareConsumer(Component, Generic[K, V]):
     async def commit(self, *, timeout: float | None = None) -> AcknowledgementResult:
         """Send the acknowledgements, and wait for their results. In implicit mode, accept all returned records first.
 
-        The result covers everything since the last ``commit``. Refused records are in it and in the log, not an
-        exception: ``raise_for_refused()`` raises them. Raises KafkaTimeout after ``timeout`` seconds (``api_timeout``
-        by default); then, and if the call is cancelled, the acknowledgements are still sent.
+        The result covers everything since the last ``commit``. Refused records are in the result and in the log, and
+        raise no exception: ``raise_for_refused()`` raises them. Raises KafkaTimeout after ``timeout`` seconds
+        (``api_timeout`` by default); then, and if the call is cancelled, the acknowledgements are still sent.
         """
         check_timeout(timeout)
         self._service.check()
@@ -216,7 +217,7 @@ class ShareConsumer(Component, Generic[K, V]):
     def _bound(self, timeout: float | None) -> float:
         return self._options.client.api_timeout if timeout is None else timeout
 
-    # The state.
+    # State of the consumer.
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
@@ -242,10 +243,10 @@ class ShareConsumer(Component, Generic[K, V]):
     def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
         """Whether the consumer works, for liveness and readiness probes.
 
-        It is not live after a failure or its end, and when the program has not asked for records for more than
-        ``max_poll_ago`` seconds; by default that has no limit, because share groups have no ``max_poll_interval``. It
-        is not ready before the start, while it is not a member of its group, and when no broker has answered for more
-        than ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError for a wrong limit.
+        It is not live after a failure, after ``close``, and when the program has not asked for records for more than
+        ``max_poll_ago`` seconds. By default there is no such limit, because share groups have no ``max_poll_interval``.
+        It is not ready before the start, while it is not a member of its group, and when no broker has answered for
+        more than ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError for a wrong limit.
         """
         from .health import share_health
 

@@ -61,8 +61,8 @@ class ShareCore:
         self._is_reading = False
         self._last_read_at: float | None = None  # the loop's time; None before the start
         self._ready = asyncio.Event()
-        self._failures: list[Exception] = []  # that the next reads raise
-        self._acknowledged: dict[TopicPartition, int] = {}  # since the last commit
+        self._failures: list[Exception] = []  # errors that the next reads raise
+        self._acknowledged: dict[TopicPartition, int] = {}  # results since the last commit
         self._refused: dict[TopicPartition, KafkaError] = {}
         self._missing: frozenset[str] = frozenset()
         self._is_running = False
@@ -88,7 +88,7 @@ class ShareCore:
         """Acknowledge what the user has acknowledged, release everything else, close the sessions, leave the group."""
         fetchers = list(self._fetchers.values())
         self._is_running = False
-        # A broker that does not answer must not take the time of the others.
+        # A broker that does not answer must not use up the time of the other brokers.
         with anyio.move_on_after(self.options.share.fetch_max_wait + CLOSE_MARGIN):
             async with anyio.create_task_group() as closing:
                 for fetcher in fetchers:
@@ -173,13 +173,13 @@ class ShareCore:
     # Reading.
 
     def begin_read(self) -> None:
-        """A read begins. Call ``end_read`` in any case. Raises IllegalStateError while another task reads."""
+        """Begin a read. Call ``end_read`` afterwards in any case. Raises IllegalStateError while another task reads."""
         if self._is_reading:
             raise IllegalStateError("another task reads from this share consumer: give each task its own consumer")
         self._is_reading = True
 
     def end_read(self) -> None:
-        """The read has returned records, or has failed."""
+        """End a read, which has returned records or has failed."""
         self._is_reading = False
         self._last_read_at = asyncio.get_running_loop().time()
 
@@ -191,7 +191,7 @@ class ShareCore:
         return asyncio.get_running_loop().time() - self._last_read_at
 
     def raise_once(self, error: Exception) -> None:
-        """The next read raises this error."""
+        """Let the next read raise this error."""
         self._failures.append(error)
         # Without this, a fetcher would add an error with each fetch until a read takes one.
         self._wants_records = False
@@ -208,7 +208,7 @@ class ShareCore:
             return True
         self._request_records()
         if timeout == 0:
-            return False  # the records that come are for a later read
+            return False  # records that arrive now are for a later read
         try:
             with anyio.move_on_after(timeout):
                 while not self.make_ready():
@@ -272,7 +272,7 @@ class ShareCore:
         records: list[AnyShareRecord] = []
         for acquisition, some, result in made:
             if not acquisition.buffered or acquisition.buffered[0] is not some[0]:
-                continue  # they were lost or released meanwhile
+                continue  # the records were lost or released meanwhile
             for raw, record in zip(some, result.records):
                 if record is None:
                     acquisition.settle_unread(raw, AcknowledgeType.REJECT)
@@ -317,7 +317,7 @@ class ShareCore:
         return [fetcher.flush() for fetcher in self._fetchers.values()]
 
     def take_result(self) -> AcknowledgementResult:
-        """The results since the last call."""
+        """Return the results since the last call."""
         result = AcknowledgementResult(self._acknowledged, self._refused)
         self._acknowledged, self._refused = {}, {}
         return result
@@ -344,12 +344,15 @@ class ShareCore:
                 self.options.on_acknowledged(partition, offsets, settled.error)
             except Exception as error:  # noqa: BLE001 - a callback may raise anything, and the user gets it
                 self.raise_once(error)
-            except asyncio.CancelledError:  # not an Exception: it would end the fetcher
+            except asyncio.CancelledError:  # CancelledError is not an Exception, so it would end the fetcher
                 self.raise_once(IllegalStateError("on_acknowledged raised CancelledError"))
 
 
 def _member_id(new_id: Callable[[], str]) -> str:
-    """A random UUID as Kafka writes it: 22 characters of base64. A leading dash would look like an option of a tool."""
+    """A random UUID as Kafka writes it: 22 characters of base64.
+
+    The id has no leading dash, because a command-line tool would read it as an option.
+    """
     while True:
         text = base64.urlsafe_b64encode(UUID(new_id()).bytes).decode().rstrip("=")
         if not text.startswith("-"):

@@ -2,8 +2,8 @@
 
 A record that cannot be deserialized is acknowledged at once, so that it does not stop the records behind it:
 ``"raise"`` releases it and raises, as Java's share consumer does; after the group's limit of deliveries the brokers
-archive it. ``"reject"`` rejects it and logs a warning. ``"raw"`` returns it as bytes. An error that does not concern
-the record, as of a schema registry that does not answer, is always raised.
+archive it. ``"reject"`` rejects it and logs a warning. ``"raw"`` returns it as bytes. An error without relation to the
+record is always raised, for example if a schema registry does not answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OnShareDeserializationError = Literal["raise", "reject", "raw"]
 
 @dataclass(frozen=True, slots=True)
 class Deserialized:
-    """The result for some records: what was made of each (None if it is rejected), up to the first failure."""
+    """The result for some records: each deserialized record (None if it is rejected), up to the first failure."""
 
     records: list[ShareRecord[Any, Any] | None]
     failure: DeserializationError | None = None

@@ -28,11 +28,11 @@ class ShareGroupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePartitionReport:
-    """A partition that is assigned, or of which this consumer holds records.
+    """A partition that is assigned, or whose records this consumer holds.
 
-    ``buffered`` records are not returned to the program, ``returned`` ones not acknowledged, ``acknowledged`` ones not
-    sent to the broker. ``lock_ends_in`` is the time in seconds until the first acquisition lock of them ends, negative
-    if it has ended, None without records.
+    ``buffered`` records are not yet returned to the program, ``returned`` records are not yet acknowledged, and the
+    acknowledgements of ``acknowledged`` records are not yet sent to the broker. ``lock_ends_in`` is the time in seconds
+    until their first acquisition lock ends. It is negative if the lock has ended, and None without records.
     """
 
     partition: str

@@ -6,7 +6,7 @@ Rules of this file:
 2. Records are fetched only while a read waits and nothing is buffered: acquired records are locked, and no other
    consumer can have them.
 3. Acknowledgements go with the next fetch, or alone after ``ACKNOWLEDGE_AFTER`` seconds, or at once when a commit
-   waits for them. Renewals never go with a fetch: the broker would not fetch.
+   waits for them. Renewals never go with a fetch, because the broker would not fetch then.
 4. Each request passes through the session: ``fetch`` or ``acknowledge`` before it, then exactly one of ``answered`` and
    ``lost``. A lost session takes its acquired records with it, and fails their acknowledgements.
 5. No failure is retried at once. An empty answer that comes too soon counts as a failure.
@@ -81,9 +81,9 @@ class BrokerShareFetcher:
         self._session = ShareSession()
         self._wanted: Mapping[TopicIdPartition, TopicPartition] = {}
         self._renewals: list[Renewal] = []
-        self._flushes: list[asyncio.Future[None]] = []  # that wait for the next request
-        self._sent_flushes: list[asyncio.Future[None]] = []  # that wait for the request under way
-        self._carries_acknowledgements = False  # the request under way does
+        self._flushes: list[asyncio.Future[None]] = []  # flushes that wait for the next request
+        self._sent_flushes: list[asyncio.Future[None]] = []  # flushes that wait for the request in progress
+        self._carries_acknowledgements = False  # whether the request in progress carries acknowledgements
         self._due: float | None = None
         self._closing = False
         self._stopped = asyncio.Event()
@@ -104,17 +104,17 @@ class BrokerShareFetcher:
         self.wake()
 
     def wake(self) -> None:
-        """Something has changed that may be a reason to send a request."""
+        """Let the task check again whether to send a request."""
         self._wake.set()
 
     def acknowledged(self) -> None:
-        """There are new acknowledgements for this broker."""
+        """Let the task send new acknowledgements to this broker."""
         if self._due is None:
             self._due = asyncio.get_running_loop().time() + ACKNOWLEDGE_AFTER
             self.wake()
 
     def flush(self) -> asyncio.Future[None]:
-        """Send all acknowledgements at once. The promise is kept when they have results."""
+        """Send all acknowledgements at once. The promise is fulfilled when they have results."""
         promise: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._in_flight.has_acknowledged(self.node_id):
             self._flushes.append(promise)
@@ -135,7 +135,8 @@ class BrokerShareFetcher:
     # The task.
 
     async def run(self) -> None:
-        """Fetch and acknowledge until closed, or until nothing of this broker is wanted or in flight."""
+        """Fetch and acknowledge until ``close``, or until nothing is wanted from this broker and nothing is in flight.
+        """
         self._stopped.clear()
         try:
             while not self._closing:
@@ -159,7 +160,7 @@ class BrokerShareFetcher:
             self._stopped.set()
 
     async def close(self) -> None:
-        """Send no more fetches, and wait for the request under way, which may acquire records."""
+        """Send no more fetches, and wait for the request in progress, which may acquire records."""
         self._closing = True
         self.wake()
         await self._stopped.wait()
@@ -195,7 +196,7 @@ class BrokerShareFetcher:
         return to_send
 
     def _settled(self) -> None:
-        """The request is over: its acknowledgements have results, or wait for the next request."""
+        """End a request: its acknowledgements have results, or wait for the next request."""
         self._carries_acknowledgements = False
         if self._in_flight.has_acknowledged(self.node_id):
             self._flushes += self._sent_flushes
@@ -318,7 +319,7 @@ class BrokerShareFetcher:
         self._settled()
 
     async def _failed(self, error: KafkaError, sent: Sequence[Acknowledgements]) -> None:
-        """A request was not answered. Raises the error if no retry can cure it."""
+        """Handle a request that was not answered. Raises the error if a retry cannot help."""
         self._lose(error, sent)
         if not is_retriable(error):
             raise error
@@ -329,21 +330,21 @@ class BrokerShareFetcher:
         await asyncio.sleep(self._backoff.next())
 
     def _lose(self, error: KafkaError, sent: Sequence[Acknowledgements]) -> None:
-        """The session is lost, and with it all acquired records (rule 4)."""
+        """Drop the lost session and all records that were acquired in it (rule 4)."""
         if self._session.is_open:
             self._counters.sessions_lost += 1
         self._session.lost()
         self._in_flight.lose(self.node_id, error)
         for each in sent:
             self._on_settled(replace(each, error=error))
-        self._take()  # settles what is acknowledged: all of it is lost
+        self._take()  # settles the acknowledgements: all of them are lost
         for renewal in self._renewals:
             renewal.fail(error)
         self._renewals.clear()
         self._settled()
 
     def _session_continues(self, code: ErrorCode, message: str | None, sent: Sequence[Acknowledgements]) -> bool:
-        """Whether the answer may be applied. Raises an error that no retry can cure."""
+        """Whether the answer may be applied. Raises an error if a retry cannot help."""
         continues = self._session.answered(code)
         if code is ErrorCode.NONE:
             return True
@@ -372,7 +373,10 @@ class BrokerShareFetcher:
         return False
 
     def _take_renewals(self, connection: Connection) -> list[tuple[Renewal, Acquisition]]:
-        """The renewals of the next request, with their present acquisitions. Those that would be refused fail here."""
+        """The renewals of the next request, with their present acquisitions.
+
+        Renewals that the broker would refuse fail here.
+        """
         now = asyncio.get_running_loop().time()
         renewals, self._renewals = self._renewals, []
         to_send: list[tuple[Renewal, Acquisition]] = []

@@ -1,4 +1,4 @@
-"""The records that this consumer has acquired: buffered, returned to the user, or acknowledged and not sent. Pure.
+"""The records that this consumer has acquired: buffered, returned to the user, or acknowledged but not yet sent. Pure.
 
 An acquired record is in exactly one place of its ``Acquisition``:
 
@@ -11,8 +11,8 @@ Rule 1: An acquisition belongs to one session with one broker and to one acquisi
         the lock expires, the broker delivers the records again, and an acknowledgement would be refused. So
         acknowledgements of such records fail here and are not sent: a broker refuses all acknowledgements of a
         partition in one request if one of them is wrong.
-Rule 2: Times are the loop's. A lock counts from the moment at which the request was sent, so it expires here before it
-        expires at the broker.
+Rule 2: Times are times of the event loop's clock. A lock counts from the moment at which the request was sent, so it
+        expires here before it expires at the broker.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Acquisition:
         )
 
     def settle_unread(self, record: ShareRecord, kind: AcknowledgeType) -> None:
-        """Acknowledge the next buffered record, which the user cannot get."""
+        """Acknowledge the next buffered record, which cannot be returned to the user."""
         assert self.buffered[0] is record
         self.buffered.popleft()
         self.acknowledged[record.offset] = kind
@@ -127,7 +127,8 @@ class InFlight:
     def __init__(self) -> None:
         self._acquisitions: list[Acquisition] = []
         self.expired = 0
-        """Records that were dropped before the user got them, because their lock had expired."""
+        """The number of records that were dropped before they were returned to the user, because their lock had
+        expired."""
 
     def add(self, acquisition: Acquisition) -> None:
         self._acquisitions.append(acquisition)
@@ -151,7 +152,7 @@ class InFlight:
 
     @property
     def returned(self) -> int:
-        """Records that the user has got and not acknowledged."""
+        """The number of records that are returned to the user and not acknowledged."""
         return sum(len(each.returned) for each in self._acquisitions)
 
     def next(self, now: float) -> Acquisition | None:
@@ -183,11 +184,11 @@ class InFlight:
         return found
 
     def take(self, acquisition: Acquisition, count: int) -> None:
-        """The next ``count`` buffered records are returned to the user now."""
+        """Take the next ``count`` buffered records, which are returned to the user now."""
         buffered, returned = acquisition.buffered, acquisition.returned
         for _ in range(count):
             record = buffered.popleft()
-            returned[record[2]] = record[9]  # by index, which takes half the time of a name, for each record
+            returned[record[2]] = record[9]  # an index takes half the time of a name, and this runs for each record
 
     # Acknowledgements of the user.
 
@@ -218,7 +219,7 @@ class InFlight:
         return some
 
     def release_all(self) -> None:
-        """Release what is buffered, and what is returned and not acknowledged."""
+        """Release the buffered records, and the returned records that are not acknowledged."""
         for acquisition in self._acquisitions:
             offsets = [*acquisition.returned, *(record.offset for record in acquisition.buffered)]
             if acquisition.unread:
@@ -258,18 +259,18 @@ class InFlight:
         return to_send, failed
 
     def put_back(self, taken: Acknowledgements) -> None:
-        """The broker could not apply these acknowledgements now: send them again later."""
+        """Queue acknowledgements that the broker could not apply now, so that they are sent again later."""
         acquisition = taken.acquisition
         acquisition.acknowledged = {**taken.types, **acquisition.acknowledged}
         if acquisition not in self._acquisitions:
             self._acquisitions.append(acquisition)
 
     def renewed(self, acquisition: Acquisition, offset: int, expires_at: float) -> None:
-        """The lock of a returned record began again."""
+        """Record that the lock of a returned record was renewed."""
         count = acquisition.returned.pop(offset, None)
         kind = acquisition.acknowledged.pop(offset, None)
         if count is None and kind is None:
-            return  # it was acknowledged, and the acknowledgement is sent
+            return  # the record was acknowledged, and the acknowledgement is sent
         renewed = Acquisition(acquisition.partition, acquisition.key, acquisition.node_id, expires_at)
         if count is not None:
             renewed.returned[offset] = count
@@ -279,7 +280,7 @@ class InFlight:
         self._drop_empty()
 
     def lose(self, node_id: int, error: KafkaError) -> None:
-        """The session with this broker is lost. Buffered records are dropped: the broker delivers them again.
+        """Drop the buffered records of a lost session with this broker, which delivers them again.
 
         Returned records stay until the user acknowledges them; then the acknowledgement fails with ``error``.
         """

@@ -80,7 +80,7 @@ class ShareMember:
         self.epoch = JOIN_EPOCH
         self.heartbeat_interval = DEFAULT_INTERVAL
         self.assignment: frozenset[TopicIdPartition] = frozenset()
-        self._is_answered = False  # the last heartbeat was, without an error
+        self._is_answered = False  # whether the last heartbeat was answered without an error
 
     def __repr__(self) -> str:
         return (
@@ -89,7 +89,7 @@ class ShareMember:
         )
 
     def heartbeat(self) -> ShareGroupHeartbeatRequest:
-        """The next request. It has topics and rack if the member joins, or if the last heartbeat failed.
+        """The next request. It contains topics and rack if the member joins, or if the last heartbeat failed.
 
         The coordinator sends an assignment once, and again in the answer to a heartbeat with topics. Without that, a
         lost answer would leave the member without its new partitions until the next change of the group.
@@ -107,13 +107,13 @@ class ShareMember:
         )
 
     def unanswered(self) -> None:
-        """The last heartbeat failed without an answer. The coordinator may have applied it."""
+        """Record that the last heartbeat had no answer. The coordinator may have applied it."""
         self._is_answered = False
 
     def answered(self, response: ShareGroupHeartbeatResponse) -> KafkaError | None:
         """Apply an answer. Returns the error to report; the state is FAILED if a retry cannot help.
 
-        An answer to an earlier state changes nothing: a member that leaves takes no assignment.
+        A late answer to a request of an earlier state changes nothing: a member that is leaving takes no assignment.
         """
         if self.state in (ShareMemberState.LEAVING, ShareMemberState.LEFT, ShareMemberState.FAILED):
             return None
@@ -142,12 +142,12 @@ class ShareMember:
         return error
 
     def close(self) -> None:
-        """The user closes the consumer: leave, if the coordinator may know the member."""
+        """Begin to leave because the user closes the consumer, if the coordinator may know the member."""
         if ShareMemberEvent.CLOSE in TRANSITIONS[self.state]:
             self._advance(ShareMemberEvent.CLOSE)
 
     def left(self) -> None:
-        """The request to leave is over."""
+        """Record that the request to leave was answered or failed."""
         self._advance(ShareMemberEvent.LEFT)
 
     def _error(self, code: ErrorCode, message: str | None) -> KafkaError:

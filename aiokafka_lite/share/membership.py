@@ -1,4 +1,4 @@
-"""The heartbeats of a member of a share group: one task, which joins, stays alive, and joins again when fenced.
+"""The heartbeats of a member of a share group: one task, which joins, stays alive, and joins again after it was fenced.
 
 Rule 1: Only this task calls the member, except for ``close``. There is one request at a time.
 Rule 2: Heartbeats run while the user processes records. A share group needs no ``max_poll_interval``: a record whose
@@ -50,7 +50,7 @@ class Membership:
         self._channel = CoordinatorChannel(client, member.group_id)
         self._place = f"share group {member.group_id}"
         self._closing = asyncio.Event()
-        self._renewed_at = 0.0  # the loop's time at which the last heartbeat that succeeded was sent
+        self._renewed_at = 0.0  # the loop's time at which the last successful heartbeat was sent
         self._blocked_loop = BlockedLoop(
             client.loop_delay,
             member,
@@ -61,7 +61,10 @@ class Membership:
         )
 
     async def run(self) -> None:
-        """Send heartbeats until ``leave``. Raises the error that refuses the member for good."""
+        """Send heartbeats until ``leave``.
+
+        Raises the error if the coordinator refuses the member and a retry cannot help.
+        """
         loop = asyncio.get_running_loop()
         backoff = self._client.retry_backoff()
         early = Backoff(EARLY, self.member.heartbeat_interval, jitter=0.0)
@@ -77,7 +80,7 @@ class Membership:
                     early.reset()
                 else:
                     pause = min(pause, early.next())
-                pause -= loop.time() - began  # the session counts from the request on
+                pause -= loop.time() - began  # the session begins again with the request
             else:
                 pause = backoff.next()
             with anyio.move_on_after(pause):
@@ -97,7 +100,7 @@ class Membership:
         self.member.left()
 
     async def _beat(self) -> bool:
-        """One heartbeat. Returns False if the next one should follow after a backoff."""
+        """Send one heartbeat. Returns False if the next one should follow after a backoff."""
         member = self.member
         before, was = member.assignment, member.state
         began = asyncio.get_running_loop().time()
@@ -143,5 +146,5 @@ class Membership:
         return await self._channel.send(build, purpose=Purpose.GROUP, timeout=self._client.config.request_timeout)
 
     def _report(self, error: KafkaError) -> None:
-        # INFO, not WARNING: a coordinator that moves answers with errors as a matter of course.
+        # INFO, not WARNING: errors are normal while a coordinator moves to another broker.
         self._client.outages.report(logger, self._place, error, "%r: %s", self.member, error, level=logging.INFO)

@@ -1,4 +1,4 @@
-"""The requests of one share session, and what error codes in their answers ask for. Pure."""
+"""The requests of one share session, and the reactions to error codes in their answers. Pure."""
 
 from __future__ import annotations
 
@@ -104,6 +104,6 @@ def may_acknowledge_again(error: BrokerError) -> bool:
 def may_fetch_again(error: BrokerError) -> bool:
     """Whether a partition that was refused may be fetched later.
 
-    As ``is_retriable``, and UNKNOWN_SERVER_ERROR too: brokers answer so while they fail over.
+    As ``is_retriable``, and UNKNOWN_SERVER_ERROR too: brokers return it during a failover.
     """
     return is_retriable(error) or error.code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -4,8 +4,8 @@ A session remembers which partitions the member reads, so a request names only t
 requests, ShareFetch and ShareAcknowledge together: 0 opens a session, -1 closes it. So the requests of one session go
 out one after the other. The broker releases the acquired records of a session that ends.
 
-A request that opens a session must not carry acknowledgements. There are none to carry: what was acquired in an earlier
-session is released.
+A request that opens a session must not carry acknowledgements. There are none, because the broker has released the
+records of the earlier session.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOST_BY = (
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition as brokers identify it: a topic that was created again has another id."""
+    """A partition with the id of its topic: a topic that was created again has another id."""
 
     topic_id: bytes
     partition: int
@@ -67,15 +67,15 @@ class ShareSession:
         return self.epoch
 
     def answered(self, code: ErrorCode) -> bool:
-        """An answer came. Returns False if the session is lost."""
+        """Apply an answer. Returns False if the session is lost."""
         if code in LOST_BY:
             self.lost()
             return False
-        # The broker counts a request that it refuses for another reason, too.
+        # The broker also counts a request that it refuses for another reason.
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
         return True
 
     def lost(self) -> None:
-        """No answer came, or the broker has dropped the session: the next request opens another one."""
+        """Drop the session, because no answer came or the broker has dropped it. The next request opens another one."""
         self.epoch = OPEN
         self._known = {}
