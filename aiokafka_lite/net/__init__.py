@@ -1,4 +1,4 @@
 """From a broker's address to answered requests: connectors, connections, and a broker's connections by purpose.
 
-Nothing here knows topics, groups or what a request means; only how it gets there and how its answer comes back.
+The package transports requests and responses. It does not depend on their meaning, on topics or on groups.
 """

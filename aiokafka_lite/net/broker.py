@@ -7,7 +7,7 @@ Rule 2: Attempts to one broker are made one after another, with a pause that gro
 and callers together. Otherwise a hundred clients would keep a broker down that is about to start.
 
 Rule 3: A connection that is no longer given out stays in ``_ending`` until its transport is closed, so that closing the
-broker waits for all of them. A connection that is being opened is there as well.
+broker waits for all of them. A connection that is being opened is in ``_ending`` as well.
 
 Bootstrap addresses are brokers with a negative node id. They are used only while no other broker is known, and the
 metadata updater reports their failures; so they have no outage of their own.
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 _RENEW_FROM, _RENEW_UNTIL = 0.85, 0.95
-"""The share of a session that passes before the next login. Drawn at random, so that clients do not log in together."""
+"""The fraction of a session that passes before the next login. It is random, so that clients do not log in together."""
 
 _SHORTEST_SESSION = 1.05
 """Seconds. Brokers refuse a second login within one second."""
@@ -88,10 +88,11 @@ class Broker:
         self._login = login
         self._random = random
         self.versions: VersionTable | None = None
-        """What the broker offered on the last connection that was opened, also when that is closed by now."""
+        """The versions that the broker offered on the last opened connection, even if that connection is closed now."""
         self._counters = TrafficCounters()
         self._connections: dict[Purpose, Connection] = {}
-        self._ending: dict[Connection, None] = {}  # in order, so that closing repeats in virtual time
+        # A dict keeps the order, so that closing is repeatable in virtual time.
+        self._ending: dict[Connection, None] = {}
         self._wanted: dict[Purpose, asyncio.Future[Connection]] = {}
         self._connecting = False
         self._attempt_scope: anyio.CancelScope | None = None
@@ -129,7 +130,7 @@ class Broker:
     @property
     def traffic(self) -> BrokerTraffic:
         """The traffic with this broker so far, over all its connections."""
-        from .metrics import BrokerTraffic  # its dataclasses take a millisecond to import
+        from .metrics import BrokerTraffic  # imported here: its dataclasses take a millisecond to import
 
         counted, open_now = self._counters, tuple(self._connections.values())
         p50, p99, longest = counted.latencies.at(0.5, 0.99, 1.0)
@@ -167,7 +168,7 @@ class Broker:
         open_for = ",".join(purpose.value for purpose in self._connections) or "none"
         return f"<Broker {name}{self.address} open={open_for}>"
 
-    # Using it.
+    # Connections and requests.
 
     async def connection(self, purpose: Purpose = Purpose.OTHER) -> Connection:
         """The connection for a purpose, opened if necessary, after the pause that follows a failure.
@@ -196,7 +197,10 @@ class Broker:
         return await connection.send(request, timeout=timeout, at_most=at_most)
 
     def update(self, node: Node) -> None:
-        """Take the broker's present metadata. At a new address, old connections close when they are answered."""
+        """Apply the broker's present metadata.
+
+        If the address is new, the old connections close after their requests are answered.
+        """
         moved = (node.host, node.port) != (self.node.host, self.node.port)
         if moved:
             self._outages.forget(self.place)
@@ -211,10 +215,10 @@ class Broker:
         self._oldest_first = False
         self.reset_backoff()
         if self._attempt_scope is not None:
-            self._attempt_scope.cancel()  # it goes to the old address; its callers get the next attempt
+            self._attempt_scope.cancel()  # the attempt goes to the old address; its callers wait for the next attempt
 
     def reset_backoff(self) -> None:
-        """Connect without a pause the next time: there is a reason to expect success."""
+        """Make the next connection attempt without a pause, because it is likely to succeed."""
         self._backoff.reset()
 
     def close(self) -> None:
@@ -254,7 +258,7 @@ class Broker:
         return wanted
 
     async def _connect_wanted(self) -> None:
-        """The task that opens connections, as long as any is wanted."""
+        """The task that opens connections while callers want some."""
         try:
             while self._wanted and not self._closed:
                 await self._backoff.wait()
@@ -285,7 +289,7 @@ class Broker:
         )
         self._counters.connects += 1
         logger.debug("connecting to %s for %s requests", self.place, purpose.value)
-        self._end(connection)  # not open yet, but close() must close it
+        self._end(connection)  # the connection is not open yet, but close() must close it
         try:
             with anyio.CancelScope() as self._attempt_scope:
                 await connection.connect(self._config.connect_timeout)
@@ -295,7 +299,7 @@ class Broker:
             self._backoff.attempt_failed()
             pause = self.retry_at - asyncio.get_running_loop().time()
             self._report(error, "connecting to %s failed: %s; next attempt in %.2f s", self.place, error, pause)
-            self._fail_wanted(error)  # for all purposes: they lead to the same address
+            self._fail_wanted(error)  # for all purposes, because they have the same address
         finally:
             self._attempt_scope = None
         if connection.ready and not self._closed:
@@ -305,7 +309,8 @@ class Broker:
         self.versions = connection.versions
         offered = self.versions.offered(ApiVersionsRequest)
         if self._oldest_first and offered is not None and offered.last >= _NAMES_SOFTWARE:
-            self._oldest_first = False  # it closed for another reason; the next connection names the client again
+            # The peer closed for another reason, so the next connection names the client again.
+            self._oldest_first = False
         self._ending.pop(connection, None)
         retired = self._connections.get(purpose)
         if retired is not None:
@@ -335,7 +340,7 @@ class Broker:
                 await connection.reauthenticate()
 
     def _check_recovered(self, connection: Connection) -> None:
-        """Some time after a connection was opened: a broker that drops connections soon has not recovered."""
+        """Check some time after a connection was opened. A broker that soon drops its connections has not recovered."""
         self._recovery_timer = None
         if connection.ready:
             self._outages.recovered(logger, self.place, "%s is reachable again", self.place)
@@ -344,7 +349,7 @@ class Broker:
         for wanted in self._wanted.values():
             if not wanted.done():
                 wanted.set_exception(error)
-                wanted.exception()  # mark it as retrieved: all callers may have been cancelled
+                wanted.exception()  # marks the exception as retrieved, because all callers may have been cancelled
         self._wanted.clear()
 
     def _report(self, error: KafkaError, message: str, *arguments: object) -> None:
@@ -368,7 +373,7 @@ class Broker:
         self._ending[connection] = None
 
     def _close_idle(self) -> None:
-        """Close the idle connections, and set the timer to when the next one could be idle."""
+        """Close the idle connections, and set the timer to the time at which the next connection could be idle."""
         self._idle_timer = None
         now, longest = asyncio.get_running_loop().time(), self._config.connections_max_idle
         for connection in tuple(self._connections.values()):
@@ -377,6 +382,6 @@ class Broker:
                 connection.close()
         used = [connection.last_used for connection in self._connections.values() if connection.ready]
         if used:
-            # At least a tenth later: a connection that waits for a long response was last used long ago.
+            # At least a tenth of the limit later: a connection that waits for a long response may look idle.
             due = max(min(used) + longest, now + longest / 10)
             self._idle_timer = asyncio.get_running_loop().call_at(due, self._close_idle)

@@ -3,8 +3,8 @@
 Rule 1: A connection is used once: NEW, opened, closed. ``closed`` holds the error that closed it.
 
 Rule 2: It has no task. Frames are handled in the transport's callback, and one timer watches the deadlines of all
-requests. What a request's promise, its deadline and throttling are is in ``in_flight``; the questions that come before
-the first request are in ``handshake``.
+requests. ``in_flight`` has the promises and deadlines of requests, and throttling; ``handshake`` has the requests that
+precede the user's first one.
 
 Rule 3: Every failure closes it. A response out of order, a bad frame, a request without a response in time: nothing
 that follows can be understood or answered.
@@ -46,15 +46,16 @@ R = TypeVar("R")
 
 
 MAX_BEFORE_READY = 1024 * 1024
-"""Bytes. The largest response that is accepted during the handshake: the peer has not proved anything yet, and a
-response of ApiVersions costs about 17 times its size in memory. Real ones have less than 4 KiB."""
+"""The largest response during the handshake, in bytes. The peer is not authenticated yet, and a decoded ApiVersions
+response takes about 17 times its size in memory. Real responses have less than 4 KiB."""
 
 
 class Purpose(Enum):
-    """The purpose of a connection. Each has its own to a broker, so that a long fetch never delays a heartbeat.
+    """The purpose of a connection.
 
-    OTHER is for requests that brokers answer at once: metadata, coordinators, offsets. A request that may take long,
-    such as creating topics, is one of ADMIN, and metadata never waits behind it.
+    Each purpose has its own connection to a broker, so that a long fetch never delays a heartbeat. OTHER is for
+    requests that brokers answer at once: metadata, coordinators, offsets. ADMIN is for requests that may take long,
+    such as creating topics, so that metadata requests never wait behind them.
     """
 
     PRODUCE = "produce"
@@ -65,7 +66,7 @@ class Purpose(Enum):
 
 
 class Connection:
-    """A connection, for one use: NEW, opened once, closed once. Owned by the loop in which it was made.
+    """A connection that is opened once and closed once. Owned by the loop in which it was made.
 
     ``closed`` is done when the connection is closed. Its result is the error that closed it, or None after ``close()``
     without an error. It never raises, and must not be cancelled.
@@ -98,7 +99,7 @@ class Connection:
         self.address = format_address(host, port)
         self.peer = self.address if self.node_id is None else f"broker {self.node_id} ({self.address})"
         self.closed_on_versions = False
-        """Whether the peer closed the connection on ApiVersions; an older version may work then."""
+        """Whether the peer closed the connection after ApiVersions. An older version of it may work then."""
         self.opened_at = 0.0
         self.session_ends = 0.0
         """The loop's time at which the login expires; 0.0 if it does not."""
@@ -141,7 +142,7 @@ class Connection:
 
     @property
     def is_free(self) -> bool:
-        """Whether a request leaves at once: it is ready, the broker does not throttle, the transport is not closing."""
+        """Whether a request would be written at once: ready, not throttled, and the transport is not closing."""
         return self._is_open and not self._retiring and not self._requests.throttled_until and not self._wire.is_closing
 
     @property
@@ -151,7 +152,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """The number of requests without a response, those that are not written yet included."""
+        """The number of requests without a response, including those that are not written yet."""
         return len(self._requests)
 
     @property
@@ -194,7 +195,7 @@ class Connection:
         try:
             with deadline(timeout, lambda: self._handshake.timed_out(self._state, timeout)):
                 await _connect(self._connector, self.host, self.port, self._wire)
-                # ``close`` may have run between the event and this task's turn; so checked after each await.
+                # ``close`` may have run between the event and this task's turn, so this is checked after each await.
                 self._check_not_closed()
                 self._advance(ConnectionEvent.CONNECTED)
                 self._agreed = AgreedVersions(await self._handshake.api_versions())
@@ -229,9 +230,10 @@ class Connection:
         if login is None:
             return
         try:
-            # Before requests are held back: a token provider may take seconds, and the old login is still valid.
+            # The token is requested before requests are held back: a provider may take seconds, and the old login is
+            # still valid.
             exchange = await login.exchange()
-            # Closed, or logging in already, since the token was requested.
+            # The connection was closed, or began another login, while the token was requested.
             if self._state is not ConnectionState.READY:
                 return
             self._advance(ConnectionEvent.SESSION_EXPIRING)
@@ -291,7 +293,7 @@ class Connection:
         timeout: float | None = None,
         at_most: int | None = None,
     ) -> None:
-        """As ``send_nowait``, but call ``callback`` with the response, or with the error, when it is there.
+        """As ``send_nowait``, but call ``callback`` with the response or the error when it arrives.
 
         The call comes in the iteration of the loop that reads the response; a future would need another iteration.
         ``callback`` must not raise. It may run before this method returns.
@@ -350,11 +352,12 @@ class Connection:
     def close(self, error: KafkaError | None = None) -> None:
         """Close the connection. Requests without a response fail with ConnectionLost, caused by ``error`` if given.
 
-        Without an error the bytes that were written still leave. May be called at any time, more than once.
+        Without an error, the bytes that are already written are still sent. May be called at any time, more than once.
         """
         if self._state is ConnectionState.CLOSED:
             return
-        # State first, promises last: a caller that is woken and sends again must find a closed connection.
+        # The state changes first and the promises last, so that a caller that wakes up and sends again finds a closed
+        # connection.
         self._advance(ConnectionEvent.CLOSE)
         was_open, self._is_open = self._is_open, False
         if error is None:
@@ -364,14 +367,14 @@ class Connection:
         logger.debug("%r: %s", self, error or "closed here")
         self.closed.set_result(error)
         if error is not None and not was_open:
-            self._requests.fail_all(error, error)  # only connect() waits, and raises the error itself
+            self._requests.fail_all(error, error)  # no caller waits except connect(), which raises the error itself
         else:
             text = str(error) if error is not None else f"the connection to {self.peer} was closed here"
             self._requests.fail_all(_lost(text, error, sent=True), _lost(text, error, sent=False))
 
     def retire(self) -> None:
         """Refuse new requests, and close as soon as all present ones are answered."""
-        # Requests in flight are answered first: whether they were carried out would be unknown otherwise.
+        # Requests in flight are answered first. Otherwise callers could not know whether the broker executed them.
         self._retiring = True
         self._close_if_retiring()
 
@@ -409,7 +412,7 @@ def _lost(text: str, cause: KafkaError | None, *, sent: bool) -> ConnectionLost:
 
 
 class _Wire(FramedStream):
-    """The transport of a connection. An alert of TLS replaces the error that asyncio makes of it."""
+    """The transport of a connection. It reports a TLS alert instead of asyncio's error for it."""
 
     def __init__(
         self,

@@ -45,12 +45,12 @@ def format_address(host: str, port: int) -> str:
 
 
 ADDRESS_ERRORS = (OSError, OverflowError, ValueError)
-"""What sockets and the resolver raise for an address. OverflowError: a port outside the range. ValueError: a NUL in the
-name, or a label of more than 63 characters (UnicodeError)."""
+"""The exceptions that sockets and the resolver raise for an address. OverflowError: a port outside the range.
+ValueError: a NUL in the name, or a label of more than 63 characters (UnicodeError)."""
 
 _RESERVED = 0.1
-"""The share of the timeout that the TLS handshake may not use. It ends before the timeout of the whole attempt, so that
-the error names the handshake."""
+"""The fraction of the timeout that the TLS handshake may not use. So the handshake times out before the whole attempt,
+and the error names the handshake."""
 
 
 class TcpConnector:
@@ -102,10 +102,10 @@ class TcpConnector:
 
 
 _MIN_HANDSHAKE = 0.05
-"""Seconds that a TLS handshake gets at least."""
+"""The shortest timeout of a TLS handshake, in seconds."""
 
 _SHUTDOWN = 1.0
-"""Seconds that a peer has to end TLS. Complete frames matter here, not how the stream ends."""
+"""Seconds that a peer has to end TLS. An unclean end does no harm, because each frame has a length."""
 
 
 async def _encrypt(
@@ -137,7 +137,7 @@ async def _encrypt(
 async def _resolve(host: str, port: int) -> list[SocketAddress]:
     literal = _literal(host, port)
     if literal is not None:
-        return [literal]  # no thread is needed
+        return [literal]  # an IP address needs no resolver thread
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except ADDRESS_ERRORS as error:

@@ -1,7 +1,7 @@
 """The first requests of a connection, before those of users: the broker's versions, then the SASL login.
 
 The login is repeated on the open connection before the broker's session ends (KIP-368). The connection owns the states
-and the transport; a handshake only asks and explains what a failure most likely means.
+and the transport. A handshake only sends its requests, and explains the likely cause of a failure.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ _NEEDS_SASL = 'if it requires a login, set security_protocol to "SASL_PLAINTEXT"
 
 
 class Send(Protocol):
-    """Sends a request ahead of all that are held back. Raises KafkaError, also if the connection is closed by then."""
+    """Sends a request before all held requests. Raises KafkaError, also if the connection has been closed."""
 
     def __call__(self, request: Request[R], version: int, timeout: float, /) -> Awaitable[R]: ...
 
 
 class AgreedVersions:
-    """The versions in which one connection speaks each API."""
+    """The version of each API that one connection uses."""
 
     __slots__ = ("_capped", "_picked", "table")
 
     def __init__(self, table: VersionTable) -> None:
         self.table = table
         self._picked: dict[type[Message], int] = {}
-        self._capped: dict[type[Message], int] = {}  # the last version under ``at_most``, for diagnoses
+        self._capped: dict[type[Message], int] = {}  # the version that was last used under ``at_most``, for diagnoses
 
     # Hot: one dictionary look-up per request.
     def pick(self, cls: type[Message], at_most: int | None) -> int:
-        """The newest version that both sides speak, not above ``at_most``. Raises UnsupportedVersion."""
+        """The newest version that both sides support, at most ``at_most``. Raises UnsupportedVersion."""
         if at_most is not None:
             capped = self._capped[cls] = self.table.pick(cls, at_most)
             return capped
@@ -91,10 +91,10 @@ class Handshake:
         self._oldest_first = oldest_first
 
     async def api_versions(self) -> VersionTable:
-        """Ask for the broker's versions, in an older version as long as it refuses the one used.
+        """Ask for the broker's versions. If the broker refuses the version of the request, an older one is tried.
 
-        Has no timeout of its own. A peer that is older than ApiVersions, or is not Kafka, may close the connection.
-        This does not connect again, since that would double the load on a broker that is shutting down.
+        Has no timeout of its own. A peer that does not support ApiVersions, or is not Kafka, may close the connection.
+        This method does not connect again, since that would double the load on a broker that is shutting down.
         """
         ours = ApiVersionsRequest.versions
         version = ours.first if self._oldest_first else ours.last
@@ -114,13 +114,13 @@ class Handshake:
         def ask(request: Request[R]) -> Awaitable[R]:
             return self._send(request, versions.pick(type(request)), self._request_timeout)
 
-        # The broker begins to count later than this, so its session does not end before ours.
+        # The broker starts its session later than this moment, so its session does not end before ours.
         began = asyncio.get_running_loop().time()
         lifetime = await login.log_in(exchange, ask, versions, self._peer)
         logger.debug("logged in to %s by %s", self._peer, login)
         return began + lifetime if lifetime else 0.0
 
-    # What a failure most likely means.
+    # The likely causes of failures.
 
     def timed_out(self, state: ConnectionState, timeout: float) -> str:
         """The text of a timeout in this state of the opening."""

@@ -1,4 +1,4 @@
-"""The requests of one connection that have no response yet: those written and those held back.
+"""The requests of one connection that have no response yet: written requests and held requests.
 
 A broker answers the requests of a connection in the order in which it received them. So requests are written one after
 another without waiting (pipelining), and the next response is always for the oldest request.
@@ -8,7 +8,8 @@ response is then dropped, and the other requests are not affected.
 
 Rule 2: A written request that is not answered in time ends the connection: no later request can be answered either.
 
-Rule 3: A response to another request than the oldest ends the connection: the order of all others is unknown then.
+Rule 3: A response that does not belong to the oldest request ends the connection: the order of all others is unknown
+  then.
 
 Rule 4: Requests are held back, in order, while the broker throttles this client (KIP-219), while the connection logs in
 again (KIP-368), and while ``max_open`` requests have no response. A held request has not been sent, so it can time out
@@ -39,14 +40,15 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 LATE_TIMER = 0.5
-"""Seconds. If a timer fires later than that, the event loop was blocked, or the machine slept."""
+"""Seconds. If a timer fires more than this time late, the event loop was blocked, or the machine slept."""
 
 READ_TIME = 1.0
-"""Seconds that a blocked loop gets to read the responses that arrived meanwhile, before requests time out."""
+"""Seconds that a loop has after a block to read the responses that arrived meanwhile, before requests time out."""
 
 LONGEST_THROTTLE = 60.0
-"""Seconds that requests are held back at most, whatever throttle time a response names. Quotas of brokers use windows
-of some seconds, and the next response throttles again if necessary; a broken value would stop a connection for weeks.
+"""The longest time, in seconds, for which requests are held back. A longer throttle time in a response is reduced to
+it. Quotas of brokers use windows of some seconds, and the next response throttles again if necessary; without this
+limit, a wrong value could stop a connection for weeks.
 """
 
 _TIMER_PRECISION = 0.001
@@ -54,9 +56,10 @@ _TIMER_PRECISION = 0.001
 
 
 class _Promise:
-    """A response to come, for a future or for a callback. ``deadline`` is in the loop's time, ``timeout`` in seconds.
+    """The promise of a response, for a future or for a callback.
 
-    A callback is called once, in the iteration of the loop that reads the outcome. A future costs one more iteration.
+    ``deadline`` is in the loop's time, ``timeout`` in seconds. A callback is called once, in the iteration of the loop
+    that reads the outcome. A future costs one more iteration.
     """
 
     __slots__ = ("callback", "deadline", "future", "timeout")
@@ -79,7 +82,7 @@ class _Promise:
         return self.future is not None and self.future.done()
 
     def fulfil(self, response: object) -> None:
-        # The caller may have cancelled (rule 1); the response still had to be taken from the stream.
+        # The caller may have cancelled the promise (rule 1). The response still had to be taken from the stream.
         if self.future is not None:
             if not self.future.done():
                 self.future.set_result(response)
@@ -88,11 +91,15 @@ class _Promise:
             callback(response)
 
     def fail(self, error: Exception) -> None:
-        """Only the first failure counts: a request that times out is still in flight when the connection closes."""
+        """Fail the promise.
+
+        Only the first failure counts: a request that times out is still in flight when the connection closes.
+        """
         if self.future is not None:
             if not self.future.done():
                 self.future.set_exception(error)
-                self.future.exception()  # mark it as retrieved: the caller may have dropped the promise
+                # Marks the exception as retrieved, because the caller may have dropped the promise.
+                self.future.exception()
         elif self.callback is not None:
             callback, self.callback = self.callback, None
             callback(error)
@@ -110,7 +117,7 @@ class InFlightRequests:
     """Writes the requests of one connection and fulfils their promises. Owned by that connection.
 
     ``write`` takes the parts of a frame. ``on_timeout`` is called when a written request times out, and must close the
-    connection. ``on_idle`` is called when no request remains because held ones were dropped. ``max_open`` requests may
+    connection. ``on_idle`` is called when held requests were dropped and no request remains. ``max_open`` requests may
     be without a response.
     """
 
@@ -191,7 +198,7 @@ class InFlightRequests:
         now = self.last_used = self._loop.time()
         deadline = now + timeout
         promise = _Promise(future, callback, timeout, deadline)
-        # Not undone if encoding fails below: a timer that finds nothing is harmless.
+        # The timer stays if encoding fails below: a timer that finds no request is harmless.
         if deadline < self._timer_at:
             self._set_timer(deadline)
         if self._is_holding:
@@ -202,7 +209,7 @@ class InFlightRequests:
             try:
                 self._write_frame(frame)
             except KafkaError:
-                # The caller gets this error. The end of the connection must not report the request a second time.
+                # The caller gets this error, so ``fail_all`` must not report the request a second time.
                 promise.callback = None
                 raise
             if len(self._protocol.in_flight) >= self._max_open:
@@ -210,7 +217,7 @@ class InFlightRequests:
 
     def send_in_handshake(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
         """Write a request of the connection itself, which is never held back. ``timeout`` may be infinite."""
-        # ``last_used`` stays: a new login must not keep a connection open that no user needs.
+        # ``last_used`` does not change: a new login must not keep open a connection that users no longer need.
         future: asyncio.Future[R] = self._loop.create_future()
         promise = _Promise(future, None, timeout, self._loop.time() + timeout)
         if promise.deadline < self._timer_at:
@@ -242,20 +249,20 @@ class InFlightRequests:
             request, response = protocol.receive(frame)
             if self.hide_secrets is not None:
                 self.hide_secrets(response)
-            # Before the promise is fulfilled: the caller's next request must be held back already.
+            # This comes before the promise is fulfilled, so that the caller's next request is held back.
             throttle_ms = response.client_throttle_ms(request.version)
             if throttle_ms > 0:
                 self._throttle(throttle_ms)
             promise = request.promise
-            if promise.timeout < math.inf:  # the handshake's first request has none
+            if promise.timeout < math.inf:  # the response to the handshake's first request has no throttle time
                 counters.latencies.add(now - promise.deadline + promise.timeout)
             promise.fulfil(response)
         if self._is_holding:
             self._release()
 
     def fail_all(self, written: Exception, held: Exception) -> None:
-        """The connection is closed: fail the written requests and the held ones, and stop the timers."""
-        # Timers first: none may fire for a connection that is closed.
+        """Fail all written and held requests, and stop the timers, because the connection is closed."""
+        # Timers are stopped first, because no timer may fire for a closed connection.
         for timer in (self._timer, self._throttle_timer):
             if timer is not None:
                 timer.cancel()
@@ -269,12 +276,12 @@ class InFlightRequests:
     # Holding back.
 
     def handshake_ended(self) -> None:
-        """The handshake is over; requests that follow are those of users."""
+        """End the handshake; the requests that follow are requests of users."""
         self.last_used = self._loop.time()
         self._first_of_users = self._protocol.next_correlation_id
 
     def hold_for_login(self) -> None:
-        """Hold requests back from now on: the connection logs in again."""
+        """Hold requests back from now on, because the connection logs in again."""
         self._is_logging_in = self._is_holding = True
 
     def release_after_login(self) -> None:
@@ -289,7 +296,7 @@ class InFlightRequests:
         until = self._loop.time() + seconds
         # A later response with a shorter time must not end a longer throttle.
         if until > self.throttled_until:
-            # Above a quota every response is throttled, so only the first one is news.
+            # Above a quota, every response throttles the client, so only the first one is logged.
             level = logging.DEBUG if self._was_throttled else logging.INFO
             logger.log(
                 level, "%s throttles this client for %g s (it sent %d ms)", self._peer, seconds, throttle_time_ms
@@ -310,7 +317,7 @@ class InFlightRequests:
         if self.throttled_until or self._is_logging_in:
             return
         in_flight, held = self._protocol.in_flight, self._held
-        # Each on its own: a request that the version cannot carry must not stop those behind it.
+        # Errors are handled for each request: one that the version cannot carry must not stop the requests behind it.
         while held and len(in_flight) < self._max_open:
             entry = held.popleft()
             try:
@@ -329,7 +336,7 @@ class InFlightRequests:
             self._write_frame(self._protocol.encode_unanswered_request(request, version, self._client_id))
         # A cancelled request that was never sent is simply left out.
         elif not promise.is_dropped:
-            # The broker gets the whole timeout from the moment of writing: the time of the throttle is not its fault.
+            # The broker has the whole timeout from the moment of writing; the time of the throttle does not count.
             promise.deadline = self._loop.time() + promise.timeout
             self._write_frame(self._protocol.encode_request(request, version, self._client_id, promise))
 
@@ -348,10 +355,11 @@ class InFlightRequests:
         now = self._loop.time()
         late, self._timer, self._timer_at = now - self._timer_at, None, math.inf
         if late > LATE_TIMER:
-            # Responses may have arrived that the loop had no chance to read. Look again after it had one.
+            # Responses may have arrived that the loop could not read yet. Check again after it has read them.
             self._set_timer(now + min(late, READ_TIME))
             return
-        # All, not only the oldest: a Fetch or JoinGroup with a long timeout may stand before a short request.
+        # All requests are checked, because a Fetch or JoinGroup with a long timeout may precede a request with a short
+        # one.
         for request in self._protocol.in_flight:
             if request.promise.deadline <= now + _TIMER_PRECISION:
                 # The connection is closed now, and ``fail_all`` has ended everything else (rule 2).

@@ -1,8 +1,8 @@
-"""The SASL login on a connection: the mechanism's messages in Kafka's requests, and what a refusal means.
+"""The SASL login on a connection: the mechanism's messages in Kafka's requests, and the errors for a refusal.
 
-The mechanisms themselves are pure and live in ``protocol.sasl``. This module does what they must not do: call a token
-provider, spend CPU time on a key, send requests. A client that the broker refuses gets AuthenticationError, which is
-never retried. A connection that is lost during the login, or a token provider that fails, is a ConnectionLost.
+The mechanisms themselves are pure, in ``protocol.sasl``. This module does their I/O: it calls a token provider, derives
+keys in a thread, and sends requests. A client that the broker refuses gets AuthenticationError, which is never retried.
+A connection that is lost during the login, or a token provider that fails, is a ConnectionLost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from ..security import TokenProvider
 R = TypeVar("R")
 
 MAX_ITERATIONS_ON_LOOP = 20_000
-"""Iterations of a key derivation that may block the event loop, some milliseconds. More are run in a thread."""
+"""The largest number of iterations of a key derivation that runs in the event loop, which takes some milliseconds. A
+longer derivation runs in a thread."""
 
 _MAX_KEYS = 16
 
@@ -37,7 +38,8 @@ class Ask(Protocol):
 
 
 class Login:
-    """The SASL credentials that all connections of a client share. It caches derived keys, which are slow to make."""
+    """The SASL credentials that all connections of a client share. It caches derived keys, which take long to compute.
+    """
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class Login:
 
     @classmethod
     def of(cls, config: ClientConfig) -> Self:
-        """The login that the settings describe. They have been checked."""
+        """The login that the checked settings describe."""
         return cls(
             config.sasl_mechanism or "",
             username=config.sasl_username or "",
@@ -79,8 +81,8 @@ class Login:
     async def exchange(self) -> Exchange:
         """A new exchange of messages, with a new token if there is a token provider.
 
-        Raises ConnectionLost, which the provider raised or which its exception caused: its next token may be good.
-        Raises AuthenticationError if the provider raises that itself, or returns something else than a string.
+        Raises ConnectionLost if the provider raises it or any other exception, because its next token may be valid.
+        Raises AuthenticationError if the provider raises it, or returns a value that is not a string.
         """
         if self._token_provider is not None:
             return OAuthBearerExchange(await self._token(self._token_provider), self._extensions)
@@ -128,7 +130,7 @@ class Login:
 
     async def _token(self, provider: TokenProvider) -> str:
         try:
-            # A function that is not known to be async may block. It may return an awaitable all the same.
+            # A function that is not declared as async may block. It may still return an awaitable.
             token: object = provider() if _is_async(provider) else await asyncio.to_thread(provider)
             if inspect.isawaitable(token):
                 token = await token

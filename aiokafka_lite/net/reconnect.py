@@ -17,7 +17,8 @@ class ReconnectBackoff:
     """The pause between attempts to one broker. It grows with each failure. Owned by that broker.
 
     Only a connection that lived longer than the pause before it, and longer than ``STABLE_AFTER``, shows that the
-    broker is healthy. A broker that accepts each connection and drops it at once would otherwise be called in a loop.
+    broker is healthy. Otherwise the client would connect in a loop to a broker that accepts each connection and drops
+    it at once.
     """
 
     def __init__(self, initial: float, maximum: float, random: Callable[[], float]) -> None:
@@ -33,7 +34,7 @@ class ReconnectBackoff:
         return max(self._pause, STABLE_AFTER)
 
     def attempt_failed(self) -> None:
-        """Begin a pause, unless one lasts: connections that are lost together are one failure."""
+        """Begin a pause, unless one has begun already: connections that are lost together are one failure."""
         now = asyncio.get_running_loop().time()
         if now >= self.retry_at:
             self._pause = self._backoff.next()

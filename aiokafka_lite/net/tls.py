@@ -19,10 +19,11 @@ logger = logging.getLogger(__name__)
 
 
 class RenewedContext:
-    """The TLS context of a client, made again for the next connection after a certificate or key file has changed.
+    """The TLS context of a client.
 
-    A process that renews certificates may replace one file after the other. Until they fit together, the client keeps
-    those that it has read.
+    It is made again for the next connection after a certificate or key file has changed. A process that renews
+    certificates may replace one file after the other. Until the new files belong together, the client keeps the
+    certificates that it has read.
     """
 
     def __init__(self, config: ClientConfig, context: ssl.SSLContext) -> None:
@@ -58,7 +59,7 @@ class RenewedContext:
         return self._context
 
     def _read_stamps(self) -> list[tuple[int, int, int] | None]:
-        """What changes with the content of each file; None for a file that cannot be read now."""
+        """The modification time, size and inode of each file; None for a file that cannot be read now."""
         return [_stamp(each) for each in self._files]
 
 
@@ -107,7 +108,8 @@ def _lost(what: str) -> ConnectionLost:
 
 
 def alert(error: ssl.SSLError, peer: str) -> KafkaError | None:
-    """The error for an alert about the client's certificate, which may come after the handshake; None for others."""
+    """The error for an alert about the client's certificate, which may come after the handshake; None for other alerts.
+    """
     reason = error.reason or ""
     if "_ALERT_" not in reason or not any(word in reason for word in _CLIENT_CERTIFICATE):
         return None

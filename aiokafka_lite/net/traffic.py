@@ -13,7 +13,7 @@ RECENT = 1_000
 
 
 class TrafficCounters:
-    """The counters of one broker. Its connections count; they outlive the connections."""
+    """The counters of one broker. Its connections update them, and they outlive the connections."""
 
     __slots__ = (
         "bytes_received",
@@ -55,7 +55,7 @@ class Latencies:
         self._recent.append(seconds)
 
     def at(self, *shares: float) -> list[float | None]:
-        """The durations, in seconds, that these shares of the last ones did not exceed; None if there are none."""
+        """The quantiles of the last durations, in seconds, for these shares from 0 to 1; None without durations."""
         ordered = sorted(self._recent)
         if not ordered:
             return [None] * len(shares)
@@ -63,6 +63,6 @@ class Latencies:
         return [ordered[min(last, int(share * len(ordered)))] for share in shares]
 
     def snapshot(self) -> LatencyMetrics:
-        from .metrics import LatencyMetrics  # its dataclasses take a millisecond to import
+        from .metrics import LatencyMetrics  # imported here: its dataclasses take a millisecond to import
 
         return LatencyMetrics(self.count, self.total, *self.at(0.5, 0.99, 1.0))
