@@ -1,4 +1,4 @@
 """Additions to asyncio for a client and a broker: lifetimes, frames, byte budgets, pipes, a virtual clock.
 
-Nothing here knows Kafka's messages; ``framed_stream`` knows how they are framed, and that is all.
+The package does not depend on Kafka's messages. Only ``framed_stream`` depends on their framing.
 """

@@ -9,7 +9,7 @@ from collections import deque
 class ByteBudget:
     """A fixed number of bytes that callers acquire and release, in the order of their calls. Owned by one event loop.
 
-    Rule 1: A small request does not overtake a large one that waits; the large one could wait forever.
+    Rule 1: A small request does not overtake a large one that waits, because the large one could wait forever.
 
     Rule 2: A request does not overtake a caller that has received its bytes and has not run since. Otherwise a later
     record would enter its partition before an earlier one.
@@ -65,8 +65,7 @@ class ByteBudget:
     async def room_for(self, size: int) -> None:
         """Wait until ``size`` bytes are free, after the callers that wait already, and take none.
 
-        Taking and releasing them is no alternative: two callers that do so in turn would each hold the bytes while the
-        other tries.
+        ``acquire`` and ``release`` would not do: two callers in turn would each hold the bytes while the other tries.
         """
         if self.try_acquire(size):
             self.release(size)
@@ -77,7 +76,8 @@ class ByteBudget:
         loop = asyncio.get_running_loop()
         granted = loop.create_future()
         self._waiters.append((granted, size, taken))
-        # There may be room already, but callers that are about to run come first. So look in the next turn of the loop.
+        # There may be room already, but callers that are about to run come first. So this checks in the next turn of
+        # the loop.
         loop.call_soon(self._grant)
         try:
             await granted
@@ -98,8 +98,9 @@ class ByteBudget:
         self._grant()
 
     def _grant(self) -> None:
-        # The bytes are taken here and not when the caller runs: another one could take them before.
-        # A cancelled caller leaves the queue at its head: removing it at once would cost a search.
+        # The bytes are taken here and not when the caller runs, because another caller could take them before. A
+        # cancelled caller is removed when it reaches the head of the queue, because removing it at once would cost a
+        # search.
         while self._waiters:
             granted, size, taken = self._waiters[0]
             if not granted.cancelled():

@@ -1,4 +1,5 @@
-"""Logs exceptions of user callbacks that have no caller to raise them to. They affect no record."""
+"""Logs exceptions of user callbacks that have no caller to raise them to. Such an exception does not affect a record.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ import logging
 logger = logging.getLogger(__name__)
 
 RAISED = (Exception, asyncio.CancelledError)
-"""Exceptions that a callback may raise. CancelledError is one of them: a callback raises it when it reads the result of
-a cancelled future, although no task is cancelled."""
+"""Exceptions that a callback may raise. CancelledError is one of them: a callback that reads the result of a cancelled
+future raises it, although no task is cancelled."""
 
 
 class CallbackErrors:
-    """Logs an exception once per callback and type, because it mostly repeats for every record."""
+    """Logs an exception once per callback and type, because it usually repeats for every record."""
 
     __slots__ = ("_seen",)
 

@@ -19,9 +19,9 @@ from ..errors import KafkaTimeout
 class deadline:  # noqa: N801 - used as a statement, like contextlib.closing
     """Cancel the body after ``seconds`` and raise KafkaTimeout with the text that ``describe()`` returns then.
 
-    ``None`` is no bound. Zero or less is over at the first await. A KafkaTimeout or TimeoutError that the body itself
-    raises passes through unchanged, and so does a cancellation from outside: the caller never has to ask whose timeout
-    it was.
+    With ``None`` there is no timeout. A timeout of zero or less expires at the first await. A KafkaTimeout or
+    TimeoutError that the body itself raises passes through unchanged, and so does a cancellation from outside: the
+    caller never has to ask whose timeout it was.
 
     This is an anyio cancel scope, so a body that catches the cancellation is cancelled again at its next await.
     """
@@ -35,7 +35,7 @@ class deadline:  # noqa: N801 - used as a statement, like contextlib.closing
 
     @classmethod
     def at(cls, time: float, describe: Callable[[], str]) -> deadline:
-        """The same with a point in time of the loop's clock instead of a duration."""
+        """The same with a time of the loop's clock instead of a duration."""
         made = cls(None, describe)
         made._scope.deadline = time
         return made

@@ -1,7 +1,8 @@
-"""A hedged request: ask one broker, and ask the next one as well when the first keeps silent for too long.
+"""A hedged request: ask one broker, and ask the next one as well if the first does not answer for too long.
 
-Rule 1: a failure moves on to the next candidate at once; silence does so after the hedge delay.
-Rule 2: the delay doubles with each silent candidate, so a cluster that is slow as a whole gets few extra requests.
+Rule 1: after a failure, the next candidate is asked at once; without an answer, it is asked after the hedge delay.
+Rule 2: the delay doubles with each candidate that does not answer, so a cluster that is slow as a whole gets few extra
+  requests.
 Rule 3: the first answer cancels the attempts that still run.
 
 So one frozen broker costs about a second, while its own request times out after ``request_timeout`` (30 s).

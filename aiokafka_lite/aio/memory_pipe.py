@@ -29,7 +29,7 @@ def memory_pipe(
 ) -> tuple[tuple[MemoryTransport, A], tuple[MemoryTransport, B]]:
     """Make a connected pair of (transport, protocol), client and server. The server is connected first.
 
-    ``segment_size`` is the most bytes that one delivery has. Call it in a running loop.
+    ``segment_size`` is the largest number of bytes in one delivery. Call it in a running loop.
     """
     loop = asyncio.get_running_loop()
     near_protocol, far_protocol = client(), server()
@@ -90,7 +90,7 @@ class MemoryTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closing or not data:
-            return  # as a socket transport does; connection_lost reports it
+            return  # connection_lost reports it, as for a socket transport
         if self._eof_written:
             raise RuntimeError("cannot write after write_eof()")
         peer = self._peer
@@ -191,7 +191,7 @@ class MemoryTransport(asyncio.Transport):
             if taken == 0:
                 raise RuntimeError("get_buffer() returned an empty buffer")
             buffer[:taken] = piece[:taken]
-            if taken < len(piece):  # before buffer_updated(), which may close the pipe
+            if taken < len(piece):  # this comes before buffer_updated(), which may close the pipe
                 self._incoming.appendleft(piece[taken:])
                 self._incoming_size += len(piece) - taken
             protocol.buffer_updated(taken)

@@ -1,8 +1,8 @@
 """Outages: failures that are retried, counted by place, and logged once when they begin and once when they end.
 
-An outage of ten minutes is thousands of failures and two lines in the log: the first failure is logged at WARNING (or
-the level that the caller names), later ones of the same outage at DEBUG, and the recovery at INFO with the number of
-failed attempts. The counts stay for ``diagnose()``.
+An outage of ten minutes has thousands of failures, but only two lines in the log: the first failure is logged at
+WARNING (or the level that the caller names), later ones of the same outage at DEBUG, and the recovery at INFO with the
+number of failed attempts. The counts stay for ``diagnose()``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 MAX_PLACES = 100
-"""Places that are remembered. The one that has been healthy for longest is dropped first."""
+"""Places that are remembered. The place that has been healthy for the longest time is dropped first."""
 
 
 class Ended(NamedTuple):
@@ -106,7 +106,7 @@ class Outages:
         return ended
 
     def forget(self, place: str) -> None:
-        """The place no longer exists: its outage neither lasts nor ends with a recovery."""
+        """Drop a place that no longer exists. Its outage ends without a recovery in the log."""
         self._ongoing.discard(place)
         outage = self._by_place.get(place)
         if outage is not None:

@@ -1,7 +1,7 @@
 """When to try again: whether an error is retriable, and how long to wait before the next attempt.
 
-These are the rules that every component shares. A component that needs an exception to them (a fetch answers
-UNKNOWN_SERVER_ERROR by trying again, as Java's consumer does) states the exception where it classifies the answer.
+These are the rules that every component shares. A component may need an exception to them: for example, a fetch retries
+after UNKNOWN_SERVER_ERROR, as Java's consumer does. It states the exception where it classifies the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..setting_checks import SHORTEST_PAUSE
 logger = logging.getLogger(__name__)
 
 _MAX_DOUBLINGS = 64
-"""After this many doublings any initial value is above any maximum; more would overflow a float."""
+"""After this many doublings, any initial value is above any maximum. More doublings would overflow a float."""
 
 
 def is_retriable(error: BaseException) -> bool:
@@ -26,7 +26,7 @@ def is_retriable(error: BaseException) -> bool:
 
     Lost connections and timeouts are retriable. So is a ProtocolError: the connection is closed, and the next one may
     reach a healthy peer. A broker's answer is retriable if Kafka marks its code so (https://kafka.apache.org/protocol),
-    and so is BROKER_NOT_AVAILABLE: this client raises it itself for a broker that has just left the cluster. A refused
+    and so is BROKER_NOT_AVAILABLE: the client raises it for a broker that has just left the cluster. A refused
     login, a missing version and wrong arguments are not retriable.
     """
     if isinstance(error, BrokerError):

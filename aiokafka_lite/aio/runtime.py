@@ -33,9 +33,12 @@ class Runtime:
         check_function("random", self.random)
 
     def new_id(self) -> str:
-        """A random UUID. From the system, unless ``random`` was given or the run must repeat: two programs may seed the
-        module ``random`` alike."""
-        import uuid  # here, because few clients need one
+        """A random UUID.
+
+        It comes from the operating system, because two programs may seed the module ``random`` with the same value. If
+        ``random`` was given, or the run must be repeatable, it comes from ``random``.
+        """
+        import uuid  # imported here, because few clients need it
 
         if self.random is random.random and not is_seeded.get():
             return str(uuid.uuid4())

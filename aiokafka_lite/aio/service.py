@@ -1,4 +1,4 @@
-"""The lifetime of a component that runs tasks: start, run in one task group, fail as a whole, close in bounded time.
+"""The lifetime of a component with tasks: it starts, runs in one task group, fails as a whole, closes in bounded time.
 
 A task group that is entered in the user's task breaks when ``start()`` and ``close()`` are called from different
 tasks, as pytest fixtures and web frameworks do. So each component has one root task, created here and nowhere else in
@@ -9,7 +9,7 @@ Rule 1: A component fails as a whole. When a child raises, all its tasks are can
 Rule 2: A failure is never silent. The exception reaches the calls that wait (``while_running``), the next call
 (``check``) and ``close()``.
 
-Rule 3: ``close()`` takes a bounded time, also when a peer does not answer and when the closing itself is cancelled.
+Rule 3: ``close()`` takes a bounded time, even if a peer does not answer or the caller of ``close()`` is cancelled.
 
 Rule 4: A component that is dropped without ``close()`` is garbage-collected, with a ResourceWarning. So no object that
 a running task holds may refer to the component: a Service has weak references to it. The tasks run until the event loop
@@ -45,17 +45,18 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 CLOSE_TIMEOUT = 3.0
-"""Seconds that a component has for an orderly close, unless ``close()`` is given others; then it cancels its tasks."""
+"""Seconds that a component has for an orderly close, by default. After this time, its tasks are cancelled."""
 
 NOT_STARTED = "is not started: use it in 'async with', or await its start() first"
 CLOSED = "is closed and cannot be started again: create a new one"
 
 CANCEL_TIMEOUT = 2.0
-"""Seconds that cancelled tasks have to end. A task that takes longer has a bug; ``close()`` names it."""
+"""Seconds that cancelled tasks have to end. A task that takes longer has a bug, and the error of ``close()`` names
+it."""
 
 
 WAIT_SLICES = 10
-"""The slices in which ``close()`` waits for the end of the tasks."""
+"""The number of slices in which ``close()`` waits for the end of the tasks."""
 
 
 class ServiceState(Enum):
@@ -94,9 +95,9 @@ TRANSITIONS: dict[ServiceState, dict[ServiceEvent, ServiceState]] = {
 class Service:
     """The machinery of one component: its state, its root task and its children. Owned by the loop of ``start()``.
 
-    ``on_start`` prepares the component and ``on_close`` ends it in good order; both run in the root task. An exception
-    of ``on_start`` comes out of ``start()``; ``on_close`` is cancelled when the time for closing is over. ``component``
-    is named in errors, log lines and task names.
+    ``on_start`` prepares the component and ``on_close`` ends it in an orderly way; both run in the root task. An
+    exception of ``on_start`` comes out of ``start()``; ``on_close`` is cancelled when the time for closing is over.
+    ``component`` is named in errors, log lines and task names.
     """
 
     def __init__(
@@ -118,20 +119,20 @@ class Service:
         """The exception that ended the component, or None."""
         self._traceback: TracebackType | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = 0  # in which ``_loop`` runs, while the component is RUNNING
+        self._thread = 0  # the thread in which ``_loop`` runs, while the component is RUNNING
         self._root: asyncio.Task[None] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._own_tasks: set[asyncio.Task[Any]] = set()
         self._attached: list[Service] = []
-        self._is_attached = False  # another service owns this one, and logs for both
+        self._is_attached = False  # whether another service owns this one, and logs for both
         self.start_timeout: float | None = None
         """The ``timeout`` of ``start()``, of this service or of the service that owns it; None without a timeout."""
         self._started = asyncio.Event()
         self._closing = asyncio.Event()
-        self._unusable = asyncio.Event()  # failed or ended; tasks may still be ending
+        self._unusable = asyncio.Event()  # the component has failed or ended; tasks may still be ending
         self._ended = asyncio.Event()
         self._close_scope: anyio.CancelScope | None = None
-        self._interruptible: dict[_Interruptible, None] = {}  # in the order of the calls
+        self._interruptible: dict[_Interruptible, None] = {}  # in the order in which they were attached
 
     # The lifetime.
 
@@ -169,7 +170,7 @@ class Service:
         try:
             with deadline(bound, lambda: self._describe_late_start(bound or 0.0)):
                 await self._started.wait()
-        except BaseException:  # cancelled: the caller will never use the component, so nothing of it may remain
+        except BaseException:  # the start was cancelled: the caller will never use the component, so no task may remain
             self._begin_closing(0.0)
             await self._wait_for_end(CANCEL_TIMEOUT)
             raise
@@ -179,10 +180,10 @@ class Service:
     async def close(self, timeout: float | None = None) -> None:
         """Run ``on_close`` for at most ``timeout`` seconds, then cancel all tasks and wait for their end.
 
-        May be called from any task of the loop, at any time, more than once. A caller that is cancelled makes the
-        closing abrupt, it does not undo it: the tasks are cancelled at once, and the cancellation continues when they
-        have ended. A task of the component only begins the closing, since it cannot wait for its own end.
-        Raises the exception that ended the component, if there is one; KafkaTimeout when a task resists cancellation.
+        May be called from any task of the loop, at any time, more than once. Cancelling a caller does not undo the
+        close, but cuts it short: the tasks are cancelled at once, and the cancellation is raised after they have ended.
+        If a task of the component calls it, the call returns at once, since a task cannot wait for its own end. Raises
+        the exception that ended the component, if there is one; KafkaTimeout when a task resists cancellation.
         """
         if self._state is ServiceState.NEW:
             self._advance(ServiceEvent.CLOSE)
@@ -209,15 +210,16 @@ class Service:
         await self._unusable.wait()
         self._raise_unusable("was closed by another component")
 
-    # For the calls of the component.
+    # Used by the methods of the component.
 
     def check(self) -> None:
         """Raise unless the component is usable in this loop: its failure, or IllegalStateError."""
-        # Hot: runs for each record. If the loop of ``start()`` runs, and this is the thread in which it started, it is
-        # the loop that runs here. To ask for the running loop takes three times as long on Python 3.11.
+        # Hot: runs for each record. If the loop of ``start()`` is running, and this is the thread in which it was
+        # started, it is the running loop of this thread. Asking asyncio for the running loop takes three times as long
+        # on Python 3.11.
         if self._thread == get_ident() and self._loop is not None and self._loop.is_running():
             return
-        # The private function avoids the RuntimeError that the public one raises without a loop, made for nothing here.
+        # The private function is used, because the public one would create a RuntimeError in vain if there is no loop.
         if self._state is ServiceState.RUNNING and asyncio._get_running_loop() is self._loop:  # noqa: SLF001
             return
         self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
@@ -263,7 +265,8 @@ class Service:
     async def attach(self, service: Service) -> None:
         """Start the service of a component inside this one and own it. Call it from ``on_start`` or from a child.
 
-        It is closed after the tasks of this component, in reverse order of attaching. Its failure is this component's.
+        It is closed after the tasks of this component have ended, in reverse order of attaching. Its failure is also
+        the failure of this component.
         """
         self._attached.append(service)
         await service.start(self.start_timeout, is_attached=True)
@@ -277,7 +280,7 @@ class Service:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether it runs and no other service owns it, so that only its component could close it."""
+        """Whether the service runs and no other service owns it, so that only its component can close it."""
         return self._state in (ServiceState.STARTING, ServiceState.RUNNING) and not self._is_attached
 
     def _describe_late_start(self, timeout: float) -> str:
@@ -296,7 +299,7 @@ class Service:
                 await self._run_states(self._tasks)
                 self._tasks.cancel_scope.cancel()
             if self._state in (ServiceState.STARTING, ServiceState.RUNNING):
-                # anyio treats a cancelled child as one that returned, and the group ends without an exception.
+                # anyio treats a cancelled child like a child that returned, so the group ends without an exception.
                 self._fail_by_cancellation(f"a task of {self!r}")
         except asyncio.CancelledError:
             self._fail_by_cancellation(repr(self))
@@ -309,9 +312,10 @@ class Service:
             await self._close_attached()
 
     def _root_ended(self, root: asyncio.Task[None]) -> None:
-        # This is a callback because a task that is cancelled before its first turn runs none of its lines.
+        # This is a callback, because a task that is cancelled before its first turn does not run any of its code.
         if not root.cancelled():
-            root.exception()  # mark it as retrieved: KeyboardInterrupt and SystemExit have left the loop already
+            # Marks the exception as retrieved: KeyboardInterrupt and SystemExit have already left the loop.
+            root.exception()
         if self._state in (ServiceState.STARTING, ServiceState.RUNNING):
             self._fail_by_cancellation(f"{self!r}, which had not begun,")
         self._own_tasks.discard(root)
@@ -323,13 +327,14 @@ class Service:
 
     async def _run_states(self, tasks: anyio.abc.TaskGroup) -> None:
         if self._state is not ServiceState.STARTING:
-            return  # closed before the first turn
+            return  # the component was closed before the first turn
         on_start = self._on_start()
         if on_start is not None:
             await on_start()
-        del on_start  # this frame lives as long as the component runs, and must not hold it (rule 4)
+        del on_start  # this frame lives as long as the component runs, and must not refer to it (rule 4)
         if self.state is not ServiceState.STARTING:
-            return  # closed, or a child failed, and on_start awaited nothing that could have been cancelled
+            # The component was closed or a child failed, but on_start did not await anything that could be cancelled.
+            return
         self._advance(ServiceEvent.STARTED)
         self._started.set()
         await self._closing.wait()
@@ -356,7 +361,8 @@ class Service:
                 self._fail_by_cancellation(f"task {name!r} of {self!r}")
             raise
         except BaseException as error:
-            # Here and not at the end of the group: other children may take a while to end, and callers wait.
+            # The failure is set here and not at the end of the group: other children may take a while to end, and
+            # callers wait.
             self._fail(error)
             raise
         finally:
@@ -382,9 +388,11 @@ class Service:
             self._tasks.cancel_scope.cancel()
 
     async def _wait_for_end(self, timeout: float) -> bool:
-        # In slices: while the loop is blocked the clock runs on and no task ends. It costs one slice, not all the time.
+        # The wait is in slices. While the loop is blocked, the clock runs on but no task can end; a block costs only
+        # one slice of the timeout.
         for _ in range(WAIT_SLICES):
-            # Shielded from the caller's scopes, which would cancel each await again; a plain cancel() gets through.
+            # The wait is shielded from the caller's cancel scopes, which would cancel each await again. A plain
+            # cancel() still reaches it.
             with anyio.move_on_after(timeout / WAIT_SLICES, shield=True):
                 await self._ended.wait()
                 break
@@ -395,10 +403,10 @@ class Service:
         self._thread = get_ident() if self._state is ServiceState.RUNNING else 0
 
     def _fail_by_cancellation(self, what: str) -> None:
-        """Fail by a cancellation that did not come from this service, mostly from the end of ``asyncio.run``.
+        """Fail after a cancellation that did not come from this service, usually from the end of ``asyncio.run``.
 
-        ``asyncio.run`` cancels all tasks of all components at once. One log line is enough: the first task's of the
-        outermost component.
+        ``asyncio.run`` cancels all tasks of all components at once. One log line is enough: that of the first task of
+        the outermost component.
         """
         why = "was cancelled from outside, as when the event loop ends before close(): use it in 'async with'"
         self._fail(IllegalStateError(f"{what} {why}"), logs=self.failure is None and not self._is_attached)
@@ -413,7 +421,7 @@ class Service:
         was = self._state
         self.failure, self._traceback = error, error.__traceback__
         self._advance(ServiceEvent.FAIL)
-        if logs and was is not ServiceState.STARTING:  # start() raises what happens during the start
+        if logs and was is not ServiceState.STARTING:  # start() raises an exception of the start
             logger.error("%r failed: %r", self, error)
         self._unusable.set()
         self._interrupt_waiters()
@@ -424,7 +432,7 @@ class Service:
 
     def _raise_failure(self) -> None:
         if self.failure is not None:
-            # With its first traceback: an exception that is raised many times would collect all of theirs.
+            # The exception keeps its first traceback. Otherwise it would collect a traceback each time it is raised.
             raise self.failure.with_traceback(self._traceback)
 
     def _raise_unusable(self, why: str) -> NoReturn:
@@ -446,7 +454,7 @@ class Component:
         """Prepare the component for use."""
 
     async def _on_close(self) -> None:
-        """End in good order: flush, leave the group."""
+        """End in an orderly way: flush records, leave the group."""
 
     @property
     def state(self) -> ServiceState:
@@ -461,7 +469,7 @@ class Component:
         await self._service.start(timeout)
 
     def __del__(self) -> None:
-        service = self.__dict__.get("_service")  # missing if the constructor raised early
+        service = self.__dict__.get("_service")  # the attribute is missing if the constructor raised early
         if service is not None and service.is_abandoned:
             warnings.warn(
                 f"unclosed {type(self).__name__}: use it in 'async with', or await its close()",
@@ -471,10 +479,11 @@ class Component:
             )
 
     async def close(self, timeout: float | None = None) -> None:
-        """End in good order within ``timeout`` seconds (3 by default), then cancel what still runs.
+        """Close in an orderly way within ``timeout`` seconds (3 by default), then cancel the remaining tasks.
 
-        May be called more than once, from any task of the event loop; when cancelled, it ends everything at once.
-        Raises the exception that ended it before, if there is one; KafkaTimeout when a task resists cancellation.
+        May be called more than once, from any task of the event loop; if the call is cancelled, all tasks are cancelled
+        at once. Raises the exception that ended it before, if there is one; KafkaTimeout when a task resists
+        cancellation.
         """
         await self._service.close(timeout)
 
@@ -525,7 +534,7 @@ class _Interruptible:
 
 
 def _check_loop(loop: asyncio.AbstractEventLoop | None, component: object) -> None:
-    """Raise IllegalStateError unless ``loop``, in which the component was started, runs."""
+    """Raise IllegalStateError unless ``loop``, in which the component was started, is the running loop."""
     if loop is None:
         return
     if loop.is_closed():

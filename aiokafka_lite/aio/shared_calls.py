@@ -1,8 +1,8 @@
 """Calls that several tasks wait for: the first caller starts a task, and the others get the same answer.
 
 A caller that is cancelled does not end the call, which belongs to this object: a ``poll`` with a short timeout cancels
-its deserializer, and the next ``poll`` must find the answer. So these tasks have no ``Service``, which has a start, and
-fails as a whole when one task fails.
+its deserializer, and the next ``poll`` must find the answer. So these tasks do not run in a ``Service``, which needs a
+start, and fails as a whole when one task fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 
 class SharedCalls:
-    """The calls under way, by key. ``closed`` is the text of the error for callers when ``cancel`` ends their call."""
+    """The calls in progress, by key. ``closed`` is the text of the error for callers when ``cancel`` ends their call.
+    """
 
     def __init__(self, closed: str) -> None:
         self._closed = closed
@@ -32,7 +33,7 @@ class SharedCalls:
         if task is None:
             self._tasks[key] = task = asyncio.create_task(function())
             task.add_done_callback(lambda ended: self._ended(key, ended))
-        await asyncio.wait([task])  # does not cancel the task with the caller
+        await asyncio.wait([task])  # so that the end of the caller does not cancel the task
         if task.cancelled():
             raise IllegalStateError(self._closed)
         error = task.exception()
@@ -41,7 +42,7 @@ class SharedCalls:
         return cast(T, task.result())
 
     def cancel(self) -> list[asyncio.Task[Any]]:
-        """Cancel the calls under way, and return their tasks. Their callers raise IllegalStateError."""
+        """Cancel the calls in progress, and return their tasks. Their callers raise IllegalStateError."""
         tasks = list(self._tasks.values())
         for each in tasks:
             each.cancel()

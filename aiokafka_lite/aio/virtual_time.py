@@ -95,7 +95,7 @@ class _OrderedSet(dict[Hashable, None]):
 def _ordered_cancellation() -> Iterator[None]:
     """Make anyio cancel the tasks of a scope in the order in which they entered it.
 
-    anyio keeps them in a set. Their order there follows from their memory addresses, which differ in every run.
+    anyio keeps them in a set. The order of the set depends on memory addresses, which differ in every run.
     """
     scope: Any = anyio_asyncio.CancelScope
     initialize: Callable[..., None] = scope.__init__
