@@ -9,7 +9,7 @@ Names, arguments, defaults and meaning are those of aiokafka 0.14; what has no c
 with the reason. The package uses only the public interface of aiokafka_lite. The differences:
 
 - Automatic commits cover the records of earlier reads. Those of the last ``getone()`` or ``getmany()`` are committed by
-  the next read, by ``commit()``, or by ``stop()``. A rebalance waits until they are.
+  the next read, by ``commit()``, or by ``stop()``. A rebalance waits until they are committed.
 - After ``start()``, ``subscribe()`` and ``unsubscribe()`` take effect with the next awaited call.
 - A send waits for room in 32 MiB of memory; aiokafka has no such limit.
 - ``start()`` keeps trying for ``request_timeout_ms`` before it raises KafkaConnectionError.
@@ -48,9 +48,9 @@ _MODULES = {
 
 
 def install() -> None:
-    """Let ``import aiokafka`` import this package, for libraries that import it themselves. Call it before them.
+    """Let ``import aiokafka`` import this package, for libraries that import aiokafka.
 
-    Raises RuntimeError if aiokafka itself is imported already.
+    Call it before they are imported. Raises RuntimeError if aiokafka itself is imported already.
     """
     package = sys.modules[__name__]
     if sys.modules.get("aiokafka", package) is not package:

@@ -13,11 +13,14 @@ class ConsumerRebalanceListener(ABC):
 
     @abstractmethod
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions go to other members. If they are lost already, ``commit()`` raises CommitFailedError."""
+        """Called before these partitions go to other members.
+
+        If they are already lost, ``commit()`` raises CommitFailedError.
+        """
 
     @abstractmethod
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions are read from now on."""
+        """Called with the partitions that are read from now on."""
 
 
 class AbstractTokenProvider(ABC):

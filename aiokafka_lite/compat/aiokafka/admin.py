@@ -33,7 +33,7 @@ class NewTopic:
 
 @dataclass
 class NewPartitions:
-    """The number of partitions that a topic shall have, and the replicas of each new one."""
+    """The new total number of partitions of a topic, and the replicas of each new partition."""
 
     total_count: int
     new_assignments: Sequence[Sequence[int]] | None = None
@@ -59,7 +59,7 @@ class TopicErrorCodes(NamedTuple):
 
 
 class AIOKafkaAdminClient:
-    """As aiokafka's. Raises ValueError for wrong settings, TypeError for unknown ones."""
+    """The same as aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
 
     def __init__(self, **settings: Unpack[ConnectionSettings]) -> None:
         with translating():

@@ -1,7 +1,8 @@
 """``AIOKafkaConsumer`` on top of ``Consumer``.
 
 aiokafka's consumer may be started without topics and change between a subscription and assigned partitions. A
-``Consumer`` is made for one of them, so another one is made when that changes, and the next awaited call starts it.
+``Consumer`` is made for one of the two. When the program changes it, another ``Consumer`` is made, and the next awaited
+call starts it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .structs import ConsumerRecord, OffsetAndTimestamp
 logger = logging.getLogger(__name__)
 
 MOST_RECORDS = 10_000
-"""Records of one ``getmany`` without ``max_records``."""
+"""The maximum number of records of one ``getmany`` without ``max_records``."""
 
 @dataclass(slots=True)
 class _Rebalance:
@@ -45,7 +46,7 @@ _rebalance: ContextVar[_Rebalance | None] = ContextVar("rebalance", default=None
 
 
 class AIOKafkaConsumer(Managed, Generic[K, V]):
-    """As aiokafka's. Raises ValueError for wrong settings, TypeError for unknown ones."""
+    """The same as aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
 
     def __init__(
         self,
@@ -140,13 +141,13 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
         await self._ready()
         of_assigned = {partition.topic for partition in self._assigned}
         names = of_assigned or self._consumer.subscription() or await self.topics()
-        # A topic that is deleted in this moment is not an error of start().
+        # If a topic is deleted at this moment, start() does not fail.
         await asyncio.gather(*map(self._learn, names), return_exceptions=True)
 
     async def _ready(self) -> native.Consumer:
         """The running consumer of the present subscription or assignment."""
         if self._handle is not None:
-            return self._consumer  # in a listener: of a rebalance, or of ``stop()``
+            return self._consumer  # this code runs in a listener, of a rebalance or of ``stop()``
         if self._is_closed:
             raise ConsumerStoppedError("the consumer was stopped")
         if not self._is_started:
@@ -158,7 +159,7 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
             self._partitions[topic] = {each.partition for each in await self._consumer.partitions_for(topic)}
 
     async def stop(self) -> None:
-        """Commit what was returned, leave the group, and end."""
+        """Commit the returned records, leave the group, and end."""
         self._is_closed = True
         try:
             if self._commits and self._running.is_running and self._consumer.assignment:
@@ -167,7 +168,7 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
         finally:
             await self._running.close()
 
-    # What to read.
+    # Topics and partitions.
 
     def subscribe(
         self,
@@ -254,7 +255,7 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """The records that are fetched; if there are none, wait ``timeout_ms`` for some."""
+        """The fetched records. If there are none, wait ``timeout_ms`` milliseconds for some."""
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("`max_records` must be a positive Integer")
         consumer = await self._ready()
@@ -282,7 +283,7 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """aiokafka's exceptions; ConsumerStoppedError if ``stop()`` ended the read."""
+        """Raise aiokafka's exceptions, and ConsumerStoppedError if ``stop()`` ended the read."""
         try:
             with translating():
                 yield
@@ -382,7 +383,7 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
             (await self._calls.commit(wanted)).raise_for_refused()
 
     async def _commit_positions(self) -> None:
-        """Commit what was returned, and the positions that the program has chosen."""
+        """Commit the returned records, and the positions that the program has set."""
         self._consumer.mark()
         (await self._calls.commit()).raise_for_refused()
         moved, self._moved = self._moved & set(self._consumer.assignment), set()
@@ -403,10 +404,10 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
 
 
 class _Listener(native.RebalanceListener):
-    """Calls the program's listener of the moment, with aiokafka's methods. As there, its exceptions are logged."""
+    """Calls the program's present listener, with aiokafka's methods. Its exceptions are logged, as in aiokafka."""
 
     def __init__(self, consumer: weakref.ref[AIOKafkaConsumer[Any, Any]]) -> None:
-        self._consumer = consumer  # a task of the consumer below must not keep it alive
+        self._consumer = consumer  # a task of the inner consumer must not keep this object alive
 
     async def on_assigned(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
         await self._call("on_partitions_assigned", handle, partitions)
@@ -438,7 +439,7 @@ class _Listener(native.RebalanceListener):
 
 @contextmanager
 def _read_again(consumer: native.Consumer, records: Sequence[Record[Any, Any]]) -> Iterator[None]:
-    """If a deserializer fails, return these records again: the program has seen none of them."""
+    """If a deserializer fails, return these records again, because the program has not seen them."""
     try:
         yield
     except Exception:
@@ -453,7 +454,10 @@ _LEADING_FLAGS = re.compile(r"\(\?[aiLmsux]+\)")
 
 
 def _of_prefix(pattern: str) -> re.Pattern[str]:
-    """A pattern of whole names for one that a name has to begin with. Raises ValueError for a wrong one."""
+    """A pattern that matches whole names, for a pattern that matches the beginning.
+
+    Raises ValueError for an invalid pattern.
+    """
     try:
         given = re.compile(pattern)
     except re.error as error:
@@ -463,7 +467,7 @@ def _of_prefix(pattern: str) -> re.Pattern[str]:
 
 
 class _Deserializers(Generic[K, V]):
-    """Makes aiokafka's records. As there, the functions are called for nulls too."""
+    """Makes aiokafka's records. As in aiokafka, the functions are also called for nulls."""
 
     def __init__(self, key: Callable[[Any], K] | None, value: Callable[[Any], V] | None) -> None:
         self._key = key

@@ -1,4 +1,4 @@
-"""aiokafka's exceptions, and the one that stands for an exception of this client."""
+"""aiokafka's exceptions, and the mapping from the exceptions of this client to them."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ _RENAMED = {
     ErrorCode.INVALID_REPLICA_ASSIGNMENT: ("InvalidReplicationAssignmentError",),
     ErrorCode.INVALID_CONFIG: ("InvalidConfigurationError",),
 }
-"""The classes whose names do not follow from the error code. A second name is an older one of the same class."""
+"""The classes whose names do not follow from the error code. A second name is an older name of the same class."""
 
 _MESSAGES = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "UNKNOWN",
@@ -155,10 +155,10 @@ _MESSAGES = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "INVALID_TOPIC",
     ErrorCode.INVALID_REPLICA_ASSIGNMENT: "INVALID_REPLICATION_ASSIGNMENT",
 }
-"""Names of error codes that are older there."""
+"""Error codes that have an older name in aiokafka."""
 
 _FIRST_BARE = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-"""From this code on, names do not end in ``Error``."""
+"""From this code on, aiokafka's names do not end in ``Error``."""
 
 
 def _names(code: ErrorCode) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ for _code in ErrorCode:
     )
     _BY_CODE[_code] = _class
     for _name in _names(_code):
-        globals().setdefault(_name, _class)  # ProducerFenced is no BrokerResponseError there
+        globals().setdefault(_name, _class)  # ProducerFenced is not a BrokerResponseError in aiokafka
 
 if TYPE_CHECKING:
 
@@ -224,7 +224,7 @@ def translated(error: native.KafkaError) -> Exception:
         if isinstance(error, theirs):
             return ours(str(error))
     if isinstance(error, native.OffsetOutOfRange) and error.topic is not None and error.partition is not None:
-        # Programs seek the partitions in the first argument.
+        # Programs seek the partitions that are in the first argument of the exception.
         return _BY_CODE[error.code]({TopicPartition(error.topic, error.partition): error.offset})
     if isinstance(error, native.BrokerError):
         return _BY_CODE.get(error.code, BrokerResponseError)(str(error))
@@ -242,7 +242,7 @@ def translating() -> Iterator[None]:
 
 @contextmanager
 def connecting() -> Iterator[None]:
-    """The same for a start: a timeout is a failed connection."""
+    """The same for a start, where a timeout becomes KafkaConnectionError."""
     try:
         with translating():
             yield

@@ -1,4 +1,4 @@
-"""The partitioner that a producer uses without one."""
+"""The default partitioner of a producer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DefaultPartitioner", "murmur2"]
 
 
 class DefaultPartitioner:
-    """By the hash of the key as Java's client; without a key, any available partition."""
+    """Chooses by the hash of the key, as Java's client does; without a key, chooses any available partition."""
 
     def __call__(self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]) -> int:
         if key is None:

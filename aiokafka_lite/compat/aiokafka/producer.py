@@ -35,13 +35,13 @@ Headers = Iterable[tuple[str, bytes | None]]
 _UNSET: Any = object()
 
 BATCH_OVERHEAD = 61
-"""Bytes of a record batch without its records."""
+"""The size of a record batch without its records, in bytes."""
 RECORD_OVERHEAD = 21
-"""Bytes of a record without key and value, at most."""
+"""The maximum size of a record without key and value, in bytes."""
 
 
 class AIOKafkaProducer(Managed):
-    """As aiokafka's. Raises ValueError for wrong settings, TypeError for unknown ones."""
+    """The same as aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
 
     def __init__(
         self,
@@ -95,11 +95,11 @@ class AIOKafkaProducer(Managed):
             with connecting():
                 await self._producer.start()
         except BaseException:
-            self._producer = self._made()  # for another start()
+            self._producer = self._made()  # so that another start() is possible
             raise
 
     async def stop(self) -> None:
-        """Send what was accepted, and end."""
+        """Send all accepted records, and end."""
         self._is_closed = True
         with translating():
             await self._producer.close()
@@ -160,7 +160,7 @@ class AIOKafkaProducer(Managed):
             value = self._value_serializer(value)
         listed = () if headers is None else [Header(*header) for header in headers]
         with self._calling():
-            if topic not in self._known:  # as there, a topic that does not exist is an error of the send
+            if topic not in self._known:  # as in aiokafka, a missing topic is an error of the send
                 await self._producer.partitions_for(topic)
                 self._known.add(topic)
             return await self._producer.put(
@@ -172,7 +172,7 @@ class AIOKafkaProducer(Managed):
         return BatchBuilder(self._max_batch_size, self._key_serializer, self._value_serializer)
 
     async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> asyncio.Future[RecordMetadata]:
-        """Send the records of the batch. The future has the place of the first one, when all are acknowledged."""
+        """Send the records of the batch. When all are acknowledged, the future has the metadata of the first record."""
         batch.close()
         with self._calling():
             deliveries = [
@@ -289,7 +289,7 @@ class BatchBuilder:
         self._is_closed = True
 
     def size(self) -> int:
-        """The bytes of the batch, at most."""
+        """An upper bound of the size of the batch, in bytes."""
         return self._size
 
     def record_count(self) -> int:
@@ -297,7 +297,7 @@ class BatchBuilder:
 
 
 class _Partitioner:
-    """A partitioner of this client that calls one of aiokafka: a function of the key and the partitions."""
+    """A partitioner of this client that calls a partitioner of aiokafka: a function of the key and the partitions."""
 
     def __init__(self, function: PartitionerFunction) -> None:
         self._function = function
@@ -327,7 +327,7 @@ def _metadata(metadata: NativeMetadata) -> RecordMetadata:
 
 
 def _settle(future: asyncio.Future[RecordMetadata], metadata: NativeMetadata, error: Exception | None) -> None:
-    if future.done():  # the program has cancelled it
+    if future.done():  # the program has cancelled the future
         return
     if error is None:
         future.set_result(_metadata(metadata))
@@ -336,5 +336,5 @@ def _settle(future: asyncio.Future[RecordMetadata], metadata: NativeMetadata, er
         failure.__cause__ = error if failure is not error else None
         future.set_exception(failure)
         if isinstance(error, TransactionAborted):
-            future.exception()  # the program aborted it: an unread future is not worth asyncio's error
+            future.exception()  # the program aborted the transaction, so asyncio need not log a future that is not read
 

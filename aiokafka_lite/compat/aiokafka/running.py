@@ -1,4 +1,4 @@
-"""The lifetime of clients, and the consumer below an ``AIOKafkaConsumer``, which changes with what it reads."""
+"""The lifetime of clients, and the inner consumer of an ``AIOKafkaConsumer``, which may be replaced."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class RunningConsumer:
         self._starting = asyncio.Lock()
 
     def replace(self) -> None:
-        """Use another consumer; the next ``start`` starts it, and closes this one. Raises ValueError."""
+        """Use another consumer. The next ``start`` starts it, and closes the present one. Raises ValueError."""
         made = self._make()
         self._retired.append(self.now)
         self.is_running = False
         self.now = made
 
     async def start(self) -> native.Consumer:
-        """The consumer, when it runs. A member of a group has its first assignment then."""
+        """Return the consumer when it runs. A member of a group has its first assignment then."""
         if not self.is_running:
             async with self._starting:
                 while self._retired:
@@ -73,7 +73,7 @@ class RunningConsumer:
                 with translating():
                     await consumer.wait_assigned(timeout=math.inf)
         except BaseException:
-            # A consumer starts once: another start() needs another one, and closes this one.
+            # A consumer can be started only once: another start() needs a new consumer, and closes this one.
             if consumer is self.now:
                 self.replace()
             raise
@@ -89,5 +89,5 @@ class RunningConsumer:
 
 
 async def _close(consumer: native.Consumer) -> None:
-    with suppress(KafkaError):  # the call that used it has raised the error
+    with suppress(KafkaError):  # the call that used this consumer has raised the error
         await consumer.close()

@@ -1,4 +1,4 @@
-"""aiokafka's settings as those of this client."""
+"""Converts aiokafka's settings to settings of this client."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
 
 
 def _with_ports(servers: str | Sequence[str]) -> list[str]:
-    """Each address, with Kafka's usual port where it has none."""
+    """The addresses; an address without a port gets Kafka's usual port."""
     listed = servers.split(",") if isinstance(servers, str) else servers
     return [each if _PORT.search(each) else f"{each}:9092" for each in map(str.strip, listed)]
 
 
 def seconds(milliseconds: float | None) -> float | None:
-    """This client's unit; None stays None."""
+    """Converts milliseconds to seconds; None stays None."""
     return None if milliseconds is None else milliseconds / 1000

@@ -19,7 +19,7 @@ __all__ = [
 
 
 class BrokerMetadata(NamedTuple):
-    """A broker. No call here returns one."""
+    """A broker. No call of this package returns one."""
 
     nodeId: int | str  # noqa: N815 - aiokafka's name
     host: str
@@ -28,7 +28,7 @@ class BrokerMetadata(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition. No call here returns one."""
+    """A partition. No call of this package returns one."""
 
     topic: str
     partition: int
@@ -39,7 +39,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """An offset to commit, and a string of the user."""
+    """An offset to commit, and any string of the program."""
 
     offset: int
     metadata: str
