@@ -25,7 +25,7 @@ from .serializing import (
 )
 
 _ROOT = "#"
-"""The name of a schema itself among those that it refers to. No type can have it."""
+"""The key of the schema itself in a mapping of referenced types. No type can have this name."""
 
 GivenAvro = str | Mapping[str, Any] | list[Any] | Schema
 """A schema of Avro: its JSON text, the same as Python objects, or a ``Schema``, which may have references."""
@@ -80,7 +80,7 @@ class AvroSerializer(SchemaSerializer[T]):
 
     async def _writer(self, schema: Schema) -> Write:
         check_type(schema, "AVRO", "AvroSerializer")
-        # The data has the shape of this serializer's schema; a newer one of the registry must be able to take it.
+        # The data has the shape of this serializer's schema. The registry's newer schema must be able to represent it.
         parsed = await _parsed(self._registry, schema)
         schemaless_writer = extra("fastavro", "avro").schemaless_writer
 
@@ -128,9 +128,9 @@ class AvroDeserializer(SchemaDeserializer[T]):
 
 
 def _checked(given: GivenAvro) -> Schema:
-    """The schema as a value. Raises ConfigurationError if it is no JSON, or no schema of Avro."""
+    """The schema as a ``Schema``. Raises ConfigurationError if it is not JSON, or not an Avro schema."""
     schema, parsed = given_schema(given, "AVRO", (Mapping, list), "JSON text, a dict, a list or a Schema")
-    if not schema.references:  # the others are parsed when the registry has sent what they refer to
+    if not schema.references:  # a schema with references is parsed when the registry has sent the referenced schemas
         _parse(parsed, {})
     return schema
 
@@ -142,7 +142,7 @@ async def _parsed(registry: SchemaRegistryClient, schema: Schema) -> Any:
 
 
 def _parse(schema: Any, used: dict[str, Any]) -> Any:
-    """The schema with the definitions of ``used``, by their names, in the places where it first refers to them."""
+    """The schema, in which the first reference to each name in ``used`` is replaced by its definition."""
     fastavro = extra("fastavro", "avro")
     repository = extra("fastavro.repository.base", "avro")
 

@@ -1,6 +1,6 @@
 """The client of a schema registry: its REST API, a cache, and one request at a time for each schema.
 
-What never changes is cached without a bound in time: the schema of an id, and the id of a schema in a subject. Tasks
+Facts that never change are cached without a time limit: the schema of an id, and the id of a schema in a subject. Tasks
 that need the same schema at the same time share one request, which a cancelled caller does not end.
 """
 
@@ -159,7 +159,7 @@ class SchemaRegistryClient:
     async def latest(self, subject: str) -> RegisteredSchema:
         """The newest version of a subject. The answer is not cached; calls at the same time share one request."""
         text("subject", subject)
-        # A request that began before a registration may answer with the version before it.
+        # A request that began before a registration may return the version before it.
         key = ("latest", subject, self._registrations)
         return await self._requests.call(key, lambda: self._version(subject, "latest"))
 
@@ -218,7 +218,7 @@ class SchemaRegistryClient:
         self._forget(subject)
 
     def _forget(self, subject: str) -> None:
-        """Drop what is cached about a subject. Schemas of ids stay, because records with these ids may exist."""
+        """Drop the cached facts about a subject. The schemas of ids stay, because records with these ids may exist."""
         for key in [key for key in self._cache if isinstance(key, tuple) and subject in key[:2]]:
             del self._cache[key]
 
@@ -248,7 +248,7 @@ class SchemaRegistryClient:
     # One request for one schema.
 
     async def _once(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What is cached for ``key``, else the answer of ``ask``, which is then cached."""
+        """The cached value for ``key``, otherwise the answer of ``ask``, which is then cached."""
         if key not in self._cache:
 
             async def ask_and_cache() -> T:

@@ -52,7 +52,7 @@ _ADVICE = {
     40403: "register the schema first, or use the registry that the record was written with",
     42205: "use another registry for writes, or allow them with set_mode('READWRITE')",
 }
-"""What to do, by the registry's code or by the HTTP status."""
+"""The advice in errors, by the registry's code or by the HTTP status."""
 
 
 class RegistryHttp:
@@ -100,7 +100,7 @@ class RegistryHttp:
         self._outages = Outages()
         self._client: Any = None
         self._is_closed = False
-        self._preferred = 0  # the address that has answered last
+        self._preferred = 0  # the address that answered last
 
     async def close(self) -> None:
         self._is_closed = True
@@ -155,7 +155,7 @@ class RegistryHttp:
         subject: str | None,
         parameters: Mapping[str, str] | None,
     ) -> Any:
-        """One request to one address. ConnectionLost is worth another attempt, any other error is not."""
+        """Send one request to one address. ConnectionLost may be retried, any other error must not be."""
         headers = {"Accept": f"{CONTENT_TYPE}, application/json", "Content-Type": CONTENT_TYPE}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {(await _token_of(self._token)).encode().decode()}"
@@ -196,7 +196,7 @@ def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
     try:
         parts = urlsplit(url)
         _ = parts.port
-    except ValueError:  # its text may be a part of the password
+    except ValueError:  # the text of the error may contain a part of the password
         raise ConfigurationError("url must be the address of a schema registry, with a valid host and port") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigurationError(wanted if parts.password is None else "url must be an http:// or https:// address")
@@ -250,7 +250,7 @@ def _lost(url: str, error: BaseException) -> KafkaError:
 
 
 def _refusal(url: str, what: str, subject: str | None, status: int, content: object) -> KafkaError:
-    """The error for an answer that is not a success, or no JSON."""
+    """The error for an answer that is not a success, or is not JSON."""
     code, message = status, ""
     if isinstance(content, dict):
         message = harmless(str(content.get("message", "")), _LONGEST_QUOTE)

@@ -30,7 +30,7 @@ GivenJsonSchema = str | Mapping[str, Any] | Schema
 """A JSON Schema: its text, the same as a dict, or a ``Schema``, which may have references."""
 
 Check = Callable[[object], None]
-"""Raises ValueError for what a schema does not allow."""
+"""Raises ValueError for an object that the schema does not allow."""
 
 
 class JsonSchemaSerializer(SchemaSerializer[T]):
@@ -137,7 +137,7 @@ def _read(data: bytes, start: int) -> object:
 
 
 def _checked(given: GivenJsonSchema) -> Schema:
-    """The schema as a value. Raises ConfigurationError if it is no JSON Schema."""
+    """The schema as a ``Schema``. Raises ConfigurationError if it is not a JSON Schema."""
     schema, parsed = given_schema(given, "JSON", (Mapping,), "JSON text, a dict or a Schema")
     if not isinstance(parsed, dict):
         raise ConfigurationError(must_be("schema", "a JSON object", parsed))
@@ -155,7 +155,7 @@ def _validator(schema: dict[str, Any]) -> Any:
 
 
 async def _check_of(registry: SchemaRegistryClient, schema: Schema) -> Check:
-    """The check of a schema with all that it refers to."""
+    """The check for a schema and the schemas that it refers to."""
     referencing = extra("referencing", "json-schema")
     draft7 = extra("referencing.jsonschema", "json-schema").DRAFT7
     used = [

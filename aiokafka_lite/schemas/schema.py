@@ -1,4 +1,4 @@
-"""Schemas as values: their text and references, what the registry answers, and the names of subjects."""
+"""Schemas as values: their text and references, the answers of the registry, and the names of subjects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Mode = Literal["READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT"]
 
 
 class SchemaReference(NamedTuple):
-    """A schema that another one uses: ``name`` in its text is version ``version`` of ``subject``."""
+    """A schema that another schema uses: ``name`` in the text of the other one is version ``version`` of ``subject``.
+    """
 
     name: str
     subject: str
@@ -44,8 +45,8 @@ class Schema:
 class RegisteredSchema(NamedTuple):
     """A schema with its place in the registry.
 
-    ``guid`` is None with registries before Confluent Platform 8. ``version`` is None if the answer has none, as the
-    answer of older registries to a registration.
+    ``guid`` is None with registries before Confluent Platform 8. ``version`` is None if the answer has none, for
+    example the answer of an older registry to a registration.
     """
 
     subject: str

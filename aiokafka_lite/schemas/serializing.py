@@ -3,7 +3,7 @@
 Rule 1: once the schema of a topic is known, ``serialize`` and ``deserialize`` are plain functions without I/O. Until
 then they return a coroutine, which asks the registry.
 
-Rule 2: a serializer keeps no more than what the registry said for each topic. Two tasks may ask for the same topic at
+Rule 2: a serializer caches only the answer of the registry for each topic. Two tasks may ask for the same topic at
 the same time; the registry's client sends one request for both.
 """
 
@@ -35,14 +35,14 @@ Resolve = Literal["register", "lookup", "latest"]
 IdIn = Literal["prefix", "header"]
 
 Write = Callable[[Any], bytes]
-"""Makes the bytes of an object, without the id of its schema."""
+"""Serializes an object, without the id of its schema."""
 
 Read = Callable[[bytes, int], Any]
-"""Makes an object of the bytes from a position on."""
+"""Deserializes the bytes that begin at a position."""
 
 
 class _Resolved(NamedTuple):
-    """What a serializer needs for a topic. One of ``prefix`` and ``header`` is used."""
+    """The resolved schema of a topic. Either ``prefix`` or ``header`` is used."""
 
     write: Write
     prefix: bytes
@@ -112,7 +112,7 @@ class SchemaSerializer(ABC, Generic[T]):
         else:
             registered = await self.find(subject, await self._schema_to_register())
         resolved = self.of_topic.get(topic)
-        if resolved is None:  # else another call that waited for the same answer was faster
+        if resolved is None:  # otherwise another call that waited for the same answer has set it
             resolved = self.of_topic[topic] = self._resolved(registered, await self._writer(registered.schema))
         return self._serialize(resolved, data, headers)
 
@@ -144,7 +144,7 @@ class SchemaSerializer(ABC, Generic[T]):
         """The function that writes with a schema of the registry."""
 
     def _indexes(self) -> bytes:
-        """What follows the id: for Protobuf, the path of the message type."""
+        """The bytes after the id: for Protobuf, the path of the message type."""
         return b""
 
 
@@ -159,7 +159,7 @@ class SchemaDeserializer(ABC, Generic[T]):
         self._from_dict = from_dict
         self.part: Part = "value"
         self._readers: dict[int | str, Read] = {}
-        """By the id or GUID of the schema that the bytes were written with. Shared by keys and values."""
+        """The readers by the id or GUID of the writer's schema. Keys and values share them."""
 
     def for_part(self, part: Part) -> Self:
         """The same deserializer for keys or for values. The consumer calls this; by default it is for values."""
@@ -217,7 +217,10 @@ def given_schema(given: object, wanted: SchemaType, forms: tuple[type, ...], wha
 
 
 async def referenced(registry: SchemaRegistryClient, schema: Schema) -> dict[str, Schema]:
-    """The schemas that a schema refers to, directly or not, by the names in its text; a schema after those it uses."""
+    """The schemas that a schema refers to, directly or indirectly, by the names in its text.
+
+    A schema comes after the schemas that it uses.
+    """
     found: dict[str, Schema] = {}
     for reference in schema.references:
         if reference.name not in found:

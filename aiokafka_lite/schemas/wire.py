@@ -41,13 +41,13 @@ def header(part: Part, guid: str, indexes: bytes = b"") -> Header:
 
 
 def find_header(part: Part, headers: Sequence[Header]) -> bytes | None:
-    """The content of that header, of several the last one; None if the record has none."""
+    """The content of that header, or of the last one if there are several; None if the record has none."""
     name = HEADER_NAMES[part]
     return next((value for key, value in reversed(headers) if key == name), None)
 
 
 def remove_header(part: Part, headers: list[Header]) -> None:
-    """Remove that header: a record that was read and is written again brings the one of its old bytes."""
+    """Remove that header, because a record that was read and is written again still has the header of its old bytes."""
     name = HEADER_NAMES[part]
     if any(key == name for key, _ in headers):
         headers[:] = [each for each in headers if each.key != name]
