@@ -1,1 +1,1 @@
-"""The client's knowledge of the cluster, and the way of a request to the right broker."""
+"""The client's view of the cluster, and the routing of requests to brokers."""

@@ -19,7 +19,8 @@ from .bootstrap import Address, shuffled
 from .metadata import ClusterView
 
 _CLOSE_TIMEOUT = 1.5
-"""Seconds to wait for transports to close. A transport whose peer does not read may take longer; the loop ends it."""
+"""Seconds to wait for transports to close. A transport whose peer does not read may take longer; the event loop then
+ends it."""
 
 
 class Brokers:
@@ -43,7 +44,7 @@ class Brokers:
         if broker is None:
             broker = self._brokers[node.node_id] = self._make(node)
         elif broker.node != node:
-            if _address(broker.node) != _address(node):  # the failure was one of the old address
+            if _address(broker.node) != _address(node):  # the failure happened at the old address
                 self._unreachable.discard(node.node_id)
             broker.update(node)
         return broker
@@ -55,9 +56,9 @@ class Brokers:
     def follow(self, view: ClusterView) -> None:
         """Apply a new snapshot: move brokers, drop idle ones that it does not list, retire bootstrap connections.
 
-        A broker that is not listed keeps its connections: an answer that lags behind may omit a broker that is alive,
-        and its requests in flight must not fail for that. Idle connections close by themselves, and a broker without
-        connections is dropped. A broker that is listed again is reconnected at once, without the rest of its backoff.
+        A broker that is not listed keeps its connections: an outdated answer may omit a live broker, and the requests
+        in flight at that broker must not fail. Idle connections close by themselves, and a broker without connections
+        is dropped. A broker that is listed again is reconnected at once, without the rest of its backoff.
         """
         for node in view.nodes.values():
             if node.node_id in self._brokers:
@@ -70,14 +71,14 @@ class Brokers:
             if node_id >= 0 and node_id not in self._listed and broker.is_idle:
                 del self._brokers[node_id]
                 broker.close()
-        # The same brokers are known by their own ids now; two connections to one broker would be a waste.
+        # The same brokers are known by their own ids now, so a second connection to them would be wasted.
         for bootstrap_id in self._bootstrap_ids.values():
             if bootstrap_id in self._brokers:
                 for connection in self._brokers[bootstrap_id].connections.values():
                     connection.retire()
 
     def mark_unreachable(self, broker: Broker) -> None:
-        """Use this broker only when no other is left: it failed."""
+        """Use this broker only when no other one is reachable, because it failed."""
         if broker.node.node_id >= 0:
             self._unreachable.add(broker.node.node_id)
 
@@ -97,14 +98,14 @@ class Brokers:
             }
 
     def mark_all_reachable(self) -> None:
-        """Try every broker again, since none is left."""
+        """Try every broker again, since none is reachable."""
         self._unreachable.clear()
 
     def candidates(self, view: ClusterView) -> Iterator[Broker]:
         """The brokers to ask one after the other until one answers: reachable ones, then the bootstrap addresses.
 
-        Lazy, so a broker that becomes unreachable during the search is skipped. A bootstrap address that was tried as
-        a broker's address is not tried again.
+        Lazy, so a broker that becomes unreachable during the search is skipped. A bootstrap address that is also the
+        address of a broker is tried only once.
         """
         tried = set()
         for broker in self._reachable(view):

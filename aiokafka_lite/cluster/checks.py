@@ -19,8 +19,9 @@ from ..protocol.schema import ZERO_UUID
 from ..types import printable
 
 MAX_LEADER_EPOCH = 2**30
-"""An epoch grows by one with each change of the leader. An epoch near the largest number is wrong, and dangerous: no
-correct response could have a higher one, so the client would ignore all later responses."""
+"""The largest leader epoch that is accepted. An epoch grows by one with each change of the leader, so an epoch near the
+largest integer is wrong. It is also dangerous: no correct response could have a higher epoch, so the client would
+ignore all later responses."""
 
 
 class BrokerAddress(Protocol):
@@ -71,7 +72,7 @@ def _wrong_in(endpoint: BrokerAddress) -> str:
 def _check_topic(topic: MetadataResponseTopic) -> None:
     if not topic.name and topic.topic_id == ZERO_UUID:
         raise _senseless("a topic has neither a name nor an id")
-    # Fast path of the usual case: numbers in order, without a gap.
+    # Fast path for the usual case: numbers in order, without a gap.
     if all(_is_usual(number, partition) for number, partition in enumerate(topic.partitions)):
         return
     where = f"topic {printable(topic.name or topic.topic_id.hex())}"

@@ -1,7 +1,7 @@
 """The client of one cluster: a current snapshot of its metadata, and requests that find their broker.
 
 A ``Client`` owns the connections, the metadata updater and the cache of coordinators. Each producer, consumer and admin
-client has one. It does not know what is in a request: it chooses the broker, and retries until the deadline.
+client has one. It does not depend on the content of a request: it chooses the broker, and retries until the deadline.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Client(Component):
             await self._telemetry.end()
 
     def _push_metrics(self) -> None:
-        """Push metrics from now on, if a broker takes them. Imported here: few clusters do."""
+        """Push metrics from now on, if a broker accepts them. The module is imported here, because few clusters do."""
         report = self._report_metrics
         if report is None or not self.config.enable_metrics_push:
             return
@@ -221,7 +221,7 @@ class Client(Component):
     def known_topic(self, name: str, *, in_use_for: float = 0.0) -> TopicView | None:
         """The topic if its metadata is known and it has no error, without waiting.
 
-        Counts as a use, so the topic stays tracked; for ``in_use_for`` seconds longer if that is given.
+        The call counts as a use, so the topic stays tracked, for ``in_use_for`` more seconds if that is given.
         """
         topic = self._updater.view.topics.get(name)
         if topic is None or not topic.is_usable:
@@ -230,7 +230,7 @@ class Client(Component):
         return topic
 
     async def topic(self, name: str, timeout: float | None = None) -> TopicView:
-        """The topic, tracked from now on. Waits until it exists and has no error; partitions may lack a leader.
+        """Track the topic from now on, and wait until it exists and has no error. Its partitions may lack a leader.
 
         Raises InvalidTopic without asking a broker. Raises UnknownTopic at the deadline if the topic does not exist,
         KafkaTimeout if no broker answered or the topic keeps a retriable error, and AuthorizationError and other
@@ -273,7 +273,7 @@ class Client(Component):
     ) -> bool:
         """Apply the hint about a new leader in a Produce or Fetch error (KIP-951).
 
-        False if the hint is not newer than the snapshot: its epoch is not above the known one.
+        Returns False if the hint is not newer than the snapshot, that is, if its epoch is not above the known one.
         """
         return self._updater.hint(topic_partition, leader_id, leader_epoch, endpoints)
 
@@ -352,7 +352,7 @@ class Client(Component):
     def forget_coordinator(
         self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP, *, node_id: int | None = None
     ) -> None:
-        """Drop the coordinator from the cache; with ``node_id`` only if that broker is the cached one."""
+        """Drop the coordinator from the cache; with ``node_id``, only if that broker is the cached coordinator."""
         self._coordinators.forget(CoordinatorKey(kind, name), node_id)
 
     def _bound(self, timeout: float | None) -> float:

@@ -1,4 +1,4 @@
-"""Requests to one coordinator, of a group or a transactional id: one attempt each, and what a failure says about it.
+"""Requests to the coordinator of a group or a transactional id: one attempt each, and the reactions to a failure.
 
 The caller decides whether to retry. The channel only records that the coordinator has to be looked up again.
 """
@@ -38,7 +38,7 @@ class CoordinatorChannel:
     async def find(self) -> None:
         """Look the coordinator up once, unless it is known. ``send`` then finds it in the cache.
 
-        Raises the KafkaError of the lookup, also one that is retriable.
+        Raises the KafkaError of the lookup, even if it is retriable.
         """
         await self._client.coordinator(self._name, self._kind, retry=False)
 
@@ -54,14 +54,15 @@ class CoordinatorChannel:
 
         ``build`` makes the request for the versions of the connection. ``timeout`` in seconds is for the answer; the
         lookup of the coordinator has ``api_timeout``. Raises the KafkaError of the lookup or the connection, and
-        ConnectionLost if the name moves to another coordinator while this one is silent: a frozen broker keeps its
-        connections, accepts new ones, and never answers NOT_COORDINATOR.
+        ConnectionLost if the group or transactional id moves to another coordinator while this one does not answer: a
+        frozen broker keeps its connections, accepts new ones, and never answers NOT_COORDINATOR.
         """
         broker = await self._client.coordinator(self._name, self._kind)
         node_id = broker.node.node_id
         try:
             connection = await self._connect(broker, purpose, node_id)
-            # No await between building and writing: the versions are those of the connection that carries the request.
+            # No await between building and writing, so that the versions belong to the connection that carries the
+            # request.
             answer = connection.send_nowait(build(connection.versions), timeout=timeout, at_most=at_most)
             return await self._unless_moved(answer, node_id), node_id
         except (ConnectionLost, KafkaTimeout, ProtocolError):
@@ -89,7 +90,7 @@ class CoordinatorChannel:
             self._check_not_moved(node_id, sent=False)
 
     async def _unless_moved(self, answer: asyncio.Future[R], node_id: int) -> R:
-        # JoinGroup may wait for minutes, and commits wait for one another, so neither can wait for a request timeout.
+        # JoinGroup may wait for minutes, and commits wait for one another, so the request timeout would be too late.
         try:
             while True:
                 await asyncio.wait((answer,), timeout=LOOKUP_INTERVAL)
@@ -100,7 +101,7 @@ class CoordinatorChannel:
             answer.cancel()
 
     def _check_not_moved(self, node_id: int, *, sent: bool) -> None:
-        """Raise ConnectionLost if another broker is the coordinator by now. If not, look it up for the next check."""
+        """Raise ConnectionLost if another broker is now the coordinator. If not, start a lookup for the next check."""
         known = self._client.known_coordinator(self._name, self._kind)
         if known is not None and known.node_id != node_id:
             raise ConnectionLost(

@@ -1,4 +1,4 @@
-"""The coordinators of groups and transactional ids: looked up with FindCoordinator, and cached until refuted.
+"""The coordinators of groups and transactional ids: looked up with FindCoordinator, cached until found wrong.
 
 Owns the cache and the lookups in progress. A lookup is a task of the client: many callers share one, and a cancelled
 caller does not stop it for the others.
@@ -100,9 +100,10 @@ class Coordinators:
         return lookup
 
     def forget(self, key: CoordinatorKey, node_id: int | None = None) -> None:
-        """Drop the coordinator from the cache: it refused a request or is unreachable.
+        """Drop the coordinator from the cache, because it refused a request or is unreachable.
 
-        With ``node_id``, only if that broker is the cached one, so that a late error does not undo a newer answer.
+        With ``node_id``, only if that broker is the cached coordinator, so that a late error does not undo a newer
+        answer.
         """
         known = self._known.get(key)
         if known is not None and node_id in (None, known.node_id):
@@ -110,7 +111,7 @@ class Coordinators:
             logger.debug("dropped the coordinator of %s from the cache: %s", key, known)
 
     def forget_node(self, node_id: int) -> None:
-        """Drop every key that this broker coordinates: it is unreachable."""
+        """Drop every key that this broker coordinates, because the broker is unreachable."""
         for key in [key for key, node in self._known.items() if node.node_id == node_id]:
             self.forget(key)
 
@@ -119,14 +120,15 @@ class Coordinators:
         try:
             lookup.node = await self._ask(key)
             self._known[key] = lookup.node
-            # The same coordinator again, after an outage, is not worth a line.
+            # If the coordinator is the same as before an outage, nothing is logged.
             if self._logged.get(key) != lookup.node:
                 self._logged[key] = lookup.node
                 logger.info("the coordinator of %s is %s", key, lookup.node)
         except (KafkaError, ValueError) as error:  # ValueError: a name that no request can carry
             lookup.error = error
         except asyncio.CancelledError:
-            # The lookup is a task of the client, so only the end of the client cancels it; its callers must not hang.
+            # The lookup is a task of the client, so it is cancelled only when the client ends. Its callers must not
+            # hang then.
             lookup.error = IllegalStateError("the client was closed during the call")
             raise
         finally:
@@ -134,7 +136,10 @@ class Coordinators:
             lookup.done.set()
 
     async def _ask(self, key: CoordinatorKey) -> Node:
-        """The first answer, which may be an error. A frozen broker does not delay the lookup: others are asked too."""
+        """The first answer, which may be an error.
+
+        A frozen broker does not delay the lookup, because others are asked as well.
+        """
 
         async def ask(broker: Broker) -> Node | KafkaError | ValueError:
             try:

@@ -1,7 +1,7 @@
 """A diagnosis: the state of a client at one moment, to print or to paste into a bug report.
 
-It is taken without waiting and without a request, so it works while brokers are down. It has no secrets: of a secret
-setting it only says that it is set. Producers and consumers add their own parts in subclasses.
+It is taken without waiting and without a request, so it works while brokers are down. It has no secrets: for a secret
+setting, it only shows that the setting is set. Producers and consumers add their own parts in subclasses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .client import Client
 HIDDEN = "(set, not shown)"
 
 MOST_SHOWN = 200
-"""Partitions and topics that are listed. Of more, the first ones are listed with the number of the others."""
+"""The maximum number of partitions and topics that are listed. Of the others, only the number is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

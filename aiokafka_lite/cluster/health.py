@@ -34,7 +34,7 @@ def health_of(
     fatal: Sequence[str] = (),
     transient: Sequence[str] = (),
 ) -> Health:
-    """The health of a component with this client. ``fatal`` and ``transient`` are its own problems.
+    """The health of a component with this client. ``fatal`` and ``transient`` are the component's own problems.
 
     ``max_silence`` is the number of seconds without a response of any broker, while requests fail or wait, after which
     the client is not ready.

@@ -1,20 +1,20 @@
 """The client's picture of the cluster: immutable snapshots, and pure functions that make the next one from an answer.
 
 This module decides which of two contradicting answers wins. It does not know connections, clocks or tasks. A snapshot
-is replaced as a whole and never changed, so a reader may keep one. Whatever an answer did not change is the same object
-in the next snapshot, so two snapshots can be compared by identity.
+is replaced as a whole and never changed, so a reader may keep one. Objects that an answer did not change are reused in
+the next snapshot, so two snapshots can be compared by identity.
 
 Rules of this file, each of which follows from a bug:
 
-Rule 1: Brokers learn of a new leader at different times, so an answer may be stale. A partition with a lower leader
-        epoch than the known one is ignored (KIP-320).
+Rule 1: A new leader becomes known to different brokers at different times, so an answer may be stale. A partition with
+        a lower leader epoch than the known one is ignored (KIP-320).
 Rule 2: A topic that was deleted and created again starts at epoch 0. Another topic id resets everything known of the
         topic (KIP-516). Where topic ids are unknown, an answer that the topic does not exist resets it.
 Rule 3: Epochs in answers older than Metadata v9 are unreliable and are ignored: the answer is taken as it is.
-Rule 4: A topic that vanishes for a moment keeps its partitions, and has no leaders until it is back. Dropping it would
-        move keys to other partitions and lose the epochs.
-Rule 5: Partitions are never removed from an existing topic. One that is missing in an answer with the same topic id is
-        only unknown to a broker that lags behind.
+Rule 4: A topic that is missing for a moment keeps its partitions, and has no leaders until it appears again. Dropping
+        it would move keys to other partitions and lose the epochs.
+Rule 5: Partitions are never removed from an existing topic. If a partition is missing in an answer with the same topic
+  id, the broker's metadata is outdated.
 Rule 6: An answer about 100,000 partitions takes 0.3 s to merge, and would hold the event loop as long. ``merging`` does
         it in slices. Its caller gives the loop a turn after each, and starts over if the snapshot changed meanwhile.
 """
@@ -88,7 +88,7 @@ class TopicView:
         """The partition with this number, or None."""
         if 0 <= number < len(self.partitions) and self.partitions[number].partition == number:
             return self.partitions[number]
-        # A broker omits partitions that it does not know yet, and then the numbers have gaps.
+        # A broker omits partitions that it does not know yet, so the numbers may have gaps.
         return next((partition for partition in self.partitions if partition.partition == number), None)
 
 
@@ -147,7 +147,7 @@ class ClusterView:
         )
 
     def unsettled(self, topics: Iterable[str]) -> Iterator[str]:
-        """Those of the topics that a refresh may change soon."""
+        """The given topics that a refresh may change soon."""
         for name in topics:
             topic = self.topics.get(name)
             if topic is not None and topic.is_unsettled:
@@ -303,7 +303,7 @@ def _merge_partitions(
 
 
 def _is_unchanged(old: PartitionView, given: MetadataResponsePartition, epochs_reliable: bool) -> bool:
-    """Whether the merged partition would equal the known one, as it nearly always does. Hot: makes no object."""
+    """Whether the merged partition would equal the known one, which is nearly always so. Hot: creates no object."""
     return (
         old.partition == given.partition_index
         and (-1 if old.leader is None else old.leader) == given.leader_id

@@ -13,13 +13,13 @@ from ..protocol.codec import put_uvarint
 
 SCOPE = "aiokafka_lite"
 DELTA, CUMULATIVE = 1, 2
-"""The temporalities of a sum: what was added since the last push, or since the start."""
+"""The temporalities of a sum: the increase since the last push, or since the start."""
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
 class Metric(NamedTuple):
-    """A value of one metric. A counter only grows; ``attributes`` tell values with the same name apart."""
+    """A value of one metric. A counter only grows. ``attributes`` distinguish values with the same name."""
 
     name: str
     value: float
@@ -28,7 +28,7 @@ class Metric(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The metrics of one client, and what they belong to, such as ``group_id``."""
+    """The metrics of one client, and their resource attributes, such as ``group_id``."""
 
     metrics: Sequence[Metric]
     resource: Mapping[str, str]

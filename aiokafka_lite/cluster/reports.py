@@ -25,7 +25,7 @@ def client_report(kind: str, client: ClientMetrics) -> Iterator[Metric]:
 
 
 def latency_report(name: str, latency: LatencyMetrics) -> Iterator[Metric]:
-    """The average and the maximum of some latencies, in milliseconds; ``name`` is what comes before ``.avg``."""
+    """The average and the maximum of some latencies, in milliseconds; ``name`` is the part before ``.avg``."""
     if latency.average is not None:
         yield Metric(f"{name}.avg", latency.average * 1000)
         yield Metric(f"{name}.max", (latency.max or 0.0) * 1000)

@@ -1,6 +1,6 @@
 """Sends requests to brokers, and retries them with backoff until their deadline.
 
-Whatever an answer or a failure says about the cluster is recorded here: an unreachable broker, stale metadata.
+This module also records the consequences of an answer or a failure: an unreachable broker, stale metadata.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class Requests:
-    """The way of a client's requests. Stateless; ``make_backoff`` makes the backoff of one call."""
+    """Sends the requests of one client. Stateless; ``make_backoff`` makes the backoff of one call."""
 
     def __init__(
         self,
@@ -89,7 +89,8 @@ class Requests:
                 await asyncio.sleep(backoff.next())
 
     def mark_unreachable(self, broker: Broker) -> None:
-        """The broker did not answer: prefer others, look its coordinators up again, and refresh the metadata."""
+        """Handle a broker that did not answer: prefer others, look its coordinators up again, and refresh the metadata.
+        """
         self._brokers.mark_unreachable(broker)
         self._coordinators.forget_node(broker.node.node_id)
         self._updater.demand()
@@ -104,7 +105,7 @@ class Requests:
             self.mark_unreachable(broker)
             raise
         self._brokers.mark_reachable(broker)
-        # Responses without a top-level error have their errors per item, which only the caller can read.
+        # Responses without a top-level error have an error for each item, which only the caller can interpret.
         code = ErrorCode.of(getattr(response, "error_code", 0))
         if code.stale_metadata:
             self._updater.demand()
@@ -116,8 +117,8 @@ class Requests:
 def _is_final(error: KafkaError) -> bool:
     """Whether to raise the error at once. Two exceptions to ``is_retriable``, both for the caller's sake.
 
-    Undecodable bytes have to be seen, not hidden until the deadline. And a broker that is not in the cluster was named
-    by the caller, so waiting for it would only delay the error.
+    Undecodable bytes are reported at once instead of at the deadline. And if the caller names a broker that is not in
+    the cluster, waiting for it would only delay the error.
     """
     if isinstance(error, ProtocolError):
         return True

@@ -3,7 +3,7 @@
 Rules of this file:
 
 1. A broker offers the APIs only if it has a receiver for metrics. Without one, no task runs and no request is sent.
-2. A push is never worth an error: failures are logged at DEBUG, and the next push comes an interval later.
+2. A failed push never raises an error: it is logged at DEBUG, and the next push follows an interval later.
 3. Brokers refuse a push that comes before its interval. So the pause follows each answer, also after a failure.
 4. The last push, when the client closes, has the flag ``terminating`` and may come at any time.
 """
@@ -133,7 +133,7 @@ class Telemetry:
         )
         code = ErrorCode.of((await broker.send(request)).error_code)
         if code is ErrorCode.NONE and is_delta:
-            # Not before the answer: what a lost push has counted is in the next one.
+            # Only after the answer, so that the counts of a lost push are in the next one.
             self._counted = {(each.name, each.attributes): each.value for each in metrics if each.is_counter}
             self._begin_ns = now
         elif code is not ErrorCode.NONE:
@@ -141,7 +141,7 @@ class Telemetry:
         return code not in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
     def _deltas(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
-        """The metrics, with counters replaced by what they have counted since the last push that was accepted."""
+        """The metrics, in which each counter is replaced by its increase since the last accepted push."""
         for each in metrics:
             if not each.is_counter:
                 yield each

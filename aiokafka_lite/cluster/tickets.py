@@ -1,4 +1,4 @@
-"""Tickets: how many callers share one request, and none gets an answer that is older than its question.
+"""Tickets: many callers share one request, and no caller gets an answer that is older than its question.
 
 A caller takes a ticket and waits for it. An answer serves every ticket that was issued before its request was sent. So
 a thousand callers cost one request, and a cancelled caller cancels nothing but its own wait.
@@ -19,7 +19,7 @@ class Tickets:
         """Tickets up to this one are answered."""
         self._issued = 0
         self._sent = 0
-        self._failed = 0  # tickets up to this one ended with _error, which another attempt would not cure
+        self._failed = 0  # tickets up to this one ended with _error, and another attempt would not help
         self._error: KafkaError | None = None
         self._changed = asyncio.Event()  # replaced each time tickets are served or fail
 
@@ -35,12 +35,12 @@ class Tickets:
         return self._issued > max(self.served, self._failed)
 
     def send(self) -> int:
-        """A request is sent. Return the newest ticket that its answer will serve."""
+        """Record that a request is sent. Return the newest ticket that its answer will serve."""
         self._sent = self._issued
         return self._sent
 
     def serve(self, ticket: int) -> None:
-        """The answer to the request of this ticket has come."""
+        """Record that the answer to the request of this ticket has arrived."""
         self.served = ticket
         self._notify()
 
@@ -51,7 +51,7 @@ class Tickets:
         self._notify()
 
     async def wait(self, ticket: int) -> None:
-        """Wait until the ticket is served; without a bound. Raises the error that ended it."""
+        """Wait, without a timeout, until the ticket is served. Raises the error that ended the ticket."""
         while self.served < ticket:
             if self._failed >= ticket:
                 assert self._error is not None

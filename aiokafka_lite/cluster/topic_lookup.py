@@ -13,7 +13,7 @@ from .updater import Updater
 async def wait_for_topic(updater: Updater, name: str, timeout: float) -> TopicView:
     """The topic, once it exists and has no error; at most ``timeout`` seconds.
 
-    A topic that does not exist may be about to: it was just created, or this very request creates it. So it is asked
+    A topic that does not exist may appear soon: it was just created, or this request creates it. So it is asked
     for until the deadline, as Java's client does. Raises UnknownTopic or KafkaTimeout then, and AuthorizationError and
     other errors that are not retriable at the first answer.
     """

@@ -16,7 +16,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SHOWN = 60
 
 MISSING_AFTER = 2.0
-"""Seconds after which a missing topic is logged. A topic that was just created appears sooner."""
+"""Seconds after which a missing topic is logged. A topic that was just created usually appears before that."""
 
 
 def check_topic_name(name: str) -> None:
@@ -38,7 +38,7 @@ def check_topic_name(name: str) -> None:
 class TrackedTopics:
     """The topics in use. Added ones stay until removed; used ones stay for ``idle`` seconds after their last use.
 
-    A producer that writes to new topics all the time must not ask for all it has ever seen (KIP-526).
+    A producer that keeps writing to new topics must not request metadata of all topics that it has ever used (KIP-526).
     """
 
     def __init__(self, idle: float) -> None:

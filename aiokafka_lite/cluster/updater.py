@@ -5,15 +5,16 @@ Rules of this file:
 Rule 1: ``run`` is the only task that sends requests. Callers take a ticket (``demand``) and wait for it
         (``wait_served``), so cancelling a caller never cancels a request that others wait for.
 Rule 2: Requests are paced, because an endless loop of metadata requests is the most usual bug of this code in other
-        clients. A topic that was never asked for is asked for at once. Everything else waits ``retry_backoff`` after
+        clients. A topic that was never requested is requested at once. Everything else waits ``retry_backoff`` after
         an answer, doubled up to ``retry_backoff_max`` while answers bring no change. A round without an answer backs
         off in the same way.
 Rule 3: A round asks the reachable brokers, then the bootstrap addresses (KIP-899). A broker that fails is marked
         unreachable; when none is left, all are reachable again. Silent brokers are hedged (``aio.hedged``).
 Rule 4: Nothing is awaited between choosing the topics and writing the request, so a ticket is never served by a
         request that does not ask for its topics.
-Rule 5: A large answer is merged in slices, between which other tasks run. The snapshot is replaced once, as a whole.
-        When a hint or another answer replaced it meanwhile, the answer is merged again, with the newer snapshot.
+Rule 5: A large answer is merged in slices, between which other tasks run. The snapshot is replaced once, as a whole. If
+        a hint or another answer has replaced the snapshot meanwhile, the answer is merged again, with the newer
+        snapshot.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ TOPIC_IDLE = 300.0
 """Seconds after which a topic that is not used any more is no longer asked for (``TrackedTopics``)."""
 
 MERGES = 5
-"""The most times that an answer is merged in slices (rule 5). After that it is merged in one turn of the loop."""
+"""The maximum number of times that an answer is merged in slices (rule 5). After that, it is merged in one turn of the
+loop."""
 
 _PLACE = "metadata"
 """The place of metadata outages in ``Outages``."""
@@ -94,7 +96,7 @@ class Updater:
         # A tracked topic lacks a leader or has a retriable error: ask again although no caller demands it.
         self._unsettled = False
         self._missing = MissingTopics(logger)
-        # Rounds in a row, before the first answer, in which every address failed for good; see _is_hopeless.
+        # Consecutive rounds before the first answer in which every address failed with a final error; see _is_hopeless.
         self._hopeless_rounds = 0
         self._wake = asyncio.Event()
 
@@ -153,7 +155,10 @@ class Updater:
         return f"no bootstrap server answered within {timeout:g} s: {text}"
 
     def describe_late_start(self, timeout: float) -> str:
-        """The same for the timeout of ``start``. Empty if the cluster was found: then another step took too long."""
+        """The same for the timeout of ``start``.
+
+        The text is empty if the cluster was found, because another step took too long then.
+        """
         return "" if self.view.updated_at is not None else self.describe_unreachable(timeout)
 
     # The task.
@@ -188,7 +193,7 @@ class Updater:
             answered = await self._round()
 
     async def _round(self) -> bool:
-        """Ask one broker after the other. True once a broker answered, or all tickets failed for good."""
+        """Ask one broker after the other. True if a broker answered, or if all tickets failed with a final error."""
         if await hedged(self._brokers.candidates(self.view), self._attempt, name="refresh metadata"):
             return True
         self._brokers.mark_all_reachable()
@@ -240,7 +245,7 @@ class Updater:
         # Rule 4: no await from here until the request is written.
         now = asyncio.get_running_loop().time()
         if now > self._not_before + self._config.retry_backoff_max:
-            self._pace.reset()  # the last answer is old; that it brought no change is no reason to be slow now
+            self._pace.reset()  # the last answer is old, so it does not matter that it brought no change
         ticket, asked = self._tickets.send(), self._topics_to_ask(now)
         self._never_asked.clear()
         answer = connection.send_nowait(
@@ -290,7 +295,8 @@ class Updater:
         return self._all_topics_ticket > self._tickets.served
 
     def _topics_to_ask(self, now: float) -> set[str]:
-        """All tracked topics if a caller or the interval demands them, else the demanded and the unsettled ones."""
+        """All tracked topics if a caller or the interval demands them, otherwise the demanded and the unsettled ones.
+        """
         wanted = set(self._wanted)
         if self._asks_for_all:
             self.tracked.expire(now)
@@ -320,7 +326,7 @@ class Updater:
             self._replace(view)
         else:
             self.view = view
-        # Last, so that a callback that raises ends the client before a caller gets this answer.
+        # This comes last, so that a callback that raises ends the client before a caller gets this answer.
         self._tickets.serve(ticket)
 
     def _replace(self, view: ClusterView) -> None:
