@@ -11,13 +11,13 @@ from enum import IntEnum
 from . import arguments
 
 ANY_NAME = "*"
-"""As the name of a literal pattern: any resource of the type. As a host: any host. In ``User:*``: any user."""
+"""Any name: any resource of the type as the name of a literal pattern, any host as a host, any user in ``User:*``."""
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
 
 
 class _Unknown(IntEnum):
-    """Numbers that newer brokers may extend. A subclass has a member UNKNOWN for those."""
+    """An enumeration that newer brokers may extend. Its member UNKNOWN stands for the numbers that it does not have."""
 
     @classmethod
     def _missing_(cls, value: object) -> _Unknown | None:

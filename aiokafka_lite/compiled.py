@@ -1,7 +1,7 @@
 """Whether the hot modules run compiled, or as plain Python from the same files.
 
 A compiled build has an extension module beside the source of each hot module, and Python prefers the extension module.
-With ``AIOKAFKA_LITE_PURE=1`` in the environment, a finder that knows source files only is asked first.
+With ``AIOKAFKA_LITE_PURE=1`` in the environment, Python first asks a finder that finds only source files.
 ``AIOKAFKA_LITE_PURE=0`` requires the compiled build.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from mypy_extensions import mypyc_attr as mypyc_attr
 else:
-    # Read by mypyc in the source. So nothing of mypy is installed with this package.
+    # mypyc reads this attribute in the source, so this package does not need mypy at run time.
     T = TypeVar("T")
 
     def mypyc_attr(**attributes: object) -> Callable[[T], T]:
@@ -50,7 +50,7 @@ class SourceFinder:
         return None
 
     def invalidate_caches(self) -> None:
-        """The sources may have changed: look at the directories again."""
+        """Read the directories again, because the sources may have changed."""
         self._directories.clear()
 
 
@@ -78,4 +78,4 @@ COMPILED = _choose(__package__, [os.path.dirname(__file__)])
 """Whether the hot modules run compiled."""
 
 BUILD = "compiled" if COMPILED else "plain Python"
-"""The same for a person."""
+"""The name of the build, for people to read."""

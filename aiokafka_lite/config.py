@@ -78,7 +78,7 @@ class ClientConfig:
     client_rack: str = ""
     """The rack of this client. If it is set, consumers read from a replica in the same rack (KIP-392)."""
     request_timeout: float = 30.0
-    """Seconds that one request waits for its response. Then the connection is closed."""
+    """Seconds that one request waits for its response. After that time, the connection is closed."""
     api_timeout: float = 60.0
     """Seconds that a whole operation may take, retries included, if the call has no ``timeout``."""
     connect_timeout: float = 10.0
@@ -107,7 +107,7 @@ class ClientConfig:
     Produce requests have ``max_in_flight_requests_per_connection`` instead; connections for Fetch requests send one at
     a time."""
     local_address: str | None = None
-    """The IP address of this machine from which the client connects. With None, the operating system chooses."""
+    """The IP address of this machine from which the client connects. With None, the operating system chooses it."""
     allow_auto_create_topics: bool = True
     """Whether using a topic may create it, if the broker allows that."""
     enable_metrics_push: bool = True
@@ -177,7 +177,7 @@ class ClientConfig:
 
 
 def _check_ip_address(name: str, value: object) -> None:
-    import ipaddress  # 2 ms, and few clients set a local address
+    import ipaddress  # imported here: it takes 2 ms, and few clients set a local address
 
     try:
         if isinstance(value, str):
@@ -356,7 +356,8 @@ class ProducerConfig:
     """How records are batched, sent and retried."""
 
     acks: Acks = "all"
-    """The replicas that must have a record before it counts as written: ``"all"`` (or -1) in sync, 1 leader, 0 none."""
+    """The replicas that must have a record before it counts as written: ``"all"`` or -1 (all in-sync replicas), 1 (the
+    leader), or 0 (none)."""
     transactional_id: str | None = None
     """The name under which the producer writes transactions. It stays the same over restarts: a new producer of this
     name ends the open transaction of the old one, and fences it. None means no transactions."""
@@ -367,7 +368,8 @@ class ProducerConfig:
     retries: int = INT32_MAX
     """How often a batch is sent again after a retriable error, within ``delivery_timeout``. 0 means never."""
     linger: float = 0.0
-    """Seconds that a batch waits for more records, from its first one. 0 sends what one turn of the loop has queued."""
+    """Seconds that a batch waits for more records, from its first one. With 0, a batch has the records of one turn of
+    the event loop."""
     batch_size: int = 64 * KIB
     """The largest batch of one partition in bytes, estimated after compression."""
     max_request_size: int = MIB
@@ -411,7 +413,8 @@ class ProducerConfig:
         whole(self, "max_request_size", KIB)
         whole(self, "buffer_memory", KIB, INT64_MAX)
         whole(self, "max_in_flight_requests_per_connection", 1)
-        if self.idempotence and self.max_in_flight_requests_per_connection > 5:  # brokers remember 5 batches
+        # Brokers remember 5 batches of each producer.
+        if self.idempotence and self.max_in_flight_requests_per_connection > 5:
             what = "at most 5 with idempotence (or set idempotence=False)"
             raise wrong("max_in_flight_requests_per_connection", what, self.max_in_flight_requests_per_connection)
         if self.compression_level is not None and not is_whole(self.compression_level):
@@ -453,14 +456,14 @@ class ConsumerConfig:
     fetch_max_wait: float = 0.5
     """Seconds that a broker waits for ``fetch_min_bytes``."""
     fetch_memory: int | None = None
-    """The most bytes to buffer from all brokers together, as they were sent. Each broker has an equal part of it, at
-    most ``fetch_max_bytes``. None: ``fetch_max_bytes`` from each broker."""
+    """The maximum number of bytes to buffer from all brokers together, in compressed form. Each broker has an equal
+    part of it, at most ``fetch_max_bytes``. None: ``fetch_max_bytes`` from each broker."""
     max_partition_fetch_bytes: int = MIB
-    """The most bytes of one partition in one response. A larger first batch is still returned whole."""
+    """The maximum number of bytes of one partition in one response. A larger first batch is still returned whole."""
     check_crcs: bool = True
     """Whether the checksums of batches are verified."""
     max_decompressed_size: int = 128 * MIB
-    """The most bytes that one batch may decompress to. A larger one is CorruptRecord."""
+    """The maximum number of bytes of one batch after decompression. A larger batch raises CorruptRecord."""
 
     def __post_init__(self) -> None:
         reset = self.auto_offset_reset
@@ -490,7 +493,7 @@ class ConsumerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """How a consumer takes part in a group."""
+    """How a consumer takes part in its group."""
 
     group_id: str
     """The name of the group."""
@@ -501,7 +504,8 @@ class GroupConfig:
     heartbeat_interval: float = 3.0
     """Seconds between heartbeats. Less than ``session_timeout``; at most a third of it is sensible."""
     max_poll_interval: float = 300.0
-    """The longest time between two reads, in seconds. Then the member leaves the group until it reads again."""
+    """The longest time between two reads, in seconds. After that time, the member leaves the group until it reads
+    again."""
     rebalance_timeout: float | None = None
     """Seconds that the other members wait for this one to revoke partitions and join. None is ``max_poll_interval``."""
     auto_commit: bool = True
@@ -512,7 +516,8 @@ class GroupConfig:
     """``"classic"``; ``"consumer"`` (KIP-848): the brokers assign the partitions, and set session timeout and heartbeat
     interval; or ``"auto"``: ``"consumer"`` where the cluster has it."""
     group_remote_assignor: str | None = None
-    """The brokers' assignment strategy under the consumer protocol: ``"uniform"`` or ``"range"``. None: theirs."""
+    """The brokers' assignment strategy under the consumer protocol: ``"uniform"`` or ``"range"``. None: their
+    default."""
 
     def __post_init__(self) -> None:
         filled(self, "group_id")

@@ -50,7 +50,8 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member for a code from the wire. A code that is newer than this table is UNKNOWN_SERVER_ERROR."""
+        """The member for a code from the wire. Returns UNKNOWN_SERVER_ERROR for a code that is newer than this table.
+        """
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
     UNKNOWN_SERVER_ERROR = -1, _P, "the broker failed with an error that has no code; see the broker's log"
@@ -197,7 +198,8 @@ class KafkaError(Exception):
     """Base of all errors that this package raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Python calls the constructor with ``args``, which is the finished text. For some errors it needs more.
+        # Unpickling calls the constructor with ``args``, which has only the finished text. Some errors need more
+        # arguments.
         return _unpickled, (type(self), self.args), self.__dict__
 
 
@@ -282,7 +284,10 @@ class ConnectionLost(KafkaError, ConnectionError):
 
 
 class AuthenticationError(KafkaError):
-    """The broker rejected the client's credentials, or the client the broker's certificate. A retry does not help."""
+    """The broker rejected the client's credentials, or the client rejected the broker's certificate.
+
+    A retry does not help.
+    """
 
 
 class KafkaTimeout(KafkaError, TimeoutError):
@@ -321,7 +326,7 @@ class BrokerError(KafkaError):
         self.code = ErrorCode.of(code)
         self.wire_code = int(code)
         name = self.code.name if self.wire_code == self.code else f"error code {self.wire_code}"
-        if reason:  # it says what the description of the code says, and more
+        if reason:  # the broker's reason contains the description of the code
             super().__init__(f"{message}: {reason.rstrip('.')} ({name})")
             return
         text = f"{message}: {name}" if message else name

@@ -7,8 +7,8 @@ Rules of this file:
 
 Rule 1: A transaction is committed only for partitions that this member has held without a gap since their records were
         returned. ``_Transaction`` is created in the same step of the event loop in which the records are returned, and
-        the listener marks it as failed when one of its partitions is lost or revoked. So a later generation of the
-        group, in which another member owns the partition, is never used to commit it.
+        the listener marks it as failed when one of its partitions is lost or revoked. So a commit never uses the
+        identity of a later generation, in which another member may own the partition.
 Rule 2: The identity of the member is read after that check, without an await in between. If the member loses the
         partition afterwards, the coordinator refuses the identity, because it belongs to an older generation.
 Rule 3: A partition is handed over only when its transaction has ended: a revocation waits until the batch is processed,
@@ -70,16 +70,16 @@ _REPEATED = (
 
 
 class _ReadAgain(KafkaError):
-    """Why a transaction cannot be committed although nothing failed. Users do not see it."""
+    """The reason why a transaction cannot be committed although nothing failed. Users never see this exception."""
 
 
 @dataclass(slots=True)
 class _Transaction:
-    """An open transaction: the partitions that were read in it, and why it cannot be committed, if it cannot."""
+    """An open transaction: the partitions that were read in it, and the failure that prevents its commit, if any."""
 
     begun_at: float
     starts: dict[TopicPartition, int] = field(default_factory=dict)
-    """The first record of each partition. After an abort reading continues there."""
+    """The offset of the first record of each partition. After an abort, reading continues there."""
     offsets: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
     """The offsets to commit."""
     records: int = 0
@@ -93,7 +93,7 @@ class _Transaction:
     def add(self, records: Sequence[Record[Any, Any]]) -> None:
         self.records += len(records)
         before = None
-        for record in records:  # those of a partition are neighbours
+        for record in records:  # the records of one partition are neighbours
             if before is None or record.partition != before.partition or record.topic != before.topic:
                 self.starts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
                 self._end_at(before)
@@ -106,12 +106,12 @@ class _Transaction:
             self.offsets[partition] = OffsetAndMetadata(last.offset + 1, leader_epoch=last.leader_epoch)
 
     def fail(self, failure: KafkaError) -> None:
-        """Note why it cannot be committed. The first failure counts."""
+        """Record why the transaction cannot be committed. Only the first failure counts."""
         if self.failure is None:
             self.failure = failure
 
     def take_away(self, partitions: Sequence[TopicPartition], why: str) -> None:
-        """Note that these partitions have left this member."""
+        """Record that this member has lost these partitions."""
         gone = [each for each in partitions if each in self.starts]
         self.gone.update(gone)
         if gone:
@@ -218,9 +218,10 @@ class ExactlyOnce(Generic[K, V]):
         self._wake()
 
     async def commit(self) -> None:
-        """Commit now what was read and sent, also the present batch. Nothing more can be sent until the next batch.
+        """Commit all records that were read and sent until now, also the present batch.
 
-        If that is not possible, the transaction is aborted, and its records are returned again.
+        Nothing more can be sent until the next batch. If that is not possible, the transaction is aborted, and its
+        records are returned again.
         """
         self._is_in_body = False
         await self._finish_at_positions()
@@ -242,7 +243,7 @@ class ExactlyOnce(Generic[K, V]):
         return self._open.begun_at + self._commit_interval - asyncio.get_running_loop().time()
 
     async def _poll(self) -> list[Record[K, V]]:
-        """Records; none if the transaction is due, or ``_wake`` was called."""
+        """Poll for records; returns none if the transaction is due, or if ``_wake`` was called."""
         with anyio.CancelScope() as self._polling:
             return await self._consumer.poll(self._max_records, self._due_in())
         return []
@@ -266,7 +267,10 @@ class ExactlyOnce(Generic[K, V]):
         return is_open
 
     async def _begin(self) -> bool:
-        """Begin the new transaction. Returns False if its records are read again, because the one before failed."""
+        """Begin the new transaction.
+
+        Returns False if its records are read again because the previous transaction failed.
+        """
         transaction = self._open
         assert transaction is not None
         try:
@@ -278,31 +282,36 @@ class ExactlyOnce(Generic[K, V]):
         finally:
             if not transaction.is_begun:
                 self._is_in_body = False
-                if transaction is self._open:  # else its records are read again already
+                if transaction is self._open:  # otherwise its records are already being read again
                     self._open = None
                     self._rewind(transaction)
         return transaction.is_begun
 
-    # The end of a transaction.
+    # Ending a transaction.
 
     async def _finish_at_positions(self) -> None:
-        """``_finish``, in the task that reads: no record is returned meanwhile.
+        """Call ``_finish`` in the task that reads.
 
-        So the positions can be committed. They are behind the markers of transactions that follow the last records.
+        No record is returned meanwhile, so the positions can be committed: they are behind the transaction markers that
+        follow the last records.
         """
         transaction = self._open
         if transaction is not None and transaction.failure is None:
             for partition, offset in list(transaction.offsets.items()):
-                with suppress(IllegalStateError, KafkaTimeout):  # it was lost, or is being reset
+                # The partition was lost, or its position is being reset.
+                with suppress(IllegalStateError, KafkaTimeout):
                     position = await self._consumer.position(partition)
                     if position > offset.offset:
                         transaction.offsets[partition] = OffsetAndMetadata(position, leader_epoch=offset.leader_epoch)
         await self._finish()
 
     async def _finish(self) -> None:
-        """Commit the open transaction, or abort it if that is not possible. Raises an error that would come again."""
+        """Commit the open transaction, or abort it if that is not possible.
+
+        Raises an error that a repetition cannot cure.
+        """
         async with self._finishing:
-            await self._end()  # one whose end was cancelled
+            await self._end()  # a transaction whose end was cancelled
             # The reader may have returned a batch while this waited for the lock.
             if self._open is not None and self._open.is_begun and not self._is_in_body:
                 self._ending, self._open = self._open, None
@@ -319,7 +328,7 @@ class ExactlyOnce(Generic[K, V]):
         await self._abort(transaction)
         self._ending = None
         later, self._open = self._open, None
-        if later is not None:  # a batch that was returned meanwhile, and has not reached the user
+        if later is not None:  # the consumer returned this batch meanwhile, and it has not reached the user
             transaction.starts = {**later.starts, **transaction.starts}
             transaction.gone |= later.gone
         self._rewind(transaction)
@@ -348,7 +357,7 @@ class ExactlyOnce(Generic[K, V]):
                 except KafkaTimeout as timed_out:
                     try:
                         await self._abort(transaction)
-                    except IllegalStateError:  # it is being committed: rule 4
+                    except IllegalStateError:  # the commit may have happened: rule 4
                         logger.warning("%r waits for the outcome of a commit: %s", self, timed_out)
                     else:
                         raise
@@ -359,7 +368,7 @@ class ExactlyOnce(Generic[K, V]):
             return False
 
     async def _abort(self, transaction: _Transaction) -> None:
-        """Abort, unless that has happened. Raises the error of a producer that cannot continue."""
+        """Abort the transaction, unless it is aborted already. Raises the error of a producer that cannot continue."""
         if not transaction.is_aborted:
             # If the coordinator does not answer in time, the producer goes on aborting, and the next transaction waits.
             with suppress(KafkaTimeout):
@@ -375,7 +384,7 @@ class ExactlyOnce(Generic[K, V]):
     # The listener.
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """The group takes these partitions away when this returns."""
+        """End the transaction of these partitions. The group revokes them when this returns."""
         if not self._is_in_body and _is_running(self._consumer) and _is_running(self._producer):
             self._wake()
             await self._finish()
@@ -384,7 +393,7 @@ class ExactlyOnce(Generic[K, V]):
                 transaction.take_away(partitions, "was revoked before its records were processed")
 
     def lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """These partitions may belong to other members already."""
+        """Fail the transaction of these partitions, which other members may own already."""
         for transaction in (self._open, self._ending):
             if transaction is not None:
                 transaction.take_away(partitions, "was lost")
@@ -411,7 +420,7 @@ def _is_running(component: Component) -> bool:
 
 
 def _would_be_repeated(error: Exception) -> bool:
-    """Whether the same records may be committed in another transaction, so that they are processed again."""
+    """Whether the records should be processed again in another transaction, which may succeed."""
     if isinstance(error, CommitFailed):
         return all(_would_be_repeated(each) for each in error.refused.values())
     if isinstance(error, BrokerError) and error.code in _REPEATED:

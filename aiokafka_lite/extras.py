@@ -11,7 +11,7 @@ from .errors import ConfigurationError
 
 def extra(module: str, name: str = "arrow") -> ModuleType:
     """Import a module that the extra ``name`` installs. ConfigurationError says what to install where it is missing."""
-    loaded = sys.modules.get(module)  # one lookup: encoders call this for every batch
+    loaded = sys.modules.get(module)  # a single dict lookup, because encoders call this for every batch
     if loaded is not None:
         return loaded
     try:

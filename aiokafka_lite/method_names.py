@@ -110,7 +110,7 @@ _ALL = {
     "raw": "use to_dict() of the result",
     "null_logger": "remove it",
 }
-"""Arguments of other clients, for every method here, and what to do instead."""
+"""Arguments of other clients, for every method of this package, and what to do instead."""
 
 SEND = {
     "timestamp_ms": "use timestamp, in milliseconds",
@@ -154,7 +154,10 @@ CONSUMER_ARGUMENTS = {
 
 
 class _Missing:
-    """Raises the error. A ``__getattr__`` of the class would make each attribute of a client 90 ns slower."""
+    """A descriptor that raises the error.
+
+    A ``__getattr__`` of the class would make each attribute of a client 90 ns slower.
+    """
 
     def __init__(self, name: str, instead: str) -> None:
         self._name = name
@@ -175,7 +178,7 @@ class PropertyPartitions(tuple[TopicPartition, ...]):
 
 
 def checks_topics(make: Callable[..., None]) -> Callable[..., None]:
-    """Decorate the constructor of a client whose other clients take topics as positional arguments."""
+    """Decorate a constructor for which other clients accept topics as positional arguments."""
 
     @wraps(make)
     def construct(client: object, *given: object, **named: object) -> None:
@@ -222,11 +225,11 @@ def _checks_arguments(call: Callable[..., Any], instead: Mapping[str, str]) -> C
 
 
 def explain(client: type, instead: Mapping[str, str], arguments: Mapping[str, Mapping[str, str]]) -> None:
-    """Let a class of clients explain what it does not have.
+    """Let a client class explain methods and arguments that it does not have.
 
-    The use of the methods in ``instead`` raises AttributeError. A call with ``arguments``, which are those of other
-    clients by the method here, raises TypeError. A method that is called for each record is not wrapped: it collects
-    such arguments as ``**other``, which its signature does not show, and raises ``other_argument`` itself.
+    Using a method in ``instead`` raises AttributeError. A call with one of ``arguments``, which are other clients'
+    arguments by the name of the method here, raises TypeError. A method that is called for each record is not wrapped:
+    it collects such arguments as ``**other``, which its signature does not show, and raises ``other_argument`` itself.
     """
     for name, use in instead.items():
         setattr(client, name, _Missing(name, use))

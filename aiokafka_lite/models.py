@@ -1,7 +1,7 @@
 """Keys and values as objects of a class: pydantic models, msgspec Structs, dataclasses and classes of attrs, as JSON.
 
-The class says by its own attributes which library made it, so none of them is imported for another one's classes, and
-none is required. Any other kind of class works with an adapter: an object with ``to_json`` and ``from_json``.
+The attributes of the class show which library made it. So a library is imported only for its own classes, and none of
+them is required. Any other kind of class works with an adapter: an object with ``to_json`` and ``from_json``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ModelAdapter(Protocol[T]):
         ...
 
     def from_json(self, data: bytes) -> T:
-        """The object. Raises any exception for data that is no such object."""
+        """The object. Raises any exception if the data is not an object of this type."""
         ...
 
 
@@ -35,7 +35,7 @@ class ModelSerializer(Generic[T]):
     """Writes objects of one class as JSON: ``ModelSerializer(Order)``.
 
     ``model`` is a pydantic model, a msgspec Struct, a dataclass, a class of attrs, or a ``ModelAdapter`` for another
-    type. Objects of other classes are refused. Raises ConfigurationError for another ``model``.
+    type. Objects of other classes are refused. Raises ConfigurationError for any other ``model``.
     """
 
     def __init__(self, model: type[T] | ModelAdapter[T]) -> None:
@@ -52,15 +52,15 @@ class ModelSerializer(Generic[T]):
 class ModelDeserializer(Generic[T]):
     """Reads JSON as objects of one class: ``ModelDeserializer(Order)``.
 
-    ``model`` is as for ``ModelSerializer``. Pydantic and msgspec validate what they read. Of dataclasses and classes of
-    attrs, the types of fields are checked; see ``aiokafka_lite.plain_models`` for the types that they may have.
+    ``model`` is as for ``ModelSerializer``. Pydantic and msgspec validate what they read. For dataclasses and classes
+    of attrs, the types of the fields are checked; ``aiokafka_lite.plain_models`` lists the allowed types.
     """
 
     def __init__(self, model: type[T] | ModelAdapter[T]) -> None:
         self._from_json = adapter_of(model).from_json
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T:
-        """The object. Raises the exception of the library, or ValueError, for data that is no such object."""
+        """The object. Raises the exception of the library, or ValueError, if the data is not an object of the class."""
         return self._from_json(data)
 
 

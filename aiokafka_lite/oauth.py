@@ -1,7 +1,7 @@
 """Token providers for OAUTHBEARER: by OIDC client credentials (KIP-768), from a file, and for Amazon MSK.
 
 A provider is a function without arguments that returns a token; ``sasl_oauth_token_provider`` takes any such function.
-These are not async: the client calls them in a thread, once for each login of each connection.
+The providers here are not async: the client calls them in a thread, once for each login of each connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LARGEST_ANSWER = 1 << 20
 _LONGEST_LIFETIME = 366 * 86_400
 """Seconds. A token that claims to live longer is used once, as one without a lifetime."""
 _KEPT = 0.8
-"""The part of a token's lifetime for which it is used again."""
+"""The part of a token's lifetime in which further logins use the same token."""
 
 
 class ClientCredentials:
@@ -150,7 +150,7 @@ class ClientCredentials:
         return Secret(token), float(usable)
 
     def _refusal(self, status: int, content: bytes) -> AuthenticationError | ConnectionLost:
-        """The error for an HTTP status that is not success. 429 and 5xx may pass; others stay."""
+        """The error for an HTTP status that is not success. Only 429 and 5xx may be temporary."""
         answer = _json(content)
         reasons = [str(answer[name]) for name in ("error", "error_description") if answer.get(name)]
         text = f"{self._url} refused to issue a token: {harmless(': '.join(reasons) or f'HTTP status {status}', 200)}"
@@ -220,7 +220,7 @@ def imported_provider(setting: str, path: str) -> object:
             found = getattr(found, name)
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"cannot import {setting}={path!r}: {error}") from None
-    except Exception as error:  # importing runs the module; its error is not quoted, because it may contain a token
+    except Exception as error:  # the import runs the module, and the text of its error may contain a token
         kind = type(error).__name__
         raise ConfigurationError(f"cannot import {setting}={path!r}: it raised {kind}") from error
     if not callable(found):

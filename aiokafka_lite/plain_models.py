@@ -2,7 +2,7 @@
 
 A field may have these types: None, bool, int, float, str, datetime, date, time, UUID, Decimal, Enum, ``Literal``,
 ``Any``, lists, tuples, sets and dicts with keys of str, unions of these, and other such classes. datetime and the like
-are strings in ISO 8601. A type that is not in the list is refused when the class is given, and not with the first
+are strings in ISO 8601. A type that is not in the list is refused when the serializer is created, before the first
 record.
 """
 
@@ -21,7 +21,7 @@ from .errors import ConfigurationError
 from .extras import extra
 
 Read = Callable[[Any, str], Any]
-"""Makes a value of parsed JSON. The second argument is its place, for the text of an error. Raises ValueError."""
+"""Converts parsed JSON to a value. The second argument names its place in error texts. Raises ValueError."""
 
 _FROM_TEXT: dict[type, Callable[[str], Any]] = {
     datetime.datetime: datetime.datetime.fromisoformat,
@@ -40,11 +40,11 @@ _SCALARS: dict[Any, tuple[type, ...]] = {
     float: (int, float),
     str: (str,),
 }
-"""The types that parsed JSON has for these types."""
+"""The types that ``json.loads`` returns for each of these types."""
 
 
 def to_plain(value: Any) -> Any:
-    """For ``json.dumps(default=...)``: an object as a type that JSON has. Raises TypeError."""
+    """Convert an object to a type that JSON has; for ``json.dumps(default=...)``. Raises TypeError."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
@@ -59,7 +59,7 @@ def to_plain(value: Any) -> Any:
 
 
 def reader(model: Any) -> Read:
-    """The function that reads a class. Raises ConfigurationError for a field of another type."""
+    """The function that reads a class. Raises ConfigurationError for a field whose type JSON cannot carry."""
     return _reader(model, model.__name__, {})
 
 
@@ -88,9 +88,9 @@ def _fields(model: Any) -> list[_Field]:
 
 
 def _reader(hint: Any, place: str, begun: dict[Any, Read]) -> Read:
-    """The function that reads a type. ``begun`` has those of classes, which may contain themselves."""
+    """The function that reads a type. ``begun`` has the readers of classes, because a class may contain itself."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:  # first, because the annotations need not have a hash
+    if origin is Annotated:  # checked first, because an annotation may not be hashable
         return _reader(arguments[0], place, begun)
     if hint in begun:
         return lambda value, place: begun[hint](value, place)

@@ -44,7 +44,7 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        text = content.decode("latin-1")  # as Java reads such a file
+        text = content.decode("latin-1")  # Java reads such a file as Latin-1
     return _read_java(text, str(path))
 
 
@@ -195,7 +195,7 @@ def _is_https(value: str) -> bool:
 
 
 def _strategies(value: str) -> tuple[str, ...]:
-    """Names of strategies, which the consumer checks: its list is the one place that knows them."""
+    """Names of strategies, which the consumer checks: the consumer's list is the only place with the valid names."""
     found = tuple(name.strip() for name in value.split(",") if name.strip())
     if not found:
         raise ValueError("none")
@@ -203,7 +203,10 @@ def _strategies(value: str) -> tuple[str, ...]:
 
 
 class _Meaning(NamedTuple):
-    """The keyword argument for a property, and the function that parses its value: KeyError or ValueError if wrong."""
+    """The keyword argument for a property, and the function that parses its value.
+
+    It raises KeyError or ValueError for a wrong one.
+    """
 
     setting: str
     read: Callable[[str], object] = _text
@@ -252,7 +255,7 @@ _CLIENT = {
 _CREATE_TOPICS = _Meaning("allow_auto_create_topics", _boolean)
 
 _PRODUCER = {
-    "allow.auto.create.topics": _CREATE_TOPICS,  # librdkafka's producer has it, and Java's has not
+    "allow.auto.create.topics": _CREATE_TOPICS,  # librdkafka's producer has this property, and Java's does not
     "acks": _Meaning("acks", _acks),
     "transactional.id": _Meaning("transactional_id"),
     "transaction.timeout.ms": _Meaning("transaction_timeout", _milliseconds),
@@ -373,7 +376,7 @@ The clients refuse them. A Spark query, which moves over with all its options, d
 
 
 def without_effect(names: Iterable[str]) -> list[str]:
-    """Those of the names that are properties of Java's clients, and have no counterpart here. Sorted."""
+    """The given names that are properties of Java's clients without a counterpart here, sorted."""
     return sorted(_WITHOUT_EFFECT.intersection(names))
 
 
@@ -453,7 +456,7 @@ def _settings(properties: Mapping[str, str], meanings: Mapping[str, _Meaning]) -
 
 
 def _raise_maximum(settings: dict[str, object], name: str) -> None:
-    """As in Java's client, a pause that is longer than the default maximum is constant."""
+    """Raise the maximum of a backoff to its first pause: as in Java's client, the pause is constant then."""
     pause, longest = settings.get(name), f"{name}_max"
     default = {field.name: field.default for field in fields(ClientConfig)}[longest]
     if longest not in settings and isinstance(pause, float) and isinstance(default, float) and pause > default:

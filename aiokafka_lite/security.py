@@ -1,7 +1,7 @@
 """The TLS context and the secrets of a client's settings.
 
 Passwords and keys become ``Secret`` when the settings are checked: printing one prints three stars. Certificates are
-read at the same time, once, so that a wrong path is an error of the constructor and not of a later connection. Errors
+read once, at the same time, so a wrong path raises an error in the constructor and not at a later connection. Errors
 quote paths, and never the content of a file.
 """
 
@@ -45,7 +45,7 @@ class Secret(str):
 
 
 def is_oauth_extension(name: object, value: object) -> bool:
-    """Whether OAUTHBEARER can carry this pair (RFC 7628, section 3.1). The name ``auth`` is that of the token."""
+    """Whether OAUTHBEARER can carry this pair (RFC 7628, section 3.1). The name ``auth`` is reserved for the token."""
     if not isinstance(name, str) or not isinstance(value, str) or name == "auth":
         return False
     return re.fullmatch(r"[A-Za-z]+", name) is not None and re.fullmatch(r"[\x21-\x7e \t\r\n]+", value) is not None
@@ -59,7 +59,7 @@ def is_pem(text: str) -> bool:
 def tls_context(
     *, cafile: str | None, certfile: str | None, keyfile: str | None, key_password: str | None, check_hostname: bool
 ) -> ssl.SSLContext:
-    """The TLS context: the trusted CAs (None: those of the system) and, if given, the client's own certificate.
+    """The TLS context with the trusted CAs (None: the system's) and, if given, the client's own certificate.
 
     Raises ConfigurationError, which names the setting.
     """
@@ -82,8 +82,8 @@ _UNEXPECTED_MESSAGE = b"\x15\x03\x03\x00\x02\x02\x0a"
 class _AlertingHandshake(ssl.SSLObject):
     """A handshake whose alert reaches the client: asyncio closes a failed connection without sending the alert.
 
-    The first failure is reported as a wait for more bytes, before which asyncio sends what is there. The client then
-    closes the connection; if it does not, the next bytes or the handshake timeout end it.
+    The first failure is reported as a wait for more bytes, and asyncio sends the pending bytes before it waits. The
+    client then closes the connection; if it does not, the next bytes or the handshake timeout end it.
     """
 
     outgoing: ssl.MemoryBIO
@@ -190,7 +190,7 @@ def _lines(text: str) -> str:
     """PEM with its line breaks restored, which a properties file may have lost, and without other text around it."""
     blocks = []
     for label, body in _PEM.findall(text):
-        if ":" not in body:  # a body with headers keeps its lines
+        if ":" not in body:  # a body with headers keeps its line breaks
             encoded = "".join(body.split())
             body = "\n" + "".join(
                 encoded[start : start + _PEM_LINE] + "\n" for start in range(0, len(encoded), _PEM_LINE)
@@ -205,7 +205,7 @@ def _as_file(source: str) -> Iterator[str]:
     if not is_pem(source):
         yield source
         return
-    import tempfile  # rarely needed, and half as expensive to import as all settings
+    import tempfile  # imported here: it is rarely needed, and takes half as long to import as all settings
 
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:

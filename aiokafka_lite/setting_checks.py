@@ -12,7 +12,7 @@ LONGEST = INT32_MAX / 1000
 """Seconds, 24.8 days: the longest time that requests can carry, as milliseconds."""
 
 LONGEST_TIMER = INT64_MAX / 1000
-"""The same for times that are not sent in requests. Java's client allows this number of milliseconds."""
+"""Seconds: the longest time that is not sent in a request. Java's client allows as many milliseconds."""
 
 SHORTEST_PAUSE = 0.001
 """Seconds. Without a pause between failed attempts, a closed port would keep the event loop busy."""
@@ -23,7 +23,7 @@ def wrong(name: str, what: str, value: object) -> ConfigurationError:
 
 
 def seconds(settings: object, *names: str, zero: bool = True, most: float = LONGEST) -> None:
-    """Each is a finite number of seconds up to ``most``, and above zero unless ``zero`` allows it."""
+    """Check that each setting is a finite number of seconds up to ``most``, and above zero unless ``zero`` is True."""
     for name in names:
         value = getattr(settings, name)
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
@@ -41,7 +41,7 @@ def whole(settings: object, name: str, low: int, high: int = INT32_MAX) -> None:
 
 
 def pauses(settings: object, name: str) -> None:
-    """A backoff: the first pause, and the longest one under the same name with ``_max``."""
+    """Check a backoff: the first pause, and the longest pause, which has the same name with ``_max``."""
     longest = f"{name}_max"
     seconds(settings, name, longest, most=LONGEST_TIMER)
     for each in (name, longest):

@@ -45,9 +45,9 @@ class _Tracing:
         return given
 
     def links(self, records: Sequence[Record[Any, Any]]) -> list[Any]:
-        """A link to the span that sent each record; none for a record without a context.
+        """A link to the span that sent each record; no link for a record without a context.
 
-        Of several records, each link says which one it belongs to.
+        With several records, the attributes of each link name its record.
         """
         made = []
         for record in records:
@@ -73,7 +73,7 @@ class _Tracing:
         span.set_status(self.api.StatusCode.ERROR, str(error))
 
     def context(self, record: Record[Any, Any]) -> Any:
-        """The context in the headers of a record, in an empty one."""
+        """The context in the headers of a record, without the current context of the task."""
         return self.propagate.extract(record.headers, extra("opentelemetry.context", "opentelemetry").Context(), GETTER)
 
 
@@ -206,14 +206,15 @@ class TracingConsumerInterceptor:
 class _SpanHeader(Header):
     """A header that carries the span of its record to ``on_acknowledgement``.
 
-    So no table has the open spans: a header that another interceptor or a serializer drops takes its span with it.
+    So no table of open spans is needed: if another interceptor or a serializer drops the header, the span is dropped
+    too.
     """
 
     span: Any
 
 
 class _OpenHeaders(list[Header]):
-    """The headers of a record, while the context of its span is written into them."""
+    """The headers of a record while the propagator writes the context of its span into them."""
 
     span: Any
 

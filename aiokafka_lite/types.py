@@ -1,4 +1,7 @@
-"""Plain values that users pass in and get back: partitions, records, offsets, brokers. They import nothing of ours."""
+"""Plain values that users pass in and get back: partitions, records, offsets, brokers.
+
+This module imports no other module of the package.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,9 @@ class TimestampType(IntEnum):
 
 
 class Compression(IntEnum):
-    """Codecs of record batches, by their number in a batch's attributes.
+    """Codecs of record batches; a value is the number in a batch's attributes.
 
-    Each codec is a module in ``protocol/records/codecs/`` with the name in lower case.
+    Each codec is a module in ``protocol/records/codecs/``, with the same name in lower case.
     """
 
     NONE = 0
@@ -100,9 +103,8 @@ else:  # type variables have defaults since Python 3.13; at run time nothing use
 class Record(NamedTuple, Generic[K, V]):
     """A record that a consumer returns. ``timestamp`` is in milliseconds since the epoch, -1 if the log has none.
 
-    Keys and values are bytes unless the consumer has deserializers. A null is None.
-
-    A NamedTuple, because millions of records are made: decoding into frozen dataclasses takes 1.7 times as long
+    Keys and values are bytes unless the consumer has deserializers. A null is None. It is a NamedTuple, because a
+    program creates millions of records: decoding into frozen dataclasses takes 1.7 times as long
     (``benchmarks/records.py``).
     """
 
@@ -136,7 +138,7 @@ class ShareRecord(NamedTuple, Generic[K, V]):
 
 
 class RecordMetadata(NamedTuple):
-    """The place of an acknowledged record. A NamedTuple for the same reason as ``Record``.
+    """The place of an acknowledged record. It is a NamedTuple for the same reason as ``Record``.
 
     ``offset`` is -1 if the broker does not return it: with ``acks=0``, and for a batch that the broker already had.
     ``timestamp`` is in milliseconds: the broker's if the topic uses log-append time, else the record's own.

@@ -1,4 +1,4 @@
-"""``Workers``: processes many records of a consumer group at once, and marks no record before those in front of it.
+"""``Workers``: processes many records of a consumer group at once, and marks them in the order of their offsets.
 
 How a record passes through, in the claim of its partition:
 
@@ -12,13 +12,13 @@ How a record passes through, in the claim of its partition:
 
 Rules:
 
-- Nothing is marked that the user's function, or ``on_failure``, has not completed. A record that was read and not begun
-  when the session ends is left alone: the next owner of the partition reads it again.
+- A record is marked only after the user's function, or ``on_failure``, has completed for it. A record whose processing
+  has not begun when the session ends is dropped: the next owner of the partition reads it again.
 - ``on_failure`` is awaited inside the lane: a later record of the same key waits until the failed one is settled.
-- A claim that fails lets the records in progress complete before it raises. Those in front of the failed one are
+- A claim that fails lets the records in progress complete before it raises. The records before the failed one are
   marked.
-- A position may move back, when a log was truncated or its topic was made again. Records of the time before are not
-  marked then: the offsets are those of other records now.
+- A position may move back, when a log was truncated or its topic was made again. Records that were read before that are
+  not marked, because their offsets belong to other records now.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ OnFailure = Callable[[Record[K, V], Exception], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class WorkersMetrics(Snapshot):
-    """What a ``Workers`` has done so far, and what it does now."""
+    """Counters of a ``Workers`` since its creation, and the number of records that it processes now."""
 
     pending: int
     """Records that were read and are not finished."""
@@ -155,7 +155,7 @@ class Workers(ConsumerGroupHandler[K, V]):
 
         Then close the group, which commits the marks. Returns False if that took longer than ``timeout`` seconds. A
         drained ``Workers`` processes nothing any more; make a new one for another ``consume``. Raises IllegalStateError
-        in ``handle`` or ``on_failure``, which would wait for itself.
+        when ``handle`` or ``on_failure`` calls it, because the function would wait for itself.
         """
         check_timeout(timeout)
         if any(work.is_own_task() for work in self._claims):
@@ -170,7 +170,7 @@ class Workers(ConsumerGroupHandler[K, V]):
         return not self._claims
 
     def metrics(self) -> WorkersMetrics:
-        """The counters now."""
+        """The present counters."""
         counts, claims = self._counts, self._claims
         pending = sum(work.unfinished for work in claims)
         return WorkersMetrics(pending, counts.active, counts.processed, counts.retries, counts.failed)
@@ -233,7 +233,7 @@ class _Progress(Generic[K, V]):
         self.last_offset = item.record.offset
 
     def finish(self, item: _Item[K, V]) -> None:
-        """The record is processed. Mark the partition up to the first unfinished record."""
+        """Finish a processed record, and mark the partition up to the first unfinished record."""
         item.finished = True
         last = None
         while self._items and self._items[0].finished:
@@ -245,7 +245,7 @@ class _Progress(Generic[K, V]):
         self._mark = mark
 
     def retire(self) -> None:
-        """The position has moved back: mark nothing any more."""
+        """Mark nothing from now on, because the position has moved back."""
         self._mark = lambda record: None
 
 
@@ -347,7 +347,7 @@ class _ClaimWork(Generic[K, V]):
         return key
 
     async def _wait_until_due(self, record: Record[K, V], delay: float) -> None:
-        """Wait until the record is ``delay`` seconds old. Those behind it are younger."""
+        """Wait until the record is ``delay`` seconds old. The records behind it are younger."""
         await anyio.sleep(max(0.0, record.timestamp / 1000 + delay - self._plan.clock()))
 
     # Which record is processed next.
@@ -402,7 +402,7 @@ class _ClaimWork(Generic[K, V]):
         try:
             while self._ready:
                 async with self._plan.slots:
-                    # Looked at again after the wait for the slot: another task may have taken the record.
+                    # The queue is read again after the wait for a slot, because another task may have taken the record.
                     if self._is_stopping or not self._ready:
                         return
                     self._counts.active += 1
@@ -441,7 +441,7 @@ class _ClaimWork(Generic[K, V]):
         raise TypeError(f"handle must be an async function, but it returned {awaitable!r:.80}")
 
     async def _settle(self, record: Record[K, V], failure: Exception) -> None:
-        """The last attempt has failed. Returns if the record is finished, else raises."""
+        """Handle a record whose last attempt has failed. Returns if the record is finished, otherwise raises."""
         self._counts.failed += 1
         on_failure = self._plan.on_failure
         if on_failure == "raise":
