@@ -1,6 +1,7 @@
 """Reading records: ``Consumer`` and what it returns.
 
-Each name is imported at its first use: a program that needs only a part, such as a Spark worker, imports no more.
+Each name is imported at its first use: a program that needs only a part, such as a Spark worker, imports only that
+part.
 """
 
 from __future__ import annotations
@@ -67,5 +68,5 @@ __all__ = [
     "StrDeserializer",
 ]
 
-if not TYPE_CHECKING:  # a type checker would accept any name
+if not TYPE_CHECKING:  # with a __getattr__, a type checker would accept every name
     __getattr__ = lazy.attributes(__name__, _HOMES)

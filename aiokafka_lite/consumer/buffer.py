@@ -2,14 +2,14 @@
 
 Rules of this file:
 
-1. ``start`` is the offset of the next record to deliver and ``end`` the offset of the next fetch. Everything fetched
-   and not delivered lies between them. Both move only here.
+1. ``start`` is the offset of the next record to deliver and ``end`` the offset of the next fetch. All fetched and
+   undelivered records lie between them. Both offsets change only here.
 2. Batches wait as the broker sent them, compressed or not. At most one batch per partition is unpacked: ``chunk`` has
    the records that are being delivered, ``_rest`` the chunks that follow in the same batch.
 3. While records of ``chunk`` are iterated over, the true position is inside the chunk's iterator (see ``Chunk``), so
    every method that reads the position goes through ``offset`` or settles the chunk first.
 4. Transactions are filtered in order: each batch passes ``AbortedTransactions`` exactly once. ``pack`` may return an
-   unpacked batch to the queue because a batch that produced a chunk is not hidden: asking about it again changes
+   unpacked batch to the queue because a batch that produced a chunk is not hidden, and a second check of it changes
    nothing.
 """
 
@@ -28,7 +28,8 @@ FetchedBatch = tuple[RecordBatch, AbortedTransactions | None]
 """A batch, and the aborted transactions of its answer; None when records of aborted transactions are wanted."""
 
 NO_BATCHES: deque[FetchedBatch] = deque(maxlen=0)
-"""What every buffer without batches has: an empty deque takes 620 bytes, and most partitions of many are idle."""
+"""The shared queue of all buffers without batches: an empty deque takes 620 bytes, and most of many partitions are
+idle."""
 
 OFFSET_END = (1 << 63) - 1
 """An offset after all others."""
@@ -56,7 +57,7 @@ class Buffer:
     def __init__(self, partition: TopicPartition, fetch_size: int) -> None:
         self._partition = partition
         self.fetch_size = fetch_size
-        """Bytes to ask for in one fetch; it grows where a broker cuts even the first batch."""
+        """Bytes to request in one fetch. It grows if a broker cuts even the first batch."""
         self.start = -1
         self.end = -1
         self.end_epoch: int | None = None
@@ -67,7 +68,7 @@ class Buffer:
         self.records = 0
         """Records of the waiting batches by their headers: an upper bound of what users will see."""
         self.consumed_bytes = 0
-        """Bytes of the batches, as they came, of which records were delivered. A batch counts when it is unpacked."""
+        """Bytes of the delivered batches, in compressed form. A batch counts when it is unpacked."""
         self._consumed = 0
         self.chunk: Chunk | None = None
         self._rest: Iterator[Chunk] | None = None
@@ -85,7 +86,8 @@ class Buffer:
 
     @property
     def has_data(self) -> bool:
-        """Whether something is undelivered. Hidden records (of aborted transactions) count until they are decoded."""
+        """Whether there are undelivered records. Hidden records (of aborted transactions) count until they are decoded.
+        """
         return self._rest is not None or bool(self._batches)
 
     @property
@@ -95,11 +97,11 @@ class Buffer:
 
     @property
     def next_epoch(self) -> int | None:
-        """The leader epoch of what was delivered last, as far as it is known, for a commit."""
+        """The leader epoch of the last delivered record, as far as it is known, for a commit."""
         if self.chunk is not None:
             return self.chunk.leader_epoch
-        # ``end_epoch`` is that of the last batch here. With batches that wait, what was delivered last may be of an
-        # older epoch.
+        # ``end_epoch`` belongs to the last batch in the buffer. While batches wait, the last delivered record may have
+        # an older epoch.
         return None if self._batches else self.end_epoch
 
     def restart(self, offset: int, leader_epoch: int | None) -> None:
@@ -109,7 +111,7 @@ class Buffer:
         self.end_epoch = leader_epoch
 
     def drop(self) -> None:
-        """Drop what was fetched and not delivered; the next fetch begins at the position."""
+        """Drop the fetched and undelivered records; the next fetch begins at the position."""
         # The position is inside the chunk, which is dropped in the next line.
         self.start = self.offset
         self._consumed = self.consumed
@@ -119,7 +121,8 @@ class Buffer:
         self.end = self.start
 
     def return_to(self, offset: int) -> None:
-        """Drop what was fetched; the next fetch and the next record are at ``offset``, which was delivered before."""
+        """Drop the fetched records; the next fetch and the next record are at ``offset``, which was delivered before.
+        """
         self.drop()
         self.start = self.end = offset
 
@@ -131,8 +134,8 @@ class Buffer:
                 continue
             appended = True
             self._append(batch, aborted)
-            # From the batch header, not from its last record: compaction may have removed that, and the fetch would
-            # repeat the batch without end.
+            # The offset is in the batch header. The last record cannot be used, because compaction may have removed it,
+            # and the fetch would then repeat the batch without end.
             self.end = batch.next_offset
             # Old message formats have no epoch. The last known one is still the best to check the log with.
             if batch.leader_epoch >= 0:
@@ -147,7 +150,7 @@ class Buffer:
         else:
             self._batches.append((batch, aborted))
         self.bytes += batch.size
-        # Compaction leaves batches without records. They count one, because the reader has to pass them.
+        # Compaction may leave a batch without records. It counts as one record, because the reader has to pass it.
         self.records += max(batch.count, 1)
 
     def _pop(self) -> FetchedBatch:
@@ -170,9 +173,9 @@ class Buffer:
         return None
 
     def unpack_next(self, *, check_crc: bool, max_size: int, same_batch: bool = False) -> Chunk | None:
-        """Decode the chunk after ``current_chunk``; None if there is no more, with ``same_batch`` in the open batch.
+        """Decode the chunk after ``current_chunk``; None if there is none.
 
-        Raises CorruptRecord for a batch that cannot be decoded.
+        ``same_batch``: only within the unpacked batch. Raises CorruptRecord for a batch that cannot be decoded.
         """
         while self._rest is not None or (self._batches and not same_batch):
             if self._rest is None:
@@ -190,15 +193,16 @@ class Buffer:
         return None
 
     def pack(self) -> None:
-        """Return the unpacked batch to the queue: a paused partition may wait for long, and packed it is smaller."""
+        """Return the unpacked batch to the queue: a paused partition may wait for long, and a packed batch is smaller.
+        """
         if self._unpacked is None:
             return
         if self.chunk is not None:
             self.chunk.settle()
             self.start = self.chunk.position
             self._consumed = self.consumed
-        # The decoded rest is thrown away and decoded again later: time is cheaper than memory for a partition that
-        # no caller reads.
+        # The decoded records are dropped and decoded again later: for a partition that is not read, time is cheaper
+        # than memory.
         batch, aborted = self._unpacked
         self.chunk = self._rest = self._unpacked = None
         if self.start < batch.next_offset:
@@ -237,7 +241,7 @@ class Buffer:
         return taken
 
     def take_batches(self) -> list[FetchedBatch]:
-        """Deliver all batches as they came, to a reader that decodes by itself and never asks for chunks."""
+        """Deliver all batches in packed form, to a reader that decodes them itself and never asks for chunks."""
         taken = list(self._batches)
         self._batches = NO_BATCHES
         self.bytes = self.records = 0

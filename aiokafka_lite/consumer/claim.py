@@ -1,4 +1,4 @@
-"""One partition in one session of a ``ConsumerGroup``: what the user iterates over, and the reader behind it."""
+"""One partition in one session of a ``ConsumerGroup``: the iterator for the user, and its reader."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ class ClaimReader:
         return self._initial
 
     def notice(self) -> None:
-        """There may be something to read."""
+        """Wake the reader, because there may be something to read."""
         if self.assigned.readable:
             self._ready.set()
 
     def settle(self) -> None:
-        """Stop the iteration over records, and note how far it came."""
+        """Stop the iteration over records, and store its position."""
         self.current = NOTHING
         if self.assigned.buffer.chunk is not None:
             self.assigned.buffer.chunk.settle()
         self._ready.set()
 
     def end(self) -> None:
-        """The session is over: return no more records."""
+        """End the session: return no more records."""
         self.has_ended = True
         self.settle()
 
@@ -84,7 +84,7 @@ class ClaimReader:
                 self._budget = YIELD_BUDGET
                 await asyncio.sleep(0)
                 continue
-            # Cleared before looking, so that records that come while looking are not missed.
+            # Cleared before the buffer is checked, so that records that arrive during the check are not missed.
             self._ready.clear()
             if deserializing is None:
                 if self._iterate():
@@ -142,7 +142,7 @@ class ClaimReader:
         self._back_off()
 
     def _back_off(self) -> None:
-        """After an error the partition is fetched again, at a bounded rate."""
+        """Fetch the partition again after an error, at a bounded rate."""
         assigned = self.assigned
         assigned.back_off(asyncio.get_running_loop().time() + self._backoff.after(assigned.attempts))
         self._subscription.update_ready(assigned)
@@ -153,8 +153,8 @@ class Claim(Generic[K, V]):
     """One partition in one session: an iterator over its records, for the task that runs ``consume_claim``.
 
     A record that cannot be read is raised as an error, then again at a bounded rate until it can be read or ``seek``
-    skips it. A cancelled wait for a record loses none, also while a deserializer waits. The iteration ends with the
-    session.
+    skips it. If the wait for a record is cancelled, no record is lost, even while a deserializer waits. The iteration
+    ends with the session.
     """
 
     __slots__ = ("_deserializing", "_reader")
@@ -190,7 +190,7 @@ class Claim(Generic[K, V]):
         return self._reader.assigned.high_watermark
 
     def seek(self, offset: int) -> None:
-        """Read from ``offset`` on; the next mark counts also if it is lower.
+        """Read from ``offset`` on. The next mark counts even if it is lower than an earlier one.
 
         Raises IllegalStateError after the end of the session, TypeError or ValueError for a wrong offset.
         """

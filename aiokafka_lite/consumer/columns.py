@@ -1,6 +1,6 @@
 """Records as columns: the batches of ``Consumer.batches()``.
 
-The columns are lists of the decoded chunk, so a batch makes no object per record. ``protocol.records.columns`` turns
+The columns are lists of the decoded chunk, so no object is created for each record. ``protocol.records.columns`` turns
 them into buffers, NumPy arrays and Arrow.
 """
 
@@ -96,7 +96,8 @@ class Batch:
 def take(chunk: Chunk, max_records: int) -> Batch:
     """Deliver up to ``max_records`` of a chunk as a batch. The chunk must be settled."""
     taken = chunk.advance(max_records)
-    whole = taken.start == 0 and taken.stop == len(chunk.offsets)  # then the batch gets the lists without a copy
+    # In this case, the batch gets the lists without a copy.
+    whole = taken.start == 0 and taken.stop == len(chunk.offsets)
     return Batch(
         chunk.topic,
         chunk.partition,
@@ -111,7 +112,7 @@ def take(chunk: Chunk, max_records: int) -> Batch:
 
 
 def records_of(chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> Iterator[Record]:
-    """The next records of a settled chunk, with these keys and values. They do not count as delivered."""
+    """The next records of a settled chunk, with these keys and values. This does not deliver them."""
     some = slice(chunk.index, chunk.index + len(values))
     return map(
         make_record,

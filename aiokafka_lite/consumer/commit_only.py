@@ -1,7 +1,7 @@
-"""A ``Consumer`` with a ``group_id`` and without topics: the group only keeps the offsets of what ``assign`` names.
+"""A ``Consumer`` with a ``group_id`` and without topics: the group only stores the offsets of the assigned partitions.
 
-An assigned partition is paused with the reason LOCATING until the group's committed offset is known. A seek of the user
-in the meantime wins: its position then has another version than 0.
+An assigned partition is paused with the reason LOCATING until the group's committed offset is known. If the user seeks
+in the meantime, the seek has priority: the position then has a version other than 0.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from .rebalance import RebalanceHandle, RebalanceListener
 from .settings import ConsumerSettings, ReadingOptions, checked_topics, reading_options, strategies_of
 
 if TYPE_CHECKING:
-    # Imported where a group is used: a consumer without one, as in Spark's workers, does not pay for groups.
+    # Imported where a group is used, so that a consumer without a group, as in Spark's workers, starts faster.
     from ..cluster.client import Client
     from ..cluster.metadata import PartitionView
     from ..group.offsets import CommitResult, Offsets
@@ -63,15 +63,16 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
     ``strategies`` (range, cooperative-sticky and roundrobin by default; those of this package also by name, as in
     ``["range"]``) and ``listener`` need a group. With ``group_protocol="consumer"`` the brokers assign the partitions
     (KIP-848), and ``strategies`` is refused. A consumer with a ``group_id`` and no ``topics`` is not a member: the
-    group only keeps the offsets of the partitions given to ``assign``.
+    group only stores the offsets of the partitions given to ``assign``.
 
     Use it in ``async with``, or between ``start()`` and ``close()``; several consumers may run in one event loop.
-    ``assign``, ``seek`` and ``pause`` may be called before the start. Records that are written after it are read.
+    ``assign``, ``seek`` and ``pause`` may be called before the start. Records that are written after the start are
+    read.
 
     With a ``key_deserializer`` or ``value_deserializer``, which may be functions of the bytes alone, records contain
-    the deserialized objects; ``batches`` always has bytes. ``on_deserialization_error`` decides about a record that
-    they refuse: ``"raise"`` (reading stays at the record until ``seek``), ``"skip"``, ``"raw"``, or a function.
-    ``interceptors`` see the records that are read, in their order, and the offsets that are committed.
+    the deserialized objects; ``batches`` always has bytes. ``on_deserialization_error`` decides about a record for
+    which a deserializer fails: ``"raise"`` (reading stays at the record until ``seek``), ``"skip"``, ``"raw"``, or a
+    function. ``interceptors`` see the records that are read, in their order, and the offsets that are committed.
 
     ``on_offset_reset`` is called when an offset does not exist any more and ``auto_offset_reset`` has chosen another
     one; if it raises, the next read raises its exception once. ``clock`` returns seconds since the epoch, for a policy
@@ -150,7 +151,7 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         await super().close(timeout)
         self._core.reader.raise_error()
 
-    # What to read.
+    # Topics and partitions.
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
@@ -173,18 +174,19 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         self._core.assign(_checked_assignment(partitions))
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str]) -> None:
-        """Read other topics from now on, as a member of the group. Partitions of the old topics are revoked in order.
+        """Read other topics from now on, as a member of the group.
 
-        Raises IllegalStateError unless the consumer was made with ``group_id`` and ``topics``.
+        Partitions of the old topics are revoked as in a rebalance. Raises IllegalStateError unless the consumer was
+        made with ``group_id`` and ``topics``.
         """
         self._core.subscribe(checked_topics(topics))
 
     def unsubscribe(self) -> None:
-        """Read nothing; a member leaves the group until ``subscribe``. Reads that wait raise IllegalStateError."""
+        """Stop reading; a member leaves the group until ``subscribe``. Reads that wait raise IllegalStateError."""
         self._core.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are read as a whole or as a member; of a pattern, those that match now."""
+        """The topics that are read completely or as a member; for a pattern, the topics that match now."""
         return self._core.topics
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -248,7 +250,7 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
     async def seek_to_end(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> None:
-        """Read only what is written from now on; otherwise as ``seek_to_beginning``."""
+        """Read only records that are written from now on. In other respects it is like ``seek_to_beginning``."""
         await self._positions.seek_by(Reset.LATEST, partitions, timeout)
 
     async def seek_to_committed(
@@ -256,7 +258,7 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
     ) -> None:
         """Read from the group's committed offsets; without one, ``auto_offset_reset`` decides.
 
-        Otherwise as ``seek_to_beginning``. Raises IllegalStateError without a ``group_id`` or before the start.
+        Otherwise like ``seek_to_beginning``. Raises IllegalStateError without a ``group_id`` or before the start.
         """
         await self._positions.seek_to_committed(partitions, timeout)
 
@@ -273,8 +275,8 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
     ) -> dict[TopicPartition, int]:
         """The offsets between the position and the end that the isolation level shows, for these partitions or all.
 
-        Where records are being fetched, the end is known from the last answer; leaders are asked for the others, for
-        example for paused partitions. Offsets that compaction or transactions removed from the log count as well.
+        For partitions that are being fetched, the end is known from the last answer. For the others, such as paused
+        partitions, the leaders are asked. Offsets that compaction or transactions removed from the log count as well.
         Raises as ``position`` and ``end_offsets``, within ``timeout`` seconds in all (``api_timeout`` by default).
         """
         return await self._positions.lag(partitions, timeout)
@@ -298,7 +300,7 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition at or after a time in milliseconds; None if no record is that young.
+        """The first record of each partition at or after a time in milliseconds; None if all records are older.
 
         Raises UnknownTopic, KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default).
         """
@@ -325,18 +327,18 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         checked = checked_mark(record, metadata)
         group = self._core.require_group()
         if checked is None:
-            # Not the records of partition readers: other tasks may still process some of them.
+            # The records of partition readers are excluded, because other tasks may still process some of them.
             return group.tracker.mark_all() and not self._core.partition_readers
         return group.mark(checked, metadata)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
-        """Commit these offsets (each is that of the next record to read), or everything that is marked.
+        """Commit these offsets (each is the offset of the next record to read), or all marked offsets.
 
         The records of the last read are not marked before the next read; see ``mark``. Retriable errors are retried for
         ``timeout`` seconds (``api_timeout`` by default). Refused partitions, for example those that another member has
-        now, are in the result and in the log, not an exception: ``raise_for_refused()`` raises them.
+        now, are in the result and in the log, and raise no exception: ``raise_for_refused()`` raises them.
         """
         self._service.check()
         group = self._core.require_group()
@@ -358,7 +360,7 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
     def __aiter__(self) -> Records[K, V]:
         """Iterate over records until the consumer is closed. Raises the error of a partition that cannot be read."""
         self._service.check()
-        # Members check which iterations are in use; the others may share one.
+        # A member checks which iterations are in use. Other consumers may share one iteration.
         return self._records if self._core.group is None else Records(self._core)
 
     async def __anext__(self) -> Record[K, V]:
@@ -372,11 +374,12 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         *,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> list[Record[K, V]]:
-        """Up to ``max_records`` records that are fetched already; if there are none, wait ``timeout`` seconds for some.
+        """Up to ``max_records`` fetched records. If there are none, wait ``timeout`` seconds for some.
 
         The list may have records of several partitions, those of each in order. ``partitions``: only of these, which
-        must be assigned. Decoding is not interrupted by the timeout, but an async deserializer is: what it has made is
-        returned. So the timeout must be enough for one record; 0 suits a deserializer that does not wait.
+        must be assigned. The timeout does not interrupt decoding. It interrupts an async deserializer, and the records
+        that are deserialized by then are returned. So the timeout must be long enough for one record; 0 is possible if
+        the deserializer does not wait.
         """
         return await poll(self._core, max_records, timeout, partitions)
 
@@ -387,10 +390,10 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
     def batches(self, max_records: int = 10_000, timeout: float = 0.0) -> Batches:
         """Iterate over batches of columns, each of one partition and of at most ``max_records`` records.
 
-        A batch is returned when that many records are fetched, or after ``timeout`` seconds with those that are; while
-        there are none, the iteration waits. Keys and values are bytes: no deserializer is called.
+        A batch is returned when that many records are fetched, or after ``timeout`` seconds with the records fetched by
+        then. While there are none, the iteration waits. Keys and values are bytes: no deserializer is called.
         ``batches().to_arrow()`` iterates over Arrow record batches. Raises IllegalStateError for a consumer with
-        interceptors, which see records.
+        interceptors, because these need records.
         """
         if self._core.options.interceptors is not None:
             raise IllegalStateError("a consumer with interceptors cannot read columns; use another consumer")
@@ -452,7 +455,7 @@ def _group_maker(
             topics=topics,
             strategies=strategies,
             listener=listener or RebalanceListener(),
-            handle=RebalanceHandle(weakref.proxy(consumer)),  # a task holds the handle: rule 4 of aio.service
+            handle=RebalanceHandle(weakref.proxy(consumer)),  # a task refers to the handle: rule 4 of aio.service
             on_listener_error=on_callback_error,
             positions=positions,
             interceptors=interceptors,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .metrics import GroupMetrics
 
 MakeGroupSide = Callable[["Client", Subscription, PositionWait, Callable[[Exception], None]], "GroupSide"]
-"""The group calls the last argument with an exception of the listener."""
+"""Makes the group's side. The group calls the last argument with an exception of the listener."""
 
 
 class ConsumerCore(ReadingCore):
@@ -56,7 +56,7 @@ class ConsumerCore(ReadingCore):
             interceptors=options.interceptors,
         )
         self.partition_readers: dict[TopicPartition, ClaimReader] = {}
-        """The readers of single partitions, while these are assigned."""
+        """The readers of single partitions, while the partitions are assigned."""
         self.is_subscribed = bool(topics)
         """Whether topics were given. Then a read may wait although nothing is assigned yet."""
 
@@ -85,7 +85,7 @@ class ConsumerCore(ReadingCore):
             self.service.check()
 
     def check_something_to_read(self) -> None:
-        """Raise where a read could never return anything. A member that owns nothing at the moment may wait."""
+        """Raise if a read could never return anything. A member that owns no partitions at the moment may wait."""
         if not self.is_subscribed and not self.subscription.partitions:
             raise IllegalStateError("there is nothing to read: give topics to the consumer, or assign() partitions")
 
@@ -129,7 +129,7 @@ class ConsumerCore(ReadingCore):
         return self.group
 
     def add_listener(self, listener: RebalanceListener) -> None:
-        """Call this listener too."""
+        """Call another listener as well."""
         if self.group is None or self.coordinator is None:
             raise IllegalStateError("add_listener() is for members of a group, made with group_id and topics")
         self.group.add_listener(listener)
@@ -142,15 +142,18 @@ class ConsumerCore(ReadingCore):
         idle = self.group.tracker.idle_for(asyncio.get_running_loop().time())
         return group_metrics(self.group.config.group_id, self.group.offsets, self.coordinator, idle)
 
-    # What to read.
+    # Topics and partitions.
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that are read as a whole or as a member."""
+        """The topics that are read completely or as a member."""
         return frozenset(self.subscription.whole_topics) if self.group is None else self.group.topics
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these partitions and no others; with a ``group_id``, new ones from the committed offsets on."""
+        """Read these partitions and no others.
+
+        With a ``group_id``, reading of new ones begins at the committed offsets.
+        """
         self.check_usable()
         if self.is_subscribed or self.coordinator is not None:
             read = ", ".join(sorted(self.topics)) or "the topics of a group"
@@ -180,7 +183,7 @@ class ConsumerCore(ReadingCore):
         waits = PauseReason.NONE if self.group is None else PauseReason.LOCATING
         self.subscription.assign(partitions, waits)
         if self.is_running:
-            topics = self.subscription.topics  # the client follows metadata of exactly the topics that are read
+            topics = self.subscription.topics  # the client tracks exactly the topics that are read
             self.client.remove_topics(before - topics)
             self.client.add_topics(topics)
             if self.group is not None:

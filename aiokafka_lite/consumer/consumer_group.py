@@ -2,8 +2,9 @@
 
 A session is the time in which this member reads the same partitions. It begins with ``setup``, then runs
 ``consume_claim`` for all claimed partitions at once, and ends when the assignment is about to change: the claims'
-iterations end, each claim has until the rebalance timeout to finish its work, ``cleanup`` runs, and what is marked is
-committed before the partitions are revoked. Nothing is marked automatically: the handler marks what it has processed.
+iterations end, each claim has until the rebalance timeout to finish its work, ``cleanup`` runs, and the marked offsets
+are committed before the partitions are revoked. Nothing is marked automatically: the handler marks the records that it
+has processed.
 
 Unlike Sarama's, ``consume`` continues over rebalances, so it needs no loop around it; and a claim whose
 ``consume_claim`` returns early ends only itself.
@@ -93,10 +94,10 @@ class ConsumerGroup(Generic[K, V]):
         return f"<ConsumerGroup {self._group_id} {'idle' if self._run is None else self._run}>"
 
     async def consume(self, topics: Iterable[str] | re.Pattern[str], handler: ConsumerGroupHandler[K, V]) -> None:
-        """Be a member, session after session, until cancelled or closed, or until an error ends the membership.
+        """Take part in the group, session after session, until cancelled, closed, or ended by an error.
 
-        Raises the handler's exception, or the error that makes membership impossible. However it ends, the claims have
-        had time to finish, what is marked is committed, and the member has left the group.
+        Raises the handler's exception, or the error that makes membership impossible. In all cases, the claims have had
+        time to finish, the marked offsets are committed, and the member has left the group.
         """
         if self._closed:
             raise IllegalStateError(f"{self!r} is closed")
@@ -138,7 +139,7 @@ class ConsumerGroup(Generic[K, V]):
     async def _end(self, run: GroupRun, timeout: float | None) -> None:
         run.finish()
         if run.state is ServiceState.STARTING:
-            # No broker may be reachable, and then the start takes up to api_timeout.
+            # If no broker is reachable, the start takes up to api_timeout.
             self._closed_during_start = True
             await run.close(timeout)
         if run.is_own_task:
@@ -189,7 +190,7 @@ class ConsumerGroup(Generic[K, V]):
 
 
 class ErrorQueue:
-    """The errors of a group that no iteration has returned yet. Owner: the ``ConsumerGroup``."""
+    """The errors of a group that are not yet returned by an iteration. Owner: the ``ConsumerGroup``."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -201,7 +202,7 @@ class ErrorQueue:
         self._changed.set()
 
     def close(self) -> None:
-        """End the iterations, after the errors that are there."""
+        """End the iterations after the present errors."""
         self.is_closed = True
         self._changed.set()
 

@@ -1,8 +1,8 @@
 """The parts that every reading component has: client, subscription, fetching.
 
-``ReadingCore`` wires them once, for ``Consumer`` and for each ``ConsumerGroup.consume``. Two things differ: what takes
-records out of the buffers, and what a rebalance does. Both are in the subclasses, which override the methods of
-``SubscriptionObserver``.
+``ReadingCore`` wires them once, for ``Consumer`` and for each ``ConsumerGroup.consume``. They differ in two things: how
+records are taken out of the buffers, and how a rebalance is handled. Both are in the subclasses, which override the
+methods of ``SubscriptionObserver``.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ class ReadingCore(SubscriptionObserver):
 
     @property
     def is_running(self) -> bool:
-        """Whether fetching may start tasks. The client outlives the component for a moment, and still reports then."""
+        """Whether fetching may start tasks.
+
+        The client runs a moment longer than the component, and still reports changes then.
+        """
         return self._is_fetching and self.service.state in (ServiceState.STARTING, ServiceState.RUNNING)
 
     def on_change(self) -> None:
@@ -91,7 +94,7 @@ class ReadingCore(SubscriptionObserver):
                 self.on_callback_error(error)
 
     def on_callback_error(self, error: Exception) -> None:
-        """A callback of the user raised this error: the next read raises it."""
+        """Let the next read raise this error of a user's callback."""
         raise NotImplementedError
 
     def diagnose(self, coordinator: Coordinator | None) -> ConsumerDiagnosis:

@@ -6,7 +6,7 @@ from ..net.traffic import Latencies
 
 
 class FetchCounters:
-    """Counters over all brokers of one consumer. Its fetchers count."""
+    """Counters over all brokers of one consumer. Its fetchers update them."""
 
     __slots__ = ("failures", "latencies")
 

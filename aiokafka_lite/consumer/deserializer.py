@@ -19,8 +19,8 @@ class Deserializer(Protocol[T_co]):
     """Turns the bytes of a key or a value into an object. It is not called for a null, which stays None.
 
     ``deserialize`` may be an ``async def``, or return an awaitable, for example until it knows a schema; then it may be
-    cancelled. It is called for one record after the other, up to 100 records ahead of the reader, and again for
-    a record that was not returned. Any exception makes the record one that cannot be deserialized; see
+    cancelled. It is called for one record after the other, up to 100 records ahead of the reader, and again for a
+    record that was not returned. With any exception, the record cannot be deserialized; see
     ``on_deserialization_error`` of ``Consumer``. An optional method ``for_part(part)`` is called once with ``"key"`` or
     ``"value"``, and returns the deserializer for this part.
     """
@@ -41,7 +41,7 @@ class FunctionDeserializer:
 
 
 class AsyncFunctionDeserializer:
-    """The same for an ``async def``."""
+    """A deserializer that calls an async function of the bytes alone."""
 
     def __init__(self, function: Callable[[bytes], Awaitable[object]]) -> None:
         self._function = function
@@ -111,9 +111,10 @@ def is_async(deserializer: Deserializer[object]) -> bool:
 
 
 def concerns_record(error: BaseException) -> bool:
-    """Whether a deserializer raised this because of the record, so that the record may be skipped or rejected.
+    """Whether the record is the cause of a deserializer's exception, so that the record may be skipped or rejected.
 
-    A schema registry that does not answer, refuses the credentials or is closed concerns no record.
+    An error of a schema registry that does not answer, refuses the credentials or is closed does not concern the
+    record.
     """
     if isinstance(error, SchemaRegistryError):
         return 40400 <= error.code < 40500  # the registry has no such schema; a 404 of another server has code 404

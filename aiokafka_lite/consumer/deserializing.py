@@ -1,4 +1,4 @@
-"""Handing out records with deserialized keys and values.
+"""Returns records with deserialized keys and values.
 
 A record counts as delivered when both of its parts are deserialized, not before: a cancelled read loses nothing, and a
 record that cannot be deserialized stays the next one until ``on_deserialization_error`` or a seek decides about it.
@@ -26,7 +26,7 @@ from .partition import AssignedPartition
 logger = logging.getLogger(__name__)
 
 AHEAD = 100
-"""Records whose keys and values are deserialized at once for a reader that takes them one by one."""
+"""The number of records that are deserialized ahead for a reader that takes them one by one."""
 
 AnyRecord = Record[Any, Any]
 OnDeserializationError = (
@@ -38,8 +38,8 @@ OnDeserializationError = (
 
 ``"raise"`` raises DeserializationError, again with each read, until the user seeks past the record; ``"skip"`` skips
 the record with a warning; ``"raw"`` returns it as bytes. A function gets the error and the record as bytes, and returns
-the record to hand out, or None to skip it; it may be async, and the read raises its exceptions. With ``"skip"`` and
-``"raw"`` too, the read raises an error that does not concern the record: a schema registry does not answer, refuses the
+the record to hand out, or None to skip it; it may be async, and the read raises its exceptions. Even with ``"skip"``
+and ``"raw"``, the read raises an error that does not concern the record: a schema registry does not answer, refuses the
 credentials, or its client is closed.
 """
 
@@ -51,17 +51,18 @@ class Source(Protocol):
         """The next records and their partition, without taking them; None if there are none. Raises KafkaError."""
 
     def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
-        """Hand out the next records of the peeked chunk, with these keys and values."""
+        """Iterate over the next records of the peeked chunk, with these keys and values."""
 
     def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
         """Take ``count`` records of a peeked chunk. False if they are no longer the next ones."""
 
     def refuse(self, assigned: AssignedPartition) -> None:
-        """The user cannot have the partition's next record: back off."""
+        """Back off, because the partition's next record cannot be returned."""
 
 
 class Deserializing:
-    """Takes records from a source and runs deserializers over them. Keeps no records: many sources may share it."""
+    """Takes records from a source and runs deserializers over them. It keeps no records, so many sources may share it.
+    """
 
     def __init__(
         self,
@@ -76,7 +77,8 @@ class Deserializing:
         self._value = None if value is None else as_deserializer("value_deserializer", value)
         self._is_always_async = any(each is not None and is_async(each) for each in (self._key, self._value))
         self.is_async = self._is_always_async
-        """Whether results must be awaited. Set while a plain function returns awaitables, as until it has a schema."""
+        """Whether results must be awaited. Also set while a plain function returns awaitables, for example until it has
+        a schema."""
         self._on_error = on_error
         self._skipped = 0
 
@@ -98,16 +100,16 @@ class Deserializing:
     ) -> list[AnyRecord]:
         """Up to ``max_records`` of one partition; none if nothing is buffered. Raises KafkaError.
 
-        At the loop's time ``deadline`` this returns the records that async deserializers have finished: if each call
-        started over, a list that takes longer than the timeout would never be returned. Records are skipped until then,
-        and at least ``skip`` of them.
+        At the loop's time ``deadline``, it returns the records that async deserializers have finished. If each call
+        started over, a list that takes longer than the timeout would never be returned. Records may be skipped until
+        ``deadline``, and at least ``skip`` of them.
         """
         while (found := source.peek()) is not None:
             assigned, chunk = found
             start = chunk.index
             records, used, failure = await self._read(chunk, max_records, deadline)
             if not source.deliver(assigned, chunk, start, used):
-                continue  # another task has read, sought or paused in the meantime
+                continue  # another task has called a read, seek or pause in the meantime
             if records:
                 return records
             if failure is not None:
@@ -127,10 +129,10 @@ class Deserializing:
             keys, values = self._ahead(chunk, max_records)
             if values:
                 return list(records_of(chunk, keys, values)), len(values), None
-            max_records = 1  # the first one needs a decision
+            max_records = 1  # the first record needs a decision
         records: list[AnyRecord] = []
         used = 0
-        self.is_async = self._is_always_async  # until a result has to be awaited
+        self.is_async = self._is_always_async  # used until a result has to be awaited
         some = slice(chunk.index, chunk.index + max_records)
         with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
             for raw in records_of(chunk, chunk.keys[some], chunk.values[some]):
@@ -149,7 +151,8 @@ class Deserializing:
     def _ahead(self, chunk: Chunk, max_records: int) -> tuple[Sequence[object], Sequence[object]]:
         """The next keys and values by deserializers that are not async, up to the first one that they refuse.
 
-        Whole columns at once: a call and an exception handler per record took twice as long as parsing small JSON.
+        Whole columns are deserialized at once: a call and an exception handler for each record took twice as long as
+        parsing small JSON.
         """
         some = slice(chunk.index, chunk.index + max_records)
         headers = chunk.headers[some]
@@ -176,12 +179,12 @@ class Deserializing:
                 made.append(None if data is None else deserialize(topic, data, of_record))
                 if data is not None:
                     break
-            if not made or not isinstance(made[-1], Awaitable):  # else the others would be called in vain
+            if not made or not isinstance(made[-1], Awaitable):  # otherwise the other functions would be called in vain
                 for data, of_record in rest:
                     made.append(None if data is None else deserialize(topic, data, of_record))
         except Exception:  # noqa: BLE001 - called again for this record when it is the next one, and raised then
             pass
-        # By type, because a check of each value costs as much as parsing it.
+        # Checked by type, because a check of each value costs as much as parsing it.
         if any(issubclass(kind, Awaitable) for kind in set(map(type, made))):
             self.is_async = True
             first = next(index for index, value in enumerate(made) if isinstance(value, Awaitable))
@@ -226,7 +229,8 @@ class Deserializing:
         if self._on_error == "raw":
             return raw
         self._skipped += 1
-        if str(self._skipped).rstrip("0") == "1":  # 1, 10, 100, …: a topic full of them would fill the log
+        # Logged after 1, 10, 100, … records: a topic full of them would fill the log.
+        if str(self._skipped).rstrip("0") == "1":
             logger.warning(
                 "%s-%s: skipped the record at offset %s, %d so far: %r",
                 *(raw.topic, raw.partition, raw.offset, self._skipped),

@@ -37,9 +37,9 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
-    """An assigned partition. ``lag`` is by the last answer to a fetch, None before the first one.
+    """An assigned partition. ``lag`` is known from the last answer to a fetch, None before the first one.
 
-    ``error`` is the failure that the next read raises, or why the last lookup of the offset failed.
+    ``error`` is the failure that the next read raises, or the reason why the last lookup of the offset failed.
     """
 
     partition: str
@@ -55,7 +55,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerDiagnosis(Diagnosis):
-    """A consumer. ``partitions`` has the first 200 partitions; ``assigned`` is the number of all."""
+    """A consumer. ``partitions`` has the first 200 partitions; ``assigned`` is the number of all partitions."""
 
     group: GroupReport | None
     assigned: int
@@ -91,7 +91,7 @@ def partition_reports(
 
 
 def lag_of(assigned: AssignedPartition, isolation: IsolationLevel) -> int | None:
-    """By the end that the last answer named; None if there was none."""
+    """The lag, by the end in the last answer; None if there was no answer."""
     end, offset = assigned.known_end(isolation), assigned.offset
     return None if end is None or offset is None else max(0, end - offset)
 

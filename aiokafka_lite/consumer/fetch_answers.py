@@ -1,13 +1,13 @@
 """Applying the answers of one broker to partitions: records, new offsets after a truncation, and errors.
 
-An answer is applied in one turn of the loop, and then the reader is notified once. Only a large answer takes a turn for
-each ``TURN_BYTES``: the checks of a partition are made in the turn in which its records are buffered.
+An answer is applied in one turn of the loop, and then the reader is notified once. A large answer takes a turn for each
+``TURN_BYTES``. A partition is checked in the turn in which its records are buffered.
 
 Invariants that once broke:
 
 - An answer counts only for a partition that is still assigned, still fetched from this broker, and whose position has
   the version of the request. The buffer must still end at the offset of the request: when a batch cannot be decoded,
-  what was fetched after it is dropped, and an answer in flight would leave a gap.
+  the records that were fetched after it are dropped, and an answer in flight would leave a gap.
 - A truncation settles the reader first: a reader in the middle of a batch must not deliver the rest of it again.
 - ``OFFSET_OUT_OF_RANGE`` waits until the buffer is read. Resetting at once loses records that were fetched in time.
 - A hint about a new leader (KIP-951) is followed without a backoff: after a backoff it is often outdated.
@@ -81,7 +81,7 @@ class FetchAnswers:
     # Fetch.
 
     async def apply(self, plan: FetchPlan, response: FetchResponse) -> bool:
-        """Apply an answer to Fetch. False if it has nothing for any partition, not even an error."""
+        """Apply an answer to Fetch. Returns False if it has neither records nor an error for any partition."""
         total = sum(len(each.records) for topic in response.responses for each in topic.partitions if each.records)
         anything = is_readable = False
         left = TURN_BYTES
@@ -93,8 +93,8 @@ class FetchAnswers:
                         self._subscription.notify_ready()
                     await asyncio.sleep(0)
                 if given.records:
-                    # A slice keeps the whole frame in memory. That is fine for most of a frame; a small slice of a
-                    # paused partition would keep megabytes for as long as the pause lasts, so it is copied.
+                    # A slice keeps the whole frame in memory. That is acceptable for a slice that is most of a frame. A
+                    # small slice of a paused partition would keep megabytes during the whole pause, so it is copied.
                     if 2 * len(given.records) < total:
                         given.records = await _copied(given.records)
                     left -= len(given.records)
@@ -113,7 +113,7 @@ class FetchAnswers:
                 anything = self._apply_partition(assigned, given, response, is_full) or anything
                 self._subscription.update_ready(assigned)
                 is_readable = is_readable or assigned.readable
-        # Once for the whole answer: a reader that wakes up for the first partition should find all of them.
+        # Notified once for the whole answer, so that a reader that wakes up finds the records of all partitions.
         if is_readable:
             self._subscription.notify_ready()
         return anything
@@ -131,8 +131,8 @@ class FetchAnswers:
         code = ErrorCode.of(given.error_code)
         outcome = classify(code)
         if assigned.preferred == self._node_id and outcome is not Outcome.DATA:
-            # The follower may lag behind, or be no replica any more: the leader decides. With a backoff, because the
-            # leader may name the same follower at once.
+            # The follower may lag behind, or may no longer be a replica, so the leader is asked. It is asked after a
+            # backoff, because it may name the same follower at once.
             self.leave_follower([assigned])
             self._back_off(assigned)
             return True
@@ -144,7 +144,7 @@ class FetchAnswers:
                 is_news = leader.leader_id >= 0 and self._client.update_leader(
                     assigned.partition, leader.leader_id, leader.leader_epoch, response.node_endpoints
                 )
-                # With a newer leader the next request goes there at once: no backoff.
+                # If there is a newer leader, the next request goes to it at once, without a backoff.
                 if not is_news:
                     self._client.request_refresh()
                     self._retry(assigned, code)
@@ -170,7 +170,8 @@ class FetchAnswers:
             self._client.outages.recovered(logger, str(partition), "fetched %s again", partition)
 
     def _fail(self, assigned: AssignedPartition, code: ErrorCode) -> None:
-        # Also for an error that the user gets: a loop that reads on after it must not ask the broker without a pause.
+        # The backoff also applies to an error that the user gets, so that a program that continues to read does not ask
+        # the broker without a pause.
         self._back_off(assigned)
         if code is ErrorCode.CORRUPT_MESSAGE:
             assigned.fail_corrupt("the broker found its log damaged at this offset")
@@ -209,8 +210,8 @@ class FetchAnswers:
         """
         data = given.records
         if not data:
-            # An empty answer proves that the broker serves the partition. Records prove it only when they could be
-            # decoded, which the reader finds out.
+            # An empty answer proves that the broker serves the partition. Records prove it only when the reader has
+            # decoded them.
             assigned.succeeded()
             self._recovered(assigned)
             return False
@@ -227,7 +228,7 @@ class FetchAnswers:
         appended = assigned.buffer.add(batches, aborted)
         if not batches:
             self._ask_for_more(assigned, len(data), is_full)
-        # A broker that repeats old records would otherwise be asked for them in a hot loop.
+        # Without a backoff, a broker that repeats old records would be asked for them in a busy loop.
         elif not appended:
             partition, offset = assigned.partition, assigned.buffer.end
             repeated = ProtocolError(f"broker {self._node_id} sent only records before offset {offset}")
@@ -249,12 +250,12 @@ class FetchAnswers:
             buffer.fetch_size = min(2 * buffer.fetch_size, limit)
         else:
             self._back_off(assigned)
-            if is_cut:  # asking again changes nothing
+            if is_cut:  # another request would have the same result
                 assigned.fail_corrupt(f"a batch is larger than fetch_max_bytes={limit}")
 
     def _out_of_range(self, assigned: AssignedPartition) -> None:
         if assigned.buffer.has_data:
-            self._back_off(assigned)  # the buffer is read first; then the offset is asked for again
+            self._back_off(assigned)  # the buffer is read first, and then the offset is requested again
             return
         offset, policy = assigned.buffer.end, self._config.auto_offset_reset
         logger.debug("%s has no offset %s; auto_offset_reset=%s applies", assigned.partition, offset, policy)
@@ -299,15 +300,16 @@ class FetchAnswers:
             logger.warning(what, assigned.partition, check.last_epoch)
             assigned.reset_by(self._policy, out_of_range=offset, reason=ResetReason.TRUNCATED)
             self._on_lost_position()
-        # An end below the position, or an older epoch than the last one that was read: what was read is not in the
-        # leader's log. The buffer's end counts, because records that were fetched ahead are lost as well.
+        # If the end is below the position, or the epoch is older than the last one that was read, the leader's log
+        # lacks records that were read. The buffer's end is compared, because records that were fetched ahead are lost
+        # as well.
         elif given.end_offset < assigned.buffer.end or 0 <= given.leader_epoch < check.last_epoch:
             self._truncate(assigned, given.end_offset)
         else:
             assigned.position.validated_leader = check.leader
 
     def _truncate(self, assigned: AssignedPartition, end_offset: int) -> None:
-        """The leader's log diverges at ``end_offset`` from what was fetched: an unclean election lost records."""
+        """Handle a truncation: the leader's log has other records from ``end_offset`` on, after an unclean election."""
         self._subscription.settle()
         partition, fetched, offset = assigned.partition, assigned.buffer.end, assigned.offset
         if offset is None or end_offset < 0:
@@ -321,7 +323,7 @@ class FetchAnswers:
             assigned.move(offset)  # only records that were fetched ahead are lost
         elif self._policy is not Reset.NONE:
             assigned.move(end_offset)
-            # After ``move``: an observer that looks at the position finds the new one.
+            # This comes after ``move``, so that an observer that reads the position finds the new one.
             self._subscription.report_reset(partition, offset, end_offset, ResetReason.TRUNCATED)
         else:
             why = f"{partition} was truncated at offset {end_offset}, but it was read up to {offset}; seek to continue"
@@ -330,7 +332,7 @@ class FetchAnswers:
     # Brokers.
 
     def leave_follower(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Fetch the partitions from their leaders again that were fetched from this broker as a preferred follower."""
+        """Return to the leader for each partition that was fetched from this broker as a preferred follower."""
         moved = [each for each in partitions if each.preferred == self._node_id]
         for each in moved:
             each.preferred = None
@@ -341,7 +343,8 @@ class FetchAnswers:
         return asyncio.get_running_loop().time()
 
     def _count_move(self, assigned: AssignedPartition) -> None:
-        """The broker demands another offset or another broker: follow at once, but not again and again."""
+        """Count a demand for another offset or broker. The first ones are followed at once, later ones with a backoff.
+        """
         if assigned.attempts:
             self._back_off(assigned)
         else:

@@ -2,15 +2,15 @@
 
 Rules of this file:
 
-1. The plan is kept, not made again: ``plan`` looks only at partitions that have changed since the last call, so idle
-   partitions cost nothing. A partition that changes adds itself to ``changed`` (``AssignedPartition.replan``). New
-   metadata makes the planner look at all of them once.
-2. A share is what one partition adds to the plan. Before a share is updated, its old part is subtracted, so that the
-   sums always are those of all shares.
+1. The plan is updated, not computed again: ``plan`` checks only partitions that have changed since the last call, so
+   idle partitions cost nothing. A partition that changes adds itself to ``changed`` (``AssignedPartition.replan``).
+   After new metadata, the planner checks all partitions once.
+2. A share is the contribution of one partition to the plan. Before a share is updated, its old values are subtracted,
+   so that the sums are always those of all shares.
 3. ``wanted`` of the session contains the partitions that are to be fetched now. Partitions that back off, are paused,
    or have enough data are not in it.
 4. Between a request and its answer no share changes, because only ``plan`` changes them. So ``find`` returns the
-   version of the position and the offset that the request was made for.
+   position's version and the offset of the request.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ class FetchKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchPlan:
-    """What to ask the broker for now. ``targets`` is empty if there is nothing to ask for, or no room for it."""
+    """The content of the next request. ``targets`` is empty if there is nothing to fetch, or no room for it."""
 
     targets: Mapping[FetchKey, FetchTarget]
     count: int
-    """How many partitions are fetched from this broker, whether or not they want data now."""
+    """The number of partitions that are fetched from this broker, whether or not they need data now."""
     max_bytes: int
     has_full_buffers: bool
-    """Whether partitions are left out only because enough is buffered: they may want data soon."""
+    """Whether partitions are left out only because enough data is buffered. They may need data soon."""
     by_name: bool
-    """Whether some topic has no id, so that only versions with names can carry the request."""
+    """Whether a topic has no id, so that only versions with topic names can carry the request."""
     retry_at: float | None
     """The loop's time at which the next partition ends its backoff."""
     updated: int
-    """How many partitions were looked at to make this plan of the last one."""
+    """The number of partitions that were checked to update the plan."""
 
 
 class Share:
-    """What one partition adds to the plan. Owner: the planner. ``key`` is None unless the partition is fetched now.
+    """The contribution of one partition to the plan. Owner: the planner.
 
-    ``version`` is that of the position, and ``offset`` the end of the buffer: an answer counts only if both are still
-    the same.
+    ``key`` is None unless the partition is fetched now. ``version`` is that of the position, and ``offset`` the end of
+    the buffer: an answer counts only if both are still the same.
     """
 
     __slots__ = ("assigned", "buffered", "is_full", "is_paused", "key", "offset", "version")
@@ -82,17 +82,17 @@ class Share:
 class FetchPlanner:
     """The plan of one broker. Owner: its ``BrokerFetcher``.
 
-    What is buffered from the broker and what is asked of it stay within ``max_bytes`` together. Paused partitions
-    count, because their data stays. Only where paused partitions fill all of it, the others get one batch at a time
-    beyond the limit; otherwise they would never be read.
+    The bytes that are buffered from the broker, and those that are requested, stay within ``max_bytes`` together.
+    Paused partitions count, because their data stays. If paused partitions use all of it, the other partitions get one
+    batch at a time beyond the limit, because otherwise they would never be read.
     """
 
     def __init__(self, node_id: int, max_bytes: int) -> None:
         self.session: FetchSession[FetchKey, FetchTarget] = FetchSession()
         self.changed: dict[AssignedPartition, None] = {}
-        """The partitions that the next plan looks at: those that have changed, have come, or have left."""
+        """The partitions that the next plan checks: changed, new and removed ones."""
         self.max_bytes = max_bytes
-        """Set by ``Fetching``: each broker's part of the memory changes with the number of brokers."""
+        """``Fetching`` changes it: each broker's part of the memory depends on the number of brokers."""
         self._node_id = node_id
         self._view = ClusterView()
         self._shares: dict[AssignedPartition, Share] = {}
@@ -115,7 +115,7 @@ class FetchPlanner:
             if each.retry_at <= now:
                 changed[each] = None
         updated = len(changed)
-        # Those that leave come first: the same partition may have been assigned again, as another object.
+        # Removed partitions come first, because the same partition may have been assigned again, as another object.
         for assigned in sorted(changed, key=lambda each: (each.replanned is changed, each.last_served)):
             self._update(assigned, view, now)
         changed.clear()
@@ -138,7 +138,7 @@ class FetchPlanner:
         return None if share is None or share.key is None else share
 
     def asked(self) -> Iterator[tuple[Share, FetchTarget]]:
-        """Everything that is fetched now."""
+        """All targets that are fetched now."""
         for key, target in self.session.wanted.items():
             yield self._by_topic[key.topic][key.partition], target
 
@@ -156,7 +156,7 @@ class FetchPlanner:
         share = self._shares.get(assigned)
         if share is not None:
             self._subtract(share)
-        if assigned.replanned is not self.changed:  # another broker's now, or no longer assigned
+        if assigned.replanned is not self.changed:  # it is fetched from another broker now, or no longer assigned
             if share is not None:
                 self._remove(share)
             return
@@ -202,7 +202,7 @@ class FetchPlanner:
         topic = view.topics.get(name)
         partition = None if topic is None else topic.partition(number)
         if topic is None or partition is None:
-            self._drop(share)  # metadata has just lost it; the position keeper asks for it
+            self._drop(share)  # metadata has just lost the partition; the position keeper requests it
             return
         buffer = share.assigned.buffer
         target = FetchTarget(

@@ -1,4 +1,4 @@
-"""The Fetch request of one broker, and what an error code in its answer asks for. Pure."""
+"""The Fetch request of one broker, and the actions for error codes in its answer. Pure."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def fetch_request(
 
 
 def end_session_request(session_id: int, config: ConsumerConfig) -> FetchRequest:
-    """Ask the broker to drop a fetch session."""
+    """The request to drop a fetch session."""
     return FetchRequest(
         max_wait_ms=0,
         min_bytes=0,

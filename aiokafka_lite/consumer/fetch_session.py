@@ -41,15 +41,16 @@ class FetchSession(Generic[K, V]):
     """The client's copy of the fetch session that one broker keeps for it.
 
     ``K`` identifies a partition as the broker stores it (with its topic id, so a topic that was created again is
-    another key). ``V`` is everything that a request says about it; a value that differs from the remembered one is sent
-    again. ``want`` and ``drop`` say what the broker should remember. Call ``next`` for each request, then exactly one
-    of ``answered`` and ``lost``. The cost of an incremental request depends on the number of changes alone.
+    another key). ``V`` has the fields of a request for it; a value that differs from the remembered one is sent again.
+    ``want`` and ``drop`` say what the broker should remember. Call ``next`` for each request, then exactly one of
+    ``answered`` and ``lost``. The cost of an incremental request depends on the number of changes alone.
     """
 
     session_id: int = NO_SESSION
     epoch: int = FULL
     wanted: dict[K, V] = field(default_factory=dict)
-    """What the broker should remember; what has changed last is at the end. Change it by ``want`` and ``drop``."""
+    """The partitions that the broker should remember, the last changed ones at the end. ``want`` and ``drop`` change
+    it."""
     _known: dict[K, V] = field(default_factory=dict)
     _changed: dict[K, None] = field(default_factory=dict)
     _asked: SessionRequest[K, V] | None = None
@@ -57,7 +58,7 @@ class FetchSession(Generic[K, V]):
     def want(self, key: K, value: V) -> None:
         """Have the broker remember ``key`` with this value from the next request on."""
         if self.wanted.get(key) != value:
-            self.wanted.pop(key, None)  # at the end of the order
+            self.wanted.pop(key, None)  # moves it to the end of the order
             self.wanted[key] = value
             self._changed[key] = None
 
@@ -67,7 +68,7 @@ class FetchSession(Generic[K, V]):
             self._changed[key] = None
 
     def next(self) -> SessionRequest[K, V]:
-        """The request after which the broker remembers ``wanted``."""
+        """The request after which the broker remembers exactly ``wanted``."""
         if self.epoch == FULL:
             asked = SessionRequest(self.session_id, FULL, dict(self.wanted))
         else:
@@ -80,7 +81,8 @@ class FetchSession(Generic[K, V]):
         return asked
 
     def answered(self, session_id: int, error: ErrorCode = ErrorCode.NONE) -> None:
-        """A response came. An error of the session, or another id than expected, makes the next request a full one."""
+        """Apply a response. After an error of the session, or an unexpected session id, the next request is a full one.
+        """
         asked, self._asked = self._asked, None
         if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._start_over(NO_SESSION)
@@ -99,11 +101,11 @@ class FetchSession(Generic[K, V]):
                     del self._known[key]
 
     def lost(self) -> None:
-        """No response came, so the broker's memory is unknown: replace the session, by its id if there was one."""
+        """Replace the session, by its id if there was one: without a response, the broker's state is unknown."""
         self._start_over(self.session_id)
 
     def end(self) -> None:
-        """The broker was asked to drop the session: begin without one."""
+        """Begin without a session, because the broker was asked to drop it."""
         self._start_over(NO_SESSION)
 
     def _start_over(self, session_id: int) -> None:

@@ -1,8 +1,8 @@
-"""From the bytes of a fetch to the records that users see: none of an aborted transaction, none before the position.
+"""Converts fetched bytes to records for users, without those of aborted transactions and before the position.
 
 Pure. A response is split into batches when it arrives, which reads headers only. A batch is decoded when the reader
-reaches it, once, into columns; records are then created from the columns one at a time. So memory holds what the broker
-sent, and decoding takes the time of the read that wants the records.
+reaches it, once, into columns; records are then created from the columns one at a time. So the memory holds data in the
+form in which the broker sent it, and each read decodes its own records.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class AbortedTransactions:
         return batch.producer_id in self._aborting
 
     def ended(self, marker: RecordBatch) -> None:
-        """A producer's abort marker was reached."""
-        # A response may begin with the marker, because the records came in the response before. The transaction must
-        # begin before it ends: otherwise it would begin after its end and hide the producer's next transaction.
+        """Record that a producer's abort marker was reached."""
+        # A response may begin with the marker, if the previous response had the records. The transaction must be begun
+        # before it is ended. Otherwise it would begin after its end, and hide the producer's next transaction.
         self._begin_up_to(marker.last_offset)
         self._aborting.discard(marker.producer_id)
 
@@ -95,7 +95,7 @@ class Chunk:
         self.leader_epoch: int | None = batch.leader_epoch if batch.leader_epoch >= 0 else None
         self.start = position
         self.size = batch.size
-        """Bytes of the whole batch, as it came."""
+        """Bytes of the whole batch, in compressed form."""
         self.next_offset = columns.offsets[-1] + 1 if columns.offsets else position
         # Brokers send whole batches, so the first one may begin before the position.
         self.index = self._begin = bisect_left(self.offsets, position)
@@ -129,8 +129,8 @@ class Chunk:
         self._end = rest.stop
         offsets = iter(self.offsets[rest])
         self._iterated = offsets
-        # The offsets must stay the first finite column: ``zip`` takes from the left and stops at the first column that
-        # ends, and the infinite ones before it lose nothing by that.
+        # The offsets must be the first finite column: ``zip`` takes from the left and stops at the first exhausted
+        # column. Only infinite columns may come before it, because they lose nothing.
         return map(
             make_record,
             zip(
@@ -148,7 +148,7 @@ class Chunk:
 
     @property
     def in_hand(self) -> int | None:
-        """During an iteration: the offset of the last taken record, if others were taken before it."""
+        """During an iteration, the offset of the last taken record, if other records were taken before it."""
         if self._iterated is None:
             return None
         index = self._end - length_hint(self._iterated)
@@ -161,7 +161,7 @@ class Chunk:
         return self.offsets[index - 1] if index else -1
 
     def settle(self) -> None:
-        """Note how far an iteration came. The iterator of ``iterate`` must not be used after this."""
+        """Store the position of an iteration. The iterator of ``iterate`` must not be used after this."""
         if self._iterated is not None:
             self.index = self._end - length_hint(self._iterated)
             self._iterated = None
@@ -229,7 +229,7 @@ def corrupt(partition: TopicPartition, position: int, reason: str, batch: Record
 
 
 def _is_abort_marker(batch: RecordBatch, max_size: int) -> bool:
-    """Whether a control batch says "aborted": its one record's key is (int16 version, int16 type)."""
+    """Whether a control batch is an abort marker: the key of its only record is (int16 version, int16 type)."""
     for columns in batch.chunks(max_size, max_records=1):
         key = columns.keys[0]
         if key is None or len(key) < 4:

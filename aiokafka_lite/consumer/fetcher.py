@@ -1,14 +1,14 @@
-"""One broker's fetcher: asks that broker, one request at a time, for everything that is wanted from it.
+"""One broker's fetcher: requests all wanted data from that broker, one request at a time.
 
 Rules of this file:
 
-1. The fetcher waits for events only: drained buffers, a changed assignment or metadata, the end of a backoff. With
-   nothing to fetch it sends nothing; with nothing to read it costs one long poll of the broker at a time.
+1. The fetcher waits for events only: drained buffers, a changed assignment or metadata, the end of a backoff. If there
+   is nothing to fetch, it sends nothing. If there is nothing to read, it has one long poll at the broker at a time.
 2. ``_wake`` is cleared before the plan is made, and nothing is awaited until the plan is complete: no event is missed.
 3. Each request and its answer pass through the fetch session: ``next`` before it, then exactly one of ``answered`` and
    ``lost``.
-4. No failure is retried at once. Every answer that brings nothing sooner than it must counts as a failure, or a broken
-   broker would be asked in a busy loop.
+4. No failure is retried at once. An empty answer that comes too early counts as a failure. Otherwise a broken broker
+   would be asked in a busy loop.
 5. The fetcher ends when no partition is assigned to its broker, and then ends the session: brokers keep a limited
    number.
 """
@@ -85,16 +85,16 @@ class BrokerFetcher:
         return f"<BrokerFetcher node={self.node_id} session={self._session.session_id}/{self._session.epoch}>"
 
     def wake(self) -> None:
-        """Something has changed that may be a reason to fetch."""
+        """Let the task check again whether to fetch."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Fetch until no partition is assigned to this broker. Raises errors that no retry can cure."""
+        """Fetch until no partition is assigned to this broker. Raises an error if a retry cannot help."""
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
             now = loop.time()
-            # The leader is asked from time to time whether this follower is still the best replica.
+            # The leader is asked at intervals whether this follower is still the best replica.
             self._answers.leave_follower(self.planner.expired_followers(now))
             plan = self.planner.plan(self._client.view, now)
             if self._closing:
@@ -103,7 +103,7 @@ class BrokerFetcher:
                 if self._session.session_id == NO_SESSION:
                     self._client.outages.forget(self._place)
                     return
-                await self._end_session()  # then plan again: something may have been assigned meanwhile
+                await self._end_session()  # the plan is made again, because partitions may have been assigned meanwhile
             elif plan.targets:
                 await self._fetch(plan)
             else:
@@ -151,12 +151,12 @@ class BrokerFetcher:
             self._backoff.reset()
             self._short_waits.reset()
         elif loop.time() - began < max_wait / 2:
-            await asyncio.sleep(self._backoff.next())  # an empty answer before its time
+            await asyncio.sleep(self._backoff.next())  # an empty answer that came too early
         else:
             self._backoff.reset()
 
     async def _recover(self, error: KafkaError) -> None:
-        """The request failed: leave preferred followers, refresh metadata, and back off."""
+        """Handle a failed request: leave preferred followers, refresh metadata, and back off."""
         self._client.outages.report(
             logger, self._place, error, "fetching from broker %s failed; retrying: %s", self.node_id, error
         )
@@ -184,7 +184,7 @@ class BrokerFetcher:
     def _max_wait(self, plan: FetchPlan) -> float:
         """How long the broker may wait for data, in seconds.
 
-        While the broker waits, nothing else can be asked on this connection. So when partitions are left out because
+        While the broker waits, no other request can be sent on this connection. So when partitions are left out because
         their buffers are full, the wait begins short and doubles: a quick reader does not wait for its next data behind
         an idle partition, and a slow reader does not cause many requests.
         """
@@ -192,7 +192,7 @@ class BrokerFetcher:
         return min(longest, self._short_waits.next()) if plan.has_full_buffers else longest
 
     async def _check_logs(self, checks: Iterable[TruncationCheck]) -> None:
-        """Ask the leaders for a truncation check. Nothing of these partitions is fetched before they answer."""
+        """Ask the leaders for a truncation check. These partitions are not fetched before the leaders answer."""
         for node_id, share in by_leader(checks).items():
             response = await self._client.send(
                 epochs_request(share.values()),
@@ -210,7 +210,7 @@ class BrokerFetcher:
         await self._end_session()
 
     async def _end_session(self) -> None:
-        """Ask the broker to drop the session. On another connection than fetches, which may wait in a long poll."""
+        """Ask the broker to drop the session. Fetches may wait in a long poll, so this uses another connection."""
         session_id = self._session.session_id
         self._session.end()
         if session_id == NO_SESSION:

@@ -28,7 +28,7 @@ Spawn = Callable[..., object]
 class Fetching:
     """The fetchers and the position keeper of one subscription. Owner: the consumer; ``spawn`` starts its tasks.
 
-    What happens is reported through the subscription, to its observer.
+    Events are reported through the subscription, to its observer.
     """
 
     def __init__(self, client: Client, subscription: Subscription, config: ConsumerConfig, spawn: Spawn) -> None:
@@ -41,7 +41,7 @@ class Fetching:
         self._keeper = PositionKeeper(client, subscription, config, spawn, on_found=self._wake_fetchers)
 
     def start(self) -> None:
-        """Begin to fetch; metadata must be there."""
+        """Begin to fetch. The client must have metadata."""
         self._spawn(self._keeper.run, name="position keeper")
         self.view_changed(self._client.view)
 
@@ -62,8 +62,9 @@ class Fetching:
         """Metadata has changed: leaders, topic ids, the number of partitions."""
         added = new_partitions(view, self._subscription.whole_topics, self._subscription.partitions)
         if added:
-            # Everything in a partition that was created while this consumer runs is newer than the consumer, so it is
-            # read from its beginning, whatever the policy. (Java's "latest" skips what came before it noticed.)
+            # A partition that was created while this consumer runs has only records that are newer than the consumer.
+            # So it is read from its beginning, with any policy. (Java's "latest" skips the records that were written
+            # before it detected the partition.)
             logger.info("%s: new partitions are read from the beginning", ", ".join(map(str, added)))
             self._subscription.extend(added, reset=Reset.EARLIEST)
         for assigned in self._subscription:
@@ -73,7 +74,7 @@ class Fetching:
         self.changed()
 
     def _check_topic_id(self, assigned: AssignedPartition, topic_id: bytes) -> None:
-        """Start over if the topic is another one under the same name."""
+        """Reset the positions if the topic was deleted and created again."""
         known, assigned.topic_id = assigned.topic_id, topic_id
         if known in (ZERO_UUID, topic_id):
             return
@@ -86,10 +87,10 @@ class Fetching:
         self._subscription.update_ready(assigned)
 
     def _choose_sources(self, view: ClusterView) -> None:
-        """Note the broker that each partition is fetched from, and start the missing fetchers."""
+        """Set the broker that each partition is fetched from, and start the missing fetchers."""
         for assigned in self._subscription:
             if assigned.topic_id == ZERO_UUID and (topic := view.topics.get(assigned.partition.topic)) is not None:
-                assigned.topic_id = topic.topic_id  # to notice when another topic takes the name
+                assigned.topic_id = topic.topic_id  # to detect when another topic gets the name
             node_id = source_of(assigned, view)
             if node_id is not None and node_id not in self._fetchers:
                 fetcher = self._fetchers[node_id] = BrokerFetcher(
@@ -114,7 +115,8 @@ class Fetching:
 
     def _divide_memory(self) -> None:
         """Give each broker an equal part of ``fetch_memory``."""
-        # Not a common pool: a broker that waits for data would keep its part of that, and another broker would starve.
+        # The memory is not a common pool: a broker that waits for data would keep its part of the pool, and another
+        # broker would starve.
         memory = self._config.fetch_memory
         if memory is not None and self._fetchers:
             part = min(self._config.fetch_max_bytes, max(memory // len(self._fetchers), 1))

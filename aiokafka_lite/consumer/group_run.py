@@ -1,16 +1,16 @@
 """One call of ``ConsumerGroup.consume``: the membership, and its sessions one after the other.
 
 A session begins when a generation has assigned partitions: ``setup``, then one task per claim. It ends when partitions
-are about to go: the claims' iterations end, the claims have time to finish, late ones are cancelled, ``cleanup`` runs,
-and the coordinator commits what is marked.
+are about to be revoked: the claims' iterations end, the claims have time to finish, late ones are cancelled,
+``cleanup`` runs, and the coordinator commits the marked offsets.
 
 Invariants that once broke:
 
 - ``SessionRun.over`` is set exactly once per session, also if ``setup`` fails or the session is cancelled during it:
   the coordinator waits for it.
 - After a session, every partition that this member keeps is read from its mark (``_return_to_marks``), as another
-  member would read it. Records that a claim took and did not mark come again, and a mark past a damaged batch skips the
-  batch.
+  member would read it. Records that a claim took and did not mark are read again, and a mark behind a damaged batch
+  skips the batch.
 - A partition that was reset keeps its new position: its marks belong to a log that no longer exists.
 - A handler's exception never escapes into the coordinator's tasks: it ends the run, and the first one is raised.
 """
@@ -48,11 +48,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLOSING_TIME = 1.5
-"""Seconds that claims have to finish when the group is closed, and then ``cleanup``; then they are cancelled."""
+"""Seconds that the claims have to finish when the group is closed, and that ``cleanup`` has then. After that, they are
+cancelled."""
 
 
 class SessionRun:
-    """One session: its claims, their tasks, and how far its end has come. Owner: the ``GroupCore``."""
+    """One session: its claims, their tasks, and the progress of its end. Owner: the ``GroupCore``."""
 
     def __init__(self, session: ConsumerGroupSession, cancelled: asyncio.Event, readers: Sequence[ClaimReader]) -> None:
         self.session = session
@@ -89,7 +90,7 @@ class SessionRun:
 
 
 class GroupCore(ReadingCore):
-    """Reading for one ``consume``, and the user's side of its membership, which the coordinator task calls.
+    """Reads for one ``consume``, and implements the reader's side of its membership, which the coordinator task calls.
 
     ``on_handler_error`` is called with an exception of the handler, ``on_error`` with a failure that is retried.
     """
@@ -163,7 +164,7 @@ class GroupCore(ReadingCore):
         if closing:
             await self._end_session(CLOSING_TIME, CLOSING_TIME)
         else:
-            await self._end_session(0.0, self._config.time_to_rebalance)  # the claims had their time already
+            await self._end_session(0.0, self._config.time_to_rebalance)  # the claims have already had time to finish
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self._drop(partitions)
@@ -193,7 +194,7 @@ class GroupCore(ReadingCore):
         await self._begin_session(owned)
 
     def collect_marks(self) -> None:
-        pass  # a handler marks by itself
+        pass  # a handler marks records itself
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         if self.options.interceptors is not None:
@@ -265,7 +266,7 @@ class GroupCore(ReadingCore):
             run.claim_ended(partition)
 
     async def _end_session(self, timeout: float, cleanup_timeout: float) -> None:
-        """End the session of the moment: wait ``timeout`` seconds for the claims, then clean up."""
+        """End the present session: wait ``timeout`` seconds for the claims, then clean up."""
         run = self._run
         if run is None:
             return
@@ -280,7 +281,7 @@ class GroupCore(ReadingCore):
             self._return_to_marks(run)
 
     def _return_to_marks(self, run: SessionRun) -> None:
-        """Begin the next session of this member at the marks of this one, as another member would."""
+        """Begin the next session of this member at the marks of this session, as another member would."""
 
         def move(assigned: AssignedPartition) -> None:
             partition, offset = assigned.partition, assigned.offset
@@ -359,6 +360,6 @@ class GroupRun(Component):
     def _fail_by_handler(self, error: Exception) -> None:
         if self.handler_error is None:
             self.handler_error = error
-        elif repr(error) != repr(self.handler_error):  # many claims run the same code, and often raise the same
+        elif repr(error) != repr(self.handler_error):  # many claims often raise the same exception
             logger.warning("%r ends with %r; another error followed: %r", self, self.handler_error, error)
         self.finish()

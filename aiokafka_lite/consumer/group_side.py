@@ -41,7 +41,10 @@ class GroupSide:
         """Begin; the consumer's client is connected."""
 
     async def close(self, leave_group: bool | None) -> None:
-        """Commit what is marked and, as a member, leave. ``leave_group``: None leaves unless the member is static."""
+        """Commit the marked offsets and, as a member, leave.
+
+        With ``leave_group=None``, a member leaves unless it is static.
+        """
 
     @property
     def topics(self) -> frozenset[str]:
@@ -49,11 +52,11 @@ class GroupSide:
         return frozenset()
 
     def subscribe(self, topics: Topics) -> None:
-        """Read other topics. Only a member does."""
+        """Read other topics. Only a member supports this."""
         raise NotImplementedError
 
     def add_listener(self, listener: RebalanceListener) -> None:
-        """Call this listener too. Only a member does."""
+        """Call another listener as well. Only a member supports this."""
         raise NotImplementedError
 
     async def wait_assigned(self) -> None:
@@ -71,19 +74,19 @@ class GroupSide:
         return NO_MEMBER
 
     def on_poll(self) -> None:
-        """The user came back for records."""
+        """Record that the user requests records again."""
 
     def on_assign(self) -> None:
-        """The user has changed the assignment."""
+        """Record that the user has changed the assignment."""
 
     def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
-        """The user, or a reset, moves these positions: the next marks count also where they are lower."""
+        """Record that the user, or a reset, moves these positions: the next marks count even if they are lower."""
         self.tracker.forget(partitions)
         for partition in partitions:
             self.offsets.may_go_back(partition)
 
     def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
-        """These partitions leave the assignment."""
+        """Record that these partitions leave the assignment."""
         self.tracker.take_away(partitions)
 
     # Marks and commits.
@@ -113,7 +116,7 @@ class GroupSide:
         return result
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These offsets are committed."""
+        """Record that these offsets are committed."""
         if self._interceptors is not None:
             self._interceptors.on_commit(offsets)
 

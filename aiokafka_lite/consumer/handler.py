@@ -18,14 +18,15 @@ class ConsumerGroupHandler(Generic[K, V]):
     """
 
     async def setup(self, session: ConsumerGroupSession) -> None:
-        """A session begins; its claims are read when this returns."""
+        """Called when a session begins. Its claims are read when this returns."""
 
     async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[K, V]) -> None:
         """Read one partition, in a task of its own: ``async for record in claim``, which ends with the session."""
         raise NotImplementedError(f"{type(self).__name__} must override consume_claim()")
 
     async def cleanup(self, session: ConsumerGroupSession) -> None:
-        """A session ends: all claims have returned, and what is marked now is committed next, unless it was lost.
+        """Called when a session ends and all claims have returned.
 
-        When the group is closed, this has 1.5 seconds.
+        The marked offsets are committed next, unless the partitions were lost. When the group is closed, this has 1.5
+        seconds.
         """

@@ -12,14 +12,14 @@ from ..types import OffsetAndMetadata, Record, TopicPartition
 
 
 class ConsumerInterceptor(Protocol):
-    """Sees the records that are read and the offsets that are committed. Runs in the event loop, so it must not block.
+    """Observes the records that are read and the offsets that are committed.
 
-    Its exceptions are logged, once per type, and do not affect the records. If there are several interceptors, each
-    receives the records that the one before it returned.
+    Runs in the event loop, so it must not block. Its exceptions are logged, once per type, and do not affect the
+    records. If there are several interceptors, each receives the records that the one before it returned.
     """
 
     def on_consume(self, records: Sequence[Record[Any, Any]]) -> Sequence[Record[Any, Any]]:
-        """Return the records to hand out: these, or others in their place, as many as there are.
+        """Return the same records, or replacements for them. Their number must not change.
 
         Called just before a read returns, with deserialized keys and values: with the list of a ``poll``, and with one
         record at a time in an iteration. Positions and commits follow the records that were read, not those returned
@@ -28,7 +28,7 @@ class ConsumerInterceptor(Protocol):
         ...
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These offsets of the group are committed, by the program or automatically.
+        """Called when these offsets of the group are committed, by the program or automatically.
 
         Not called for offsets that a transaction commits.
         """

@@ -1,6 +1,6 @@
 """The ways to read from a ``Consumer``: single records, lists, batches of columns, and one partition alone.
 
-Each read is inside ``core.reading()``, so that the group knows whether the user reads. A read takes records from the
+Each read is inside ``core.reading()``, which reports to the group that the user reads. A read takes records from the
 reader only after its last await: a cancelled read loses no record.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 ARROW_BYTES = 2 << 20
-"""Packed bytes of the log in one Arrow record batch, at most, unless one batch of the log has more."""
+"""The maximum number of compressed bytes of the log in one Arrow record batch. One batch of the log may have more."""
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Records(Generic[K, V]):
 
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
-        # An object of its own: the reader keeps it, and a group must see when the user drops this iteration.
+        # A separate object: the reader keeps it, and the group must detect when the user drops this iteration.
         self._cursor = Cursor()
 
     def __aiter__(self) -> Self:
@@ -51,13 +51,13 @@ class Records(Generic[K, V]):
 
     async def __anext__(self) -> Record[K, V]:
         cursor = self._cursor
-        for record in cursor.current:  # hot: most records are returned here, with nothing else looked at
+        for record in cursor.current:  # hot: most records are returned here, without any other check
             return record  # type: ignore[return-value]  # its key and value are what K and V say
         core, reader, deserializing = self._core, self._core.reader, self._core.options.deserializing
         with core.reading(self):
             while await _may_read(core):
                 reader.serve(cursor)
-                for record in cursor.current:  # another iteration was left before the end of its chunk
+                for record in cursor.current:  # another iteration was dropped before the end of its chunk
                     return record  # type: ignore[return-value]
                 if deserializing is not None:
                     if deserializing.iterate(reader):
@@ -269,7 +269,7 @@ async def _poll_deserialized(
     source: Source = core.reader if only is None else SelectedPartitions(core.reader, only)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
-    # Without a timeout, everything that is buffered is looked at, also behind records that the policy skips.
+    # Without a timeout, all buffered records are checked, also those behind records that the policy skips.
     skip = 0 if timeout > 0 or deserializing.is_async else max_records - 1
     while True:
         found = deserializing.take(source, max_records, deadline=deadline, skip=skip)
@@ -277,7 +277,7 @@ async def _poll_deserialized(
         if records:
             return records
         if loop.time() >= deadline:
-            await asyncio.sleep(0)  # a user who polls in a loop must not keep the event loop
+            await asyncio.sleep(0)  # a program that polls in a loop must not block the event loop
             return []
         with anyio.move_on_after(deadline - loop.time()) as scope:
             await core.service.while_running(core.reader.wait(only=only))
@@ -299,7 +299,7 @@ async def _may_read(core: ConsumerCore) -> bool:
 
 
 async def _until_closed(core: ConsumerCore, awaitable: Awaitable[T]) -> T | None:
-    """As ``while_running``, but returns None when the consumer is closed meanwhile, which ends an iteration."""
+    """Like ``while_running``, but return None if the consumer is closed meanwhile, which ends an iteration."""
     try:
         return await core.service.while_running(awaitable)
     except IllegalStateError:

@@ -40,7 +40,7 @@ class MemberCalls:
         return self._core.group is not None and self._core.group.config.auto_commit
 
     def add_listener(self, listener: RebalanceListener) -> None:
-        """Call this listener too, after those before it; ``ExactlyOnce`` does that.
+        """Call another listener as well, after the present ones; ``ExactlyOnce`` uses this.
 
         Raises IllegalStateError for a consumer that is not a member of a group, ConfigurationError for another object.
         """

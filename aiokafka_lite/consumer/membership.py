@@ -1,8 +1,8 @@
 """A ``Consumer`` as a member of a group: partitions come and go by rebalances, and the listener is called.
 
 The coordinator task calls the methods of its ``Reading`` protocol one at a time, except for ``stop``. Partitions of a
-rebalance pass through two pause reasons: ASSIGNING until ``on_assigned`` has returned, REVOKING from the moment that
-the coordinator wants them back. A partition may turn from ASSIGNING to REVOKING while ``on_assigned`` runs; it must
+rebalance pass through two pause reasons: ASSIGNING until ``on_assigned`` has returned, REVOKING from the moment at
+which the coordinator revokes them. A partition may turn from ASSIGNING to REVOKING while ``on_assigned`` runs; it must
 then stay paused.
 """
 
@@ -89,7 +89,7 @@ class Membership(GroupSide):
         """Read other topics from now on; before ``start``, begin with them."""
         self._topics = topics
         if not topics:
-            self._forget_assignment()  # the next one comes after the next subscribe
+            self._forget_assignment()  # the next assignment follows the next subscribe
         if self._started:
             self.coordinator.subscribe(topics)
 
@@ -98,7 +98,7 @@ class Membership(GroupSide):
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics to read; of a pattern, those that match now."""
+        """The topics to read; for a pattern, the topics that match now."""
         if self._started:
             return self.coordinator.topics
         return frozenset() if isinstance(self._topics, re.Pattern) else frozenset(self._topics)
@@ -116,7 +116,7 @@ class Membership(GroupSide):
         await self.tracker.wait_until_processed(partitions)
 
     async def finish(self, partitions: Sequence[TopicPartition], *, closing: bool) -> None:
-        pass  # processed records are marked already, and the others are not to be marked
+        pass  # processed records are marked already, and the others must not be marked
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         revoked = self._held(partitions)
@@ -159,7 +159,8 @@ class Membership(GroupSide):
         return self.tracker.idle_for(now)
 
     async def _call(self, what: str, method: Callable[[RebalanceListener], Awaitable[None]]) -> None:
-        """Call the listeners. As in Java's client, the next read raises an exception, and the rebalance continues."""
+        """Call the listeners. As in Java's client, the next read raises their exceptions, and the rebalance continues.
+        """
         for listener in list(self._listeners):
             try:
                 await call(what, method(listener))

@@ -25,8 +25,8 @@ class PartitionMetrics(Snapshot):
     """An assigned partition.
 
     ``position`` is the offset of the next record to return, None while it is looked up. ``lag`` is the number of
-    offsets from there to the end that the isolation level shows, by the last answer to a fetch: None before the first
-    one, and while the partition is paused. ``buffered_bytes`` were fetched and are not unpacked yet.
+    offsets from there to the end that the isolation level shows, known from the last answer to a fetch. It is None
+    before the first one, and while the partition is paused. ``buffered_bytes`` were fetched and are not unpacked yet.
     ``records_consumed`` and ``bytes_consumed`` count since the partition was assigned.
     """
 
@@ -42,7 +42,7 @@ class PartitionMetrics(Snapshot):
 class RequestMetrics(Snapshot):
     """One kind of work for a group: commits, heartbeats or rebalances.
 
-    ``latency`` has those that succeeded, ``failures`` is the number of the others. ``last_success_ago`` is in seconds,
+    ``latency`` has the successful ones, ``failures`` is the number of the others. ``last_success_ago`` is in seconds,
     None before the first success.
     """
 
@@ -55,9 +55,9 @@ class RequestMetrics(Snapshot):
 class MemberMetrics(Snapshot):
     """A membership. ``state`` is the name of a ``MemberState``.
 
-    A rebalance lasts from joining to the assignment; ``rebalances.failures`` ended without one. ``last_poll_ago`` is
-    the time in seconds since the program last asked for records, 0 while it waits for some; a ``ConsumerGroup`` has
-    always 0, because its handler may work on a record without a bound.
+    A rebalance lasts from joining to the assignment; ``rebalances.failures`` counts those that ended without one.
+    ``last_poll_ago`` is the time in seconds since the program last asked for records, 0 while it waits for some; for a
+    ``ConsumerGroup`` it is always 0, because its handler may work on a record for any time.
     """
 
     state: str

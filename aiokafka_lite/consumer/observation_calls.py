@@ -20,16 +20,16 @@ class ObservationCalls:
     _core: ConsumerCore
 
     def metrics(self) -> ConsumerMetrics:
-        """A snapshot of counters and gauges. Costs some microseconds, and some for each partition."""
+        """A snapshot of counters and gauges. It takes some microseconds, and some more for each partition."""
         return self._core.metrics()
 
     def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
         """Whether the consumer works, for liveness and readiness probes.
 
-        It is not live after a failure or its end, and when the program has not asked for records for more than
-        ``max_poll_ago`` seconds (``max_poll_interval`` by default) although it is a member of a group. It is not ready
-        before the start and the first assignment, while it is not a member, and when no broker has answered for more
-        than ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError for a wrong limit.
+        It is not live after a failure, after ``close``, and when a member's program has not asked for records for more
+        than ``max_poll_ago`` seconds (``max_poll_interval`` by default). It is not ready before the start and the first
+        assignment, while it is not a member, and when no broker has answered for more than ``max_silence`` seconds
+        although requests wait or fail. Raises ConfigurationError for a wrong limit.
         """
         return self._core.health(max_silence, max_poll_ago)
 
@@ -43,6 +43,6 @@ class ObservationCalls:
     def diagnose(self) -> ConsumerDiagnosis:
         """The state of the consumer, its membership, its connections and its event loop, to print into a bug report.
 
-        Lag is by the last answers.
+        The lag is known from the last answers of brokers.
         """
         return self._core.diagnose(self._core.coordinator)

@@ -32,7 +32,8 @@ EARLIEST = -2
 CONSUMER = -1  # the replica id that consumers send
 
 NEW_PARTITION_TIMEOUT = 1.0
-"""Seconds for which metadata that lacks a partition of a topic is asked for again: the partition may be new."""
+"""Seconds for which metadata is requested again if it lacks a partition of a topic, because the partition may be
+new."""
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -48,7 +49,8 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(slots=True)
 class LookupAnswer:
-    """The answer of one leader. A partition without such an offset (no record is that young) is found as None."""
+    """The answer of one leader. ``found`` has None for a partition without such an offset (all its records are older).
+    """
 
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
@@ -80,7 +82,7 @@ def read_lookup(wanted: Mapping[TopicPartition, int], response: ListOffsetsRespo
     """The answer by partition, for those in ``wanted``.
 
     A partition that the answer leaves out counts as unknown to the broker. Each log has both ends, so an end without an
-    offset counts as one that is not available yet.
+    offset counts as not available yet.
     """
     answer = LookupAnswer()
     for topic in response.topics:
@@ -124,7 +126,7 @@ async def list_offsets(
     loop = asyncio.get_running_loop()
     at = loop.time() + timeout
     for name in {partition.topic for partition in wanted}:
-        # Outside of the deadline below, because this error text says what is wrong with the topic.
+        # This is outside of the deadline below, because its error text names the problem of the topic.
         await client.topic(name, timeout=round(at - loop.time(), 3))
     return await _Lookup(client, wanted, isolation, timeout, at, backoff or client.retry_backoff()).run()
 

@@ -1,15 +1,15 @@
 """One assigned partition: its position, its buffer, the broker that it is fetched from, and its failures.
 
-Pure: no I/O and no clock; times are passed in. ``Position`` says whether the offset is known, ``Buffer`` holds what was
-fetched ahead. The methods here are the steps that must change both together, plus the retry state of the partition.
+Pure: no I/O and no clock; times are passed in. ``Position`` has the state of the offset, and ``Buffer`` the data that
+was fetched ahead. The methods here are the steps that must change both together, plus the retry state of the partition.
 
 Invariants that once broke:
 
 - A failure is raised only after the records before it are delivered, and only once; then the partition is fetched again
-  from its position, which repairs what the network broke.
+  from its position, which repairs data that the network damaged.
 - ``succeeded`` resets the retry state only when a new batch could be decoded, or when the user seeks. A reader that
-  still has old records must not cancel the backoff of a fetch that keeps failing. Nor must an offset that a broker
-  names, or a broker that refuses each offset would be asked in a busy loop.
+  still has old records must not cancel the backoff of a fetch that keeps failing. An offset that a broker names does
+  not reset it either, because a broker that refuses each offset would be asked in a busy loop.
 - ``preferred`` is a follower that the leader named (KIP-392). An error from it never resets the position: a follower
   may lag behind, so the leader is asked first.
 """
@@ -55,7 +55,7 @@ class AssignedPartition:
         self.buffer = Buffer(partition, fetch_size)
 
         self.failure: KafkaError | None = None
-        """The error to raise when everything before it is delivered. Nothing is fetched while it waits."""
+        """The error to raise when all records before it are delivered. Nothing is fetched until then."""
         self.attempts = 0
         """Failures in a row, which decide the length of the next backoff."""
         self.retry_at = 0.0
@@ -63,8 +63,9 @@ class AssignedPartition:
         self.unknown_since: float | None = None
         """The loop's time since which metadata lacks the partition."""
         self.was_listed = False
-        """Whether metadata had the partition once, here or at the leader of the group. A broker whose metadata is out
-        of date may leave it out for a while; one that was never listed is more likely a mistake in ``assign()``."""
+        """Whether metadata had the partition once, here or at the leader of the group. A broker with outdated metadata
+        may omit the partition for a while. A partition that was never listed is more likely a mistake in
+        ``assign()``."""
 
         self.node_id: int | None = None
         """The broker that this partition is fetched from."""
@@ -74,7 +75,8 @@ class AssignedPartition:
         """The follower that the leader named, until the loop's time is ``preferred_until``."""
         self.preferred_until = 0.0
         self.last_served = 0
-        """The number of the last answer with data for this partition: the smallest is asked for first."""
+        """The number of the last answer with data for this partition. The partition with the smallest number is
+        requested first."""
 
         self.has_reader = False
         """Whether a ``PartitionReader`` returns its records, instead of the reads of the consumer."""
@@ -95,7 +97,7 @@ class AssignedPartition:
 
     @property
     def readable(self) -> bool:
-        """Whether the reader has something to do here: records to deliver, or a failure to raise."""
+        """Whether the reader can use the partition: it has records to deliver, or a failure to raise."""
         return not self.position.is_paused and (self.buffer.has_data or self.failure is not None)
 
     @property
@@ -139,7 +141,7 @@ class AssignedPartition:
             self.succeeded()
 
     def end_lookup(self, version: int, offset: int, leader_epoch: int | None) -> bool:
-        """The leader named the offset. False if the position has changed since the request."""
+        """Apply the offset that the leader named. Returns False if the position has changed since the request."""
         if not self.position.end_lookup(version):
             return False
         self._restart(offset, leader_epoch)
@@ -153,15 +155,16 @@ class AssignedPartition:
     # Records.
 
     def drop_buffer(self) -> None:
-        """Drop what was fetched and not delivered, and the failure behind it; the next fetch begins at the position."""
+        """Drop the fetched and undelivered records, and the failure behind them; the next fetch begins at the position.
+        """
         self.buffer.drop()
         self.failure = None
         self.replan()
 
     def next_chunk(self, *, check_crc: bool, max_size: int, same_batch: bool = False) -> Chunk | None:
-        """The records to deliver next, or None. Raises the failure that comes next, once.
+        """The records to deliver next, or None. Raises the failure, once, if it comes next.
 
-        ``same_batch``: only what remains of a batch that is unpacked already.
+        ``same_batch``: only the remaining records of an unpacked batch.
         """
         chunk = self.buffer.current_chunk()
         if chunk is not None:
@@ -181,7 +184,7 @@ class AssignedPartition:
         return chunk
 
     def next_packed(self, max_records: int, max_bytes: int, *, check_crc: bool, max_size: int) -> list[PackedBatch]:
-        """The batches to deliver next, as the broker sent them. Raises the failure that comes next, once."""
+        """The batches to deliver next, in packed form. Raises the failure, once, if it comes next."""
         try:
             taken = self.buffer.next_packed(max_records, max_bytes, check_crc=check_crc, max_size=max_size)
         except KafkaError:
@@ -197,7 +200,7 @@ class AssignedPartition:
         return taken
 
     def return_to(self, offset: int) -> None:
-        """Fetch again from ``offset`` on: the batch there could not be decoded."""
+        """Fetch again from ``offset`` on, because the batch at this offset could not be decoded."""
         self.buffer.return_to(offset)
         self.failure = None
         self.replan()
@@ -234,14 +237,14 @@ class AssignedPartition:
 
     def fetch_from(self, node_id: int | None, replanned: dict[AssignedPartition, None] | None) -> None:
         """Move the partition to this broker, whose fetcher's plan has this list of changed partitions."""
-        self.replan()  # the fetcher of the broker before
+        self.replan()  # the fetcher of the previous broker
         self.node_id, self.replanned = node_id, replanned
         self.replan()
 
     def replan(self) -> None:
-        """Have the fetcher look at the partition again before its next request.
+        """Let the fetcher check the partition again before its next request.
 
-        To be called after every change of what is fetched; ``Subscription.update_ready`` calls it as well.
+        Call it after every change of the data to fetch; ``Subscription.update_ready`` calls it as well.
         """
         if self.replanned is not None:
             self.replanned[self] = None

@@ -1,6 +1,7 @@
-"""Plans the lookups of offsets, and says which broker a partition is fetched from. Pure: times and views are passed in.
+"""Plans the lookups of offsets, and chooses the broker that a partition is fetched from.
 
-The position keeper sends what ``plan_lookups`` says and decides nothing else. ``fetch_plan`` plans the fetches.
+Pure: times and views are passed in. The position keeper sends the lookups of ``plan_lookups`` and decides nothing
+itself. ``fetch_plan`` plans the fetches.
 """
 
 from __future__ import annotations

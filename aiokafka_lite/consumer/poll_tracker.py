@@ -1,4 +1,4 @@
-"""Tracks which records the user still processes and which are processed, for a consumer that commits for a group.
+"""Tracks which returned records are processed and which are in progress, for a consumer that commits for a group.
 
 The contract: a request for the next record, list or batch means that all returned records are processed. So a record
 that the user still processes (a record in hand) is never committed, and a rebalance takes partitions away only between
@@ -47,17 +47,18 @@ class PollTracker:
         self._refuse = refuse
         self._on_poll = on_poll
         self._handed: dict[TopicPartition, tuple[AssignedPartition, int]] = {}
-        """The partitions with records that the last read handed out, and the offset of the last one."""
+        """The partitions of the records that the last read returned, and the offset of the last record of each."""
         self._marked: dict[TopicPartition, int] = {}
         """The marks of these partitions since then."""
         self.lost: dict[TopicPartition, int] = {}
-        """Partitions that were taken away with records in the user's hands, and the last offset, until the next read.
+        """Partitions that were lost while the user had records of them, and the last offset of these, until the next
+        read.
 
         The partition may be assigned again meanwhile. Its records are then read again, so a mark of the old ones must
         not be committed.
         """
         self._read: set[TopicPartition] = set()
-        """The partitions of which records were processed since they were assigned."""
+        """The partitions with processed records since their assignment."""
         self._iterated: tuple[AssignedPartition, Chunk] | None = None
         self._processed = asyncio.Event()
         self._idle_since: float | None = None
@@ -65,7 +66,7 @@ class PollTracker:
         self._waiting: set[asyncio.Task[object]] = set()
         """The tasks that wait for records now."""
         self._iteration: weakref.ref[object] | None = None
-        """The iteration that was used last, while the user holds it, and the task that read by it."""
+        """The iteration that was used last, while the user refers to it, and the task that used it."""
         self._iterating: asyncio.Task[object] | None = None
 
     # Reads.
@@ -75,7 +76,7 @@ class PollTracker:
 
         Only one task may read a member at a time. Each read marks the records of the previous read, so a record that
         another task still processes would be lost if that task fails. A task still reads while it waits for records, or
-        holds an iteration with a record in hand. After a ``poll``, another task may read: the tracker does not know
+        holds an iteration with a record in hand. After a ``poll``, another task may read: the tracker cannot detect
         whether the first task still processes its records.
         """
         if iteration is None and self._iteration is None and not self._waiting:
@@ -115,7 +116,8 @@ class PollTracker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if len(self._waiting) == 1:
-            self._waiting.clear()  # hot: the only one is this task, and asyncio is slow to return it
+            # Hot: if there is one task, it is this one, and asyncio is slow to return the current task.
+            self._waiting.clear()
         else:
             self._waiting.discard(cast("asyncio.Task[object]", asyncio.current_task()))
         self._idle_since = asyncio.get_running_loop().time()
@@ -123,16 +125,16 @@ class PollTracker:
     # Reported by the reader.
 
     def hand_out(self, assigned: AssignedPartition, last: int) -> None:
-        """Records of this partition, up to the offset ``last``, are in the user's hands now."""
+        """Record that the user now has records of this partition, up to the offset ``last``."""
         self._handed[assigned.partition] = assigned, last
 
     def begin_iteration(self, assigned: AssignedPartition, chunk: Chunk) -> None:
-        """The user iterates over this chunk; taking the records one by one is not reported."""
+        """Record that the user iterates over this chunk. The single records are not reported."""
         self._handed[assigned.partition] = assigned, -1
         self._iterated = assigned, chunk
 
     def end_iteration(self) -> None:
-        """The iteration is about to be settled."""
+        """Record the position of an iteration that is about to be settled."""
         self._mark_iterated()
         if self._iterated is not None:
             assigned, chunk = self._iterated
@@ -143,12 +145,12 @@ class PollTracker:
     # Reported by the group's offsets.
 
     def marked(self, partition: TopicPartition, offset: int) -> None:
-        """All records before this offset are processed."""
+        """Record that all records before this offset are processed."""
         if partition in self._handed:
             self._marked[partition] = max(offset, self._marked.get(partition, -1))
             self._processed.set()
 
-    # Asked by the membership.
+    # Called by the membership.
 
     def idle_for(self, now: float) -> float:
         """Seconds since the user was last seen to read; ``now`` is the loop's time."""
@@ -160,7 +162,7 @@ class PollTracker:
         return now - self._idle_since
 
     async def wait_until_processed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Wait until no record of these partitions is in the user's hands. The partitions are not read meanwhile."""
+        """Wait until all returned records of these partitions are processed. The partitions are not read meanwhile."""
         wanted = set(partitions)
         while wanted.intersection(self.in_hand):
             self._processed.clear()
@@ -168,23 +170,23 @@ class PollTracker:
 
     @property
     def in_hand(self) -> list[TopicPartition]:
-        """The partitions with records that were handed out and are not known to be processed."""
+        """The partitions with returned records that are not known to be processed."""
         return [each for each in self._handed if self._marked.get(each, -1) <= self._last(each)]
 
     def _last(self, partition: TopicPartition) -> int:
-        """The offset of the last record of this partition that was handed out."""
+        """The offset of the last returned record of this partition."""
         if self._iterated is not None and self._iterated[0].partition == partition:
             return self._iterated[1].last_taken
         return self._handed[partition][1]
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """The positions were moved, or the partitions revoked: records in the user's hands are never marked."""
+        """Never mark the records that the user has now, because the positions were moved or the partitions revoked."""
         for partition in partitions:
             self._handed.pop(partition, None)
             self._read.discard(partition)
 
     def take_away(self, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions leave the assignment."""
+        """Remove these partitions, which leave the assignment."""
         in_hand = set(self.in_hand)
         self.lost.update((each, self._last(each)) for each in partitions if each in in_hand)
         self.forget(partitions)
@@ -192,7 +194,7 @@ class PollTracker:
     # Marking.
 
     def mark_all(self) -> bool:
-        """All returned records are processed. Returns False if some of them belong to lost partitions."""
+        """Mark all returned records as processed. Returns False if some of them belong to lost partitions."""
         for partition, last in self.lost.items():
             self._refuse(partition, last + 1)
         for partition, (assigned, _) in self._handed.items():
@@ -201,12 +203,12 @@ class PollTracker:
         return not self.lost
 
     def collect_marks(self) -> None:
-        """Mark everything that is known to be processed, before a commit."""
+        """Before a commit, mark all records that are known to be processed."""
         if self._handed:
             self._mark_iterated()
             return
-        # Nothing is in the user's hands, so hidden records behind the last one, such as the markers that end
-        # transactions, are processed as well: mark the position itself.
+        # The user has no unprocessed record. So hidden records behind the last one, such as transaction markers, count
+        # as processed as well: the position itself is marked.
         for assigned in self._subscription.select(self._read):
             if not assigned.position.pause_reason:
                 self._mark_position(assigned)
@@ -225,7 +227,7 @@ class PollTracker:
             self._mark(assigned.partition, offset, leader_epoch=assigned.buffer.next_epoch)
 
     def _mark_iterated(self) -> None:
-        """In the middle of an iteration, every record is processed except the last one that was handed out."""
+        """Mark the records of a running iteration: all are processed except the last returned one."""
         if self._iterated is None:
             return
         assigned, chunk = self._iterated
@@ -235,5 +237,5 @@ class PollTracker:
 
 
 def _lives(task: asyncio.Task[object] | None) -> bool:
-    """Whether the task still runs, and is not being cancelled."""
+    """Whether the task still runs and is not being cancelled."""
     return task is not None and not task.done() and not task.cancelling()

@@ -2,14 +2,14 @@
 
 The states and events are in ``POSITION``. Rules of this file:
 
-1. Everything that makes a request in flight meaningless (a seek, a reset, a found offset) increases ``version``. A
-   request carries the version of its time, and the answer to an older version is dropped. Without this rule a late
+1. Every change that makes a request in flight meaningless (a seek, a reset, a found offset) increases ``version``. A
+   request remembers the version at its start, and an answer with an older version is dropped. Without this rule a late
    answer moves a position that the user has set in the meantime.
-2. ``seek`` wins over everything: a lookup in flight is not cancelled, but its answer no longer counts.
+2. ``seek`` has priority: a lookup in flight is not cancelled, but its answer no longer counts.
 3. A reset that follows from an offset which the broker refused keeps that offset (``out_of_range``) and the reason
-   until the new offset is known, because only then the user is notified with both offsets.
+   until the new offset is known, because the user is notified then, with both offsets.
 
-The offset itself is ``Buffer.start``: delivering a record moves it, and only the buffer sees that.
+The offset itself is ``Buffer.start``, because delivering a record changes it, and only the buffer delivers records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..types import TopicPartition
 
 
 class Reset(Enum):
-    """How to choose the offset when there is none: the user's policy, or the target of a ``seek_to_...`` call."""
+    """The way to choose the offset when there is none: the user's policy, or the target of a ``seek_to_...`` call."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -37,7 +37,7 @@ class Reset(Enum):
 
 
 class ResetReason(Enum):
-    """Why reading continues at another offset than the next one."""
+    """The reason why reading continues at an offset other than the next one."""
 
     OUT_OF_RANGE = "the partition has no such offset"
     TRUNCATED = "the log was truncated below this offset, and other records may have replaced those that were read"
@@ -52,7 +52,7 @@ ANY_LEADER = (-1, -1)
 
 
 class PauseReason(Enum):
-    """Why the consumer itself does not read an assigned partition. ``NONE`` is false."""
+    """The reason why the consumer itself does not read an assigned partition. ``NONE`` is false."""
 
     NONE = ""
     LOCATING = "the committed offset of the group is being looked up"
@@ -64,7 +64,7 @@ class PauseReason(Enum):
 
 
 class PositionState(Enum):
-    """How well the offset to read from is known."""
+    """Whether the offset to read from is known."""
 
     UNKNOWN = "There is no offset: it must be looked up at the leader, or the user must seek. Nothing is fetched."
     LOOKING_UP = "A request for the offset is in flight. Nothing is fetched; a seek makes the answer meaningless."
@@ -120,14 +120,14 @@ class Position:
         self.state = PositionState.UNKNOWN
         self.version = 0
         self.reset = reset
-        """How the offset is chosen while it is UNKNOWN."""
+        """The way to choose the offset while it is UNKNOWN."""
         self.reset_reason = ResetReason.OUT_OF_RANGE
         self.out_of_range: int | None = None
         """The offset that the broker refused, until the new one is known."""
         self.lookup_error: str | None = None
-        """Why the last lookup failed, for the text of a KafkaTimeout; None while the offset is known."""
+        """The reason why the last lookup failed, for the text of a KafkaTimeout; None while the offset is known."""
         self.validated_leader: tuple[int, int] | None = None
-        """The leader, and its epoch, whose log is known to contain what was read; see ``truncation``."""
+        """The leader, and its epoch, whose log is known to contain the records that were read; see ``truncation``."""
         # Two flags, because the user's pause outlives a rebalance, and a rebalance must not end the user's pause.
         self.paused = False
         self.pause_reason = PauseReason.NONE
@@ -146,7 +146,7 @@ class Position:
         self.pause_reason = reason
 
     def seek(self) -> None:
-        """An offset is known now. Answers to earlier requests no longer count."""
+        """Set a known offset. Answers to earlier requests no longer count."""
         self._move(PositionEvent.SEEK)
         self._clear()
 
@@ -161,14 +161,14 @@ class Position:
         self.out_of_range, self.reset_reason = out_of_range, reason
 
     def begin_lookup(self) -> int:
-        """A request for the offset is sent. Returns the version to give to the two methods below."""
-        # Not by ``_move``: the version stays, because the answer must still find the version of its request (rule 1).
+        """Begin a request for the offset. Returns the version to pass to the two methods below."""
+        # ``_move`` is not used: the version stays, because the answer must find the version of its request (rule 1).
         self.state = next_state(POSITION, self.state, PositionEvent.ASKED)
         return self.version
 
     def end_lookup(self, version: int) -> bool:
-        """The leader named the offset. False if the position has changed since the request."""
-        # The user may have sought, or another lookup may have begun, since this request (rule 2).
+        """Record that the leader named the offset. Returns False if the position has changed since the request."""
+        # Since this request, the user may have called seek, or another lookup may have begun (rule 2).
         if not self._awaits(version):
             return False
         self._move(PositionEvent.FOUND)
@@ -177,10 +177,10 @@ class Position:
         return True
 
     def fail_lookup(self, version: int, error: str | None = None) -> bool:
-        """The lookup failed. False if the position has changed since the request."""
+        """Record that the lookup failed. Returns False if the position has changed since the request."""
         if not self._awaits(version):
             return False
-        # The version stays: nothing has moved, and no other request became meaningless.
+        # The version stays, because the position has not changed, and all other requests are still valid.
         self.state = next_state(POSITION, self.state, PositionEvent.NOT_FOUND)
         self.lookup_error = error
         return True
@@ -191,7 +191,7 @@ class Position:
 
     def _move(self, event: PositionEvent) -> None:
         self.state = next_state(POSITION, self.state, event)
-        # All requests in flight are for the old position from now on.
+        # All requests in flight now belong to the old position.
         self.version += 1
 
     def _clear(self) -> None:

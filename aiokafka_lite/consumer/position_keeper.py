@@ -1,6 +1,6 @@
 """The task that finds the offset of partitions without one, and asks for metadata of partitions without a leader.
 
-``plan_lookups`` decides what to ask for. Each leader is asked by a child task of its own, so that an unreachable broker
+``plan_lookups`` decides which offsets to look up. A separate child task asks each leader, so that an unreachable broker
 delays only its own partitions.
 """
 
@@ -63,7 +63,7 @@ class PositionKeeper:
         self._refresh_at = 0.0
 
     def wake(self) -> None:
-        """A partition may have lost its offset, or metadata may have changed."""
+        """Wake the task: a partition may have lost its offset, or metadata may have changed."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -88,7 +88,7 @@ class PositionKeeper:
         """Ask one leader for the offsets of its partitions.
 
         Without a policy both ends are looked up, for the text of the error; ``by_duration`` needs the end as well, for
-        a partition without a record that young.
+        a partition whose records are all older.
         """
         low = {each.assigned.partition: self._timestamp_of(each.reset) for each in lookups if _needs_low(each.reset)}
         high = {each.assigned.partition: LATEST for each in lookups if each.reset is not Reset.EARLIEST}
@@ -147,7 +147,7 @@ class PositionKeeper:
             self._subscription.report_reset(partition, refused, offset, reason)
 
     def _retry(self, assigned: AssignedPartition, version: int, error: str) -> bool:
-        """The lookup failed. False if the position has changed since the request."""
+        """Handle a failed lookup. Returns False if the position has changed since the request."""
         if not assigned.position.fail_lookup(version, error):
             return False
         self._back_off(assigned)
@@ -156,7 +156,7 @@ class PositionKeeper:
 
     def _refused(self, assigned: AssignedPartition, version: int, code: ErrorCode) -> None:
         error = f"its leader answered {code.name} ({code.description})"
-        if code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the second one as Java's consumer does
+        if code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the second code is retried as in Java's consumer
             self._retry(assigned, version, error)
         elif assigned.position.fail_lookup(version, error):
             self._back_off(assigned)
@@ -210,13 +210,13 @@ class PositionKeeper:
     def _check_existence(self, assigned: AssignedPartition, now: float) -> float | None:
         """Fail a partition that metadata refuses or lacks. Returns the time of the next check.
 
-        Metadata may lack a topic or a partition for ``api_timeout``, but a partition that it never listed, of a topic
-        that it lists, for a short time only.
+        A topic or partition may be missing in metadata for ``api_timeout``. If the topic is listed, and this partition
+        never was, only a short time is allowed.
         """
         partition, timeout = assigned.partition, self._client.config.api_timeout
         topic = self._client.view.topics.get(partition.topic)
         if topic is not None and topic.is_usable and topic.partition(partition.partition) is not None:
-            assigned.unknown_since = None  # it exists, and will have a leader again
+            assigned.unknown_since = None  # the partition exists, and will have a leader again
             assigned.was_listed = True
             return None
         if assigned.failure is not None:
@@ -247,7 +247,8 @@ class PositionKeeper:
         return deadline
 
     def _drop_deleted(self, name: str) -> bool:
-        """Read on without a topic of several that are read as a whole. False if there is no other one."""
+        """Continue without a deleted topic, if other whole topics are read. Returns False if there is no other topic.
+        """
         subscription = self._subscription
         if name not in subscription.whole_topics or not subscription.topics - {name}:
             return False
@@ -266,7 +267,7 @@ class PositionKeeper:
 
 
 def why_unknown(assigned: AssignedPartition, view: ClusterView) -> str:
-    """Why the position of a partition is not known, for the text of an error."""
+    """The reason why the position of a partition is not known, for the text of an error."""
     position = assigned.position
     if position.pause_reason:
         return position.pause_reason.value

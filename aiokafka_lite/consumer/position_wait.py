@@ -27,11 +27,11 @@ class PositionWait:
         self._changed = asyncio.Event()
 
     def notify(self) -> None:
-        """A position may have become known, or can no longer become known."""
+        """Check again: a position may have become known, or can no longer become known."""
         self._changed.set()
 
     async def until_known(self, partitions: Iterable[TopicPartition], limit: float) -> dict[TopicPartition, int]:
-        """The positions of all of these, within ``limit`` seconds in all.
+        """The positions of all these partitions, within ``limit`` seconds in all.
 
         Raises KafkaTimeout, the failure of a partition, IllegalStateError for a partition that is not assigned.
         """
@@ -39,7 +39,8 @@ class PositionWait:
         waiting = list(partitions)
         with deadline(limit, lambda: self._describe(waiting[len(positions)], limit)):
             for partition in waiting:
-                # The partition is looked up again after each wait: it may have been assigned again, in a new state.
+                # The state is read again after each wait, because the partition may have been assigned again, with a
+                # new state.
                 while (offset := self._subscription[partition].offset) is None:
                     failure = self._subscription[partition].failure
                     if failure is not None:
@@ -53,8 +54,8 @@ class PositionWait:
 
         A late lookup of the end skips the records written before it, so ``start`` and a rebalance wait here before they
         announce the partitions. A partition that fails, leaves the assignment or is about to be revoked is not waited
-        for. If only partitions without a leader are left after ``limit`` seconds, a warning is logged instead: one
-        partition that is offline must not keep the others from being read, and nothing can be written to it.
+        for. If only partitions without a leader are left after ``limit`` seconds, a warning is logged instead: an
+        offline partition must not prevent the reading of the others, and no record can be written to it.
         """
         open_partitions: list[AssignedPartition] = []
         try:
@@ -67,7 +68,7 @@ class PositionWait:
             _warn(error)
 
     async def until_announced(self, partitions: Sequence[TopicPartition], limit: float) -> None:
-        """As ``until_fixed``, for a member: after ``limit`` seconds it continues, so that the group need not wait."""
+        """Like ``until_fixed``, for a member: after ``limit`` seconds it continues, so that the group need not wait."""
         try:
             await self.until_fixed(partitions, limit)
         except KafkaTimeout as error:

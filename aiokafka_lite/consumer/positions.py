@@ -57,7 +57,7 @@ class Positions:
         if group is not None and coordinator is not None:
             with deadline(limit, lambda: f"no assignment within {limit:g} s; the membership is {coordinator.member!r}"):
                 await core.service.while_running(group.wait_assigned())
-            core.service.check()  # while the consumer closes, it has lost what it was assigned
+            core.service.check()  # while the consumer closes, it has no assignment any more
         return tuple(self._subscription.partitions)
 
     # Moving.
@@ -142,7 +142,7 @@ class Positions:
     async def edges(
         self, partitions: Iterable[TopicPartition], which: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
-        """One end of each partition: ``which`` is EARLIEST or LATEST."""
+        """The first or last offset of each partition: ``which`` is EARLIEST or LATEST."""
         found = await self.look_up(dict.fromkeys(checked_partitions(partitions), which), timeout)
         return {partition: 0 if at is None else at.offset for partition, at in found.items()}
 

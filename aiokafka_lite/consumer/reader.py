@@ -1,14 +1,14 @@
-"""Handing records to the user: one by one, as lists, and as columns. Partitions take turns.
+"""Returns records to the user: one by one, as lists, and as columns. Partitions are read in turns.
 
 Rules of this file:
 
 1. ``Cursor.current`` is an iterator over decoded records that costs nothing per record: no check, no call into this
-   module. So every change of what may be delivered (seek, pause, assignment) calls ``settle`` first, which removes it.
-   Only one cursor has one at a time.
-2. A position moves when a record is returned, never before. A method that awaits takes nothing before its last await.
+   module. So every change that affects the next records (seek, pause, assignment) calls ``settle`` first, which removes
+   the iterator. Only one cursor has one at a time.
+2. A position moves when a record is returned, never before. A method that awaits takes no record before its last await.
 3. A turn ends between batches only. In the middle of a batch it would leave one unpacked batch per partition in memory.
 4. A read raises an error only if it has no records to return: records before an error are returned first. The same
-   applies to exceptions of the user's callbacks (``raise_once``), which no read has caused.
+   applies to exceptions of the user's callbacks (``raise_once``), which are not caused by a read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ YIELD_BUDGET = 2_000
 """Records after which a read yields to the event loop although more are buffered: fetching ahead needs the loop."""
 
 READ_BYTES = 8 << 20
-"""Packed bytes after which a read returns what it has: copying and decompressing them takes some ten milliseconds."""
+"""Compressed bytes after which a read returns its records: copying and decompressing them takes some tens of
+milliseconds."""
 
 NOTHING: Iterator[Record] = iter(())
 
@@ -51,7 +52,7 @@ Only = Collection[TopicPartition] | None
 
 
 class Cursor:
-    """What one iteration of the user takes its records from. Owner: the iteration; the ``Reader`` fills it."""
+    """The source of the records of one iteration of the user. Owner: the iteration; the ``Reader`` fills it."""
 
     __slots__ = ("current",)
 
@@ -63,7 +64,7 @@ class Reader:
     """Takes records from the buffers of a subscription. Owner: the consumer.
 
     ``on_room`` is called with a partition whose buffer has room again. ``tracker``, if the consumer commits for a
-    group, is notified of everything that is handed out. ``interceptors`` see the records of iterations.
+    group, is notified of all returned records. ``interceptors`` see the records of iterations.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Reader:
         self._iterated: Chunk | None = None
         self._served: AssignedPartition | None = None  # the partition of the chunk that was returned last
         self._failed: AssignedPartition | None = None  # the partition whose error was raised last
-        self._error: Exception | None = None  # of a callback; the next read raises it
+        self._error: Exception | None = None  # an exception of a callback, which the next read raises
         self._data = asyncio.Event()
         self._turn_left = TURN
         self._budget = YIELD_BUDGET
@@ -95,11 +96,11 @@ class Reader:
     # Waiting.
 
     def notice(self) -> None:
-        """There may be something to read."""
+        """Wake the waiting reads, because there may be something to read."""
         self._data.set()
 
     def raise_once(self, error: Exception) -> None:
-        """The next read raises this exception of a user's callback, and the reads after it continue."""
+        """Let the next read raise this exception of a user's callback. Later reads continue."""
         if self._error is not None:
             logger.error("a callback of the consumer failed before a read could raise the last failure", exc_info=error)
             return
@@ -107,17 +108,17 @@ class Reader:
         self.notice()
 
     def raise_error(self) -> None:
-        """Raise what ``raise_once`` was called with, unless a read did."""
+        """Raise the exception given to ``raise_once``, unless a read has raised it."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
 
     async def wait(self, *, more: bool = False, only: Only = None) -> None:
-        """Wait until something can be read, or with ``more`` until something else comes.
+        """Wait until something can be read, or with ``more`` until new data arrives.
 
         Takes nothing, so a cancelled wait loses nothing.
         """
-        # Cleared before the look: what comes after it sets the event again. With ``more``, old data must not end the
+        # Cleared before the check, so that later data sets the event again. With ``more``, old data must not end the
         # wait.
         self._data.clear()
         if self._error is None and (more or self._first_ready(only) is None):
@@ -134,19 +135,21 @@ class Reader:
     # Taking.
 
     def settle(self) -> None:
-        """Stop the iteration over records, and note how far it came."""
+        """Stop the iteration over records, and store its position."""
         self._cursor.current = NOTHING
         if self._iterated is not None:
-            # Before the chunk is settled: the tracker reads the position from the iterator that ``settle`` removes.
+            # This comes before the chunk is settled: the tracker reads the position from the iterator that ``settle``
+            # removes.
             if self._tracker is not None:
                 self._tracker.end_iteration()
             self._iterated.settle()
             self._iterated = None
 
     def serve(self, cursor: Cursor) -> None:
-        """Fill this cursor from now on, and no other one. It continues where the other one stopped."""
+        """Fill only this cursor from now on. It continues where the previous one stopped."""
         if cursor is not self._cursor:
-            # Without ``settle``: a loop that is left after each record would copy the rest of the chunk each time.
+            # ``settle`` is not called, because for a loop that ends after each record it would copy the rest of the
+            # chunk each time.
             cursor.current, self._cursor.current = self._cursor.current, NOTHING
             self._cursor = cursor
             if self._iterated is not None and self._tracker is not None and self._served is not None:
@@ -171,18 +174,18 @@ class Reader:
         self._cursor.current = records if intercepted is None else intercepted.one_by_one(records)
 
     def _begin_iteration(self, chunk: Chunk, count: int) -> None:
-        # All records of the chunk count now, because taking them from the cursor is not noticed.
+        # All records of the chunk count now, because the reader does not see when they are taken from the cursor.
         self._count(count + chunk.header_count)
         self._iterated = chunk
         if self._tracker is not None and self._served is not None:
             self._tracker.begin_iteration(self._served, chunk)
 
     def take(self, max_records: int, only: Only = None) -> list[Record]:
-        """Up to ``max_records`` of what is buffered, of as many partitions as that takes.
+        """Up to ``max_records`` buffered records, of one or more partitions.
 
-        There are fewer if they have ``MAX_HEADERS`` headers together, because a header costs as much as a record, or if
-        their batches have ``READ_BYTES``.
-        Raises the error of a partition, unless there are records to return first: then the next call raises it.
+        There are fewer if the records have ``MAX_HEADERS`` headers in total, because a header costs as much as a
+        record, or if their batches have ``READ_BYTES``. Raises the error of a partition, unless there are records to
+        return first: then the next call raises it.
         """
         records: list[Record] = []
         headers = size = 0
@@ -251,7 +254,7 @@ class Reader:
             made = decode(packed)
         except CorruptRecord as error:
             offset = packed[0].low if error.offset is None else error.offset
-            assigned.return_to(offset)  # what was fetched after the batch is fetched again (rule 2)
+            assigned.return_to(offset)  # the data behind the batch is fetched again (rule 2)
             packed = [each for each in packed if each.batch.next_offset <= offset]
             if not packed:
                 self._back_off(assigned)
@@ -269,8 +272,8 @@ class Reader:
 
     def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
         """Take ``count`` records of a peeked chunk. False if they are no longer the next ones."""
-        # The caller has waited for a deserializer since ``peek``. A seek, a rebalance or another reader may have come
-        # first; then these records are not the next ones (rule 2).
+        # The caller has waited for a deserializer since ``peek``. Meanwhile, a seek, a rebalance or another reader may
+        # have changed the position; then these records are not the next ones (rule 2).
         self.settle()
         if assigned.buffer.chunk is not chunk or chunk.index != start:
             return False
@@ -284,15 +287,15 @@ class Reader:
         return True
 
     def refuse(self, assigned: AssignedPartition) -> None:
-        """The user cannot have the partition's next record: end its turn and back off."""
-        # Fetched again later, so the same error is raised again until the user seeks past the record.
+        """End the partition's turn and back off, because its next record cannot be returned."""
+        # The record is fetched again later, so the same error is raised again until the user seeks past the record.
         assigned.drop_buffer()
         self._turn_left = TURN
         self._back_off(assigned)
 
     def is_full(self, max_records: int) -> bool:
-        """Whether a batch of ``max_records`` is buffered, or as much of a partition as is ever fetched ahead."""
-        # ``available`` does not see how far an iteration came before it is settled.
+        """Whether a batch of ``max_records`` is buffered, or as much of a partition as is fetched ahead."""
+        # ``available`` does not include the progress of an iteration before it is settled.
         self.settle()
         return self._error is not None or any(
             each.failure is not None or each.buffer.available >= max_records or not each.wants_data
@@ -308,7 +311,7 @@ class Reader:
         return next((each for partition, each in ready.items() if partition in only), None)
 
     def _next_after(self, taken: Sequence[object], only: Only = None) -> Chunk | None:
-        """As ``_next``, but keeps an error for the next call if something was taken already."""
+        """Like ``_next``, but keep an error for the next call if records were already taken."""
         if taken and self._error is not None:
             return None
         try:
@@ -325,7 +328,7 @@ class Reader:
     def _next(self, only: Only = None) -> Chunk | None:
         """The next chunk of the partition whose turn it is, settled and not empty; None if nothing is buffered.
 
-        Raises the partition's error. The partition is then behind the others and backs off.
+        Raises the partition's error. The partition then goes behind the others and backs off.
         """
         self.settle()
         self.raise_error()
@@ -337,19 +340,21 @@ class Reader:
                 self._turn_left = TURN
                 self._back_off(assigned)
                 raise
-            # Now, not when the buffer is empty: the next fetch runs while the user works on these records.
+            # The room is reported now, not when the buffer is empty, so that the next fetch runs while the user works
+            # on these records.
             if assigned.wants_data:
                 self._on_room(assigned)
             if chunk is not None:
                 self._served = assigned
                 return chunk
-            # Empty, or its turn is over at the end of a batch (rule 3).
+            # The partition has no more records, or its turn is over at the end of a batch (rule 3).
             self._turn_left = TURN
             self._subscription.end_turn(assigned)
         return None
 
     def _back_off(self, assigned: AssignedPartition) -> None:
-        """Fetch the partition again later: that repairs what the network broke, and bounds the rate of an error."""
+        """Fetch the partition again later. This repairs data that the network damaged, and limits the rate of an error.
+        """
         assigned.back_off(asyncio.get_running_loop().time() + self._backoff.after(assigned.attempts))
         self._failed = assigned
         self._subscription.end_turn(assigned)
@@ -365,7 +370,10 @@ class Reader:
 
 
 def _headers_of(chunk: Chunk, count: int) -> int:
-    """The headers of ``count`` records of a chunk, about. A read of one record must not pay for those of all others."""
+    """The approximate number of headers of ``count`` records of a chunk.
+
+    A read of one record must not count the headers of all records.
+    """
     return chunk.header_count and chunk.header_count * count // len(chunk.offsets)
 
 

@@ -59,11 +59,14 @@ class RebalanceHandle:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The assignment now: in ``on_assigned`` with the new partitions, in ``on_revoked`` with the revoked ones."""
+        """The present assignment.
+
+        In ``on_assigned`` it has the new partitions, in ``on_revoked`` still the revoked ones.
+        """
         return self._consumer.assignment
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read from ``offset`` on, whatever was committed. Raises as ``Consumer.seek``."""
+        """Read from ``offset`` on instead of the committed offset. Raises as ``Consumer.seek``."""
         self._consumer.seek(partition, offset)
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -114,21 +117,21 @@ class RebalanceListener:
 
     An exception has no other effect: the rebalance continues, and the partitions are read from their positions.
 
-    The group waits until each call has returned. A call that takes longer than ``rebalance_timeout`` may cost the
-    membership. Partitions that are neither assigned nor revoked are read meanwhile.
+    The group waits until each call has returned. If a call takes longer than ``rebalance_timeout``, the consumer may
+    lose its membership. Partitions that are neither assigned nor revoked are read meanwhile.
     """
 
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """These partitions are new; they are read when this returns. Called after every rebalance, also with none."""
+        """Called after every rebalance with the new partitions, or with none. They are read when this returns."""
 
     async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """These partitions go to other members when this returns.
+        """Called before these partitions go to other members.
 
         With ``auto_commit``, their marked offsets are committed already.
         """
 
     async def on_lost(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """These partitions are lost; other members may read them already.
+        """Called when these partitions are lost; other members may already read them.
 
-        Called at once, also while user code works on a record.
+        The call comes at once, even while user code works on a record.
         """

@@ -1,4 +1,4 @@
-"""``ConsumerGroupSession``: what a handler sees of the time in which its member reads the same partitions."""
+"""``ConsumerGroupSession``: the handler's view of a session, in which its member reads the same partitions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ class ConsumerGroupSession:
 
     @property
     def generation_id(self) -> int:
-        """The generation of the group. It may grow during a session, if a rebalance takes nothing from this member."""
+        """The generation of the group.
+
+        It may grow during a session, if a rebalance revokes no partition of this member.
+        """
         return self._coordinator.member.generation
 
     def group_metadata(self) -> GroupMetadata:
@@ -73,7 +76,10 @@ class ConsumerGroupSession:
         return self._cancelled.is_set()
 
     async def wait_cancelled(self, *, timeout: float | None = None) -> bool:
-        """Wait until the session is about to end. False if that takes longer than ``timeout`` seconds (no bound)."""
+        """Wait until the session is about to end.
+
+        Returns False after ``timeout`` seconds (by default, without a limit).
+        """
         check_timeout(timeout)
         with anyio.move_on_after(timeout):
             await self._cancelled.wait()
@@ -90,7 +96,7 @@ class ConsumerGroupSession:
         return self._coordinator.offsets
 
     def mark(self, record: Record[K, V], metadata: str = "") -> bool:
-        """Everything up to this record is processed. False if it was marked before, or is not claimed."""
+        """Mark all records up to this one as processed. Returns False if it was marked before, or is not claimed."""
         checked_record(record)
         partition = TopicPartition(record.topic, record.partition)
         return self.offsets.mark(partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch)
@@ -98,5 +104,5 @@ class ConsumerGroupSession:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
-        """Commit these offsets, or everything that is marked. As ``Consumer.commit``."""
+        """Commit these offsets, or all marked offsets, as ``Consumer.commit`` does."""
         return await self.offsets.commit(offsets, timeout=timeout)

@@ -103,7 +103,7 @@ def reading_options(
         connector=connector,
         runtime=runtime or Runtime(),
         deserializing=deserializing,
-        interceptors=ConsumerInterceptors(interceptors) or None,  # None costs nothing per record
+        interceptors=ConsumerInterceptors(interceptors) or None,  # with None, there is no cost for each record
         on_offset_reset=on_offset_reset,
     )
 
@@ -117,7 +117,7 @@ def _configs(
     if of_group and group_id is None:
         raise ConfigurationError(f"{next(iter(of_group))} requires a group_id")
     client = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
-    parse_bootstrap_servers(client.servers)  # checked now, even where the client is made later
+    parse_bootstrap_servers(client.servers)  # checked now, even if the client is made later
     consumer = ConsumerConfig(**of_consumer)  # type: ignore[arg-type]
     group = None if group_id is None else GroupConfig(group_id=group_id, **of_group)  # type: ignore[arg-type]
     if group is not None and group.group_protocol == "consumer":
@@ -136,19 +136,19 @@ def sorted_settings(
 ) -> list[dict[str, object]]:
     """The settings that are fields of each of these dataclasses. Raises ConfigurationError if there are others.
 
-    ``also``: names that are no fields, which the error may propose.
+    ``also``: names that are not fields, and that the error may suggest.
     """
     given = dict(settings)
     found = [{each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for kind in kinds]
     if given:
-        from ..setting_names import unknown_setting  # here, because most programs have no wrong name
+        from ..setting_names import unknown_setting  # imported here, because most programs have no wrong name
 
         raise unknown_setting(next(iter(given)), {*also, *(each.name for kind in kinds for each in fields(kind))})
     return found
 
 
 def check_fetch_limits(client: ClientConfig, fetch_max_wait: float, fetch_max_bytes: int) -> None:
-    """Raise ConfigurationError if the client would not wait for a response to a fetch, or not take it."""
+    """Raise ConfigurationError if a response to a fetch could come too late or be too large for the client."""
     if fetch_max_wait >= client.request_timeout:
         limit = f"less than request_timeout={client.request_timeout!r}"
         raise ConfigurationError(must_be("fetch_max_wait", limit, fetch_max_wait))
@@ -160,7 +160,7 @@ def check_fetch_limits(client: ClientConfig, fetch_max_wait: float, fetch_max_by
 def strategies_of(
     group: GroupConfig, strategies: Sequence[AssignmentStrategy | str] | None
 ) -> Sequence[AssignmentStrategy | str]:
-    """The strategies of a member, the default ones for None. Raises ConfigurationError if the brokers assign."""
+    """The strategies of a member, or the default ones for None. Raises ConfigurationError if the brokers assign."""
     if strategies is None:
         return default_strategies()
     if group.group_protocol == "consumer":

@@ -1,4 +1,4 @@
-"""The assigned partitions, and the one door through which they change. Pure: nothing here waits.
+"""The assigned partitions, and the methods through which all changes of them go. Pure: nothing here waits.
 
 Rules of this file:
 
@@ -11,8 +11,8 @@ Rules of this file:
 3. A partition in ``ready`` is readable, assigned, and without a reader of its own. The consumer's reader takes the
    first one and puts it behind the others when its turn ends, so a partition with an endless backlog does not starve
    the rest, and idle partitions cost nothing.
-4. An ``AssignedPartition`` that was removed and assigned again is another object. Code that has waited
-   asks ``holds`` before it changes one.
+4. An ``AssignedPartition`` that was removed and assigned again is another object. After a wait, code checks ``holds``
+   before it changes one.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class SubscriptionObserver:
     """The reports of a subscription to its owner. Override the steps that the owner needs."""
 
     def settle(self) -> None:
-        """Positions are about to change: stop iterating over decoded records, and note how far it came."""
+        """Stop the iteration over decoded records, and store its position, because positions are about to change."""
 
     def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
         """The user, or a reset, moves these positions: marks may now be lower than before."""
 
     def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are about to leave the assignment."""
+        """These partitions are about to leave the assignment."""
 
     def on_change(self) -> None:
         """The assignment, a position or a pause has changed: other data may have to be fetched."""
 
     def on_ready(self) -> None:
-        """Records, an error, or a position that was looked up may be there."""
+        """There may be records, an error, or a new position."""
 
     def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
         """Reading continues at ``new``, because ``old`` cannot be read."""
@@ -65,7 +65,7 @@ class Subscription:
         self.partitions: dict[TopicPartition, AssignedPartition] = {}
         self.ready: dict[TopicPartition, AssignedPartition] = {}
         self.removed_records = self.removed_bytes = 0
-        """What was consumed of partitions that are no longer assigned."""
+        """The counts of consumed records and bytes of partitions that are no longer assigned."""
         self._fetch_size = fetch_size
         self._observer = observer
         self._answers = 0
@@ -92,7 +92,7 @@ class Subscription:
         return self.partitions.get(assigned.partition) is assigned
 
     def select(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
-        """Those of the partitions that are assigned."""
+        """The given partitions that are assigned."""
         return [self.partitions[each] for each in partitions if each in self.partitions]
 
     # Changes.
@@ -104,8 +104,8 @@ class Subscription:
         """
         before, wanted = self.partitions, dict.fromkeys(partitions)
         removed = [each for each in before if each not in wanted]
-        # The running iteration holds the true position of its partition. It must be noted before the partition leaves,
-        # or processed records would not be committed.
+        # The running iteration holds the true position of its partition. It must be stored before the partition leaves.
+        # Otherwise processed records would not be committed.
         self._observer.settle()
         if removed:
             self._observer.on_removed(removed)
@@ -114,12 +114,12 @@ class Subscription:
                 self.removed_records += before[each].buffer.consumed
                 self.removed_bytes += before[each].buffer.consumed_bytes
         self.partitions = {each: before.get(each) or self._new(each, self.reset, pause_reason) for each in wanted}
-        # Filtered, not built again: the partitions keep their turns.
+        # Filtered, not built again, so that the partitions keep their turns.
         self.ready = {each: assigned for each, assigned in self.ready.items() if each in wanted}
         self._observer.on_change()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take these out of the assignment."""
+        """Remove these partitions from the assignment."""
         removed = set(partitions)
         self.assign([each for each in self.partitions if each not in removed])
 
@@ -172,7 +172,7 @@ class Subscription:
         self._observer.on_change()
 
     def settle(self) -> None:
-        """To be called before a fetcher moves a position by itself, for example after a truncation."""
+        """Call this before a fetcher moves a position by itself, for example after a truncation."""
         self._observer.settle()
 
     def report_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
@@ -182,7 +182,7 @@ class Subscription:
     # Turns.
 
     def update_ready(self, assigned: AssignedPartition) -> None:
-        """To be called after anything that may have changed ``assigned.readable``, or what is fetched of it."""
+        """Call this after any change that may affect ``assigned.readable``, or the data to fetch."""
         assigned.replan()
         if assigned.readable and self.holds(assigned) and not assigned.has_reader:
             # A partition that is ready already keeps its turn.
@@ -191,7 +191,7 @@ class Subscription:
             self.ready.pop(assigned.partition, None)
 
     def notify_ready(self) -> None:
-        """After ``update_ready`` of all partitions that an answer concerns, or after a position was found."""
+        """Call this after ``update_ready`` of all partitions in an answer, or after a position was found."""
         self._observer.on_ready()
 
     def end_turn(self, assigned: AssignedPartition) -> None:
@@ -200,7 +200,7 @@ class Subscription:
         self.update_ready(assigned)
 
     def count_answer(self, assigned: AssignedPartition) -> None:
-        """Note that the partition was served by the latest answer with data."""
-        # A counter is enough for an order, and needs no clock.
+        """Record that the latest answer with data served this partition."""
+        # A counter is enough to order the partitions, and needs no clock.
         self._answers += 1
         assigned.last_served = self._answers

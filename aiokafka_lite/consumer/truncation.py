@@ -1,4 +1,4 @@
-"""Truncation checks: whether the leader's log still contains what was read (KIP-320).
+"""Truncation checks: whether the leader's log still contains the records that were read (KIP-320).
 
 After an unclean election, the new leader's log may lack records that were read, and other records may have their
 offsets. Fetch v12 and newer compare logs by themselves: the request names the last fetched epoch, and the answer names
@@ -39,8 +39,8 @@ class TruncationCheck:
 def checks_of(planner: FetchPlanner, view: ClusterView) -> list[TruncationCheck]:
     """The partitions of a fetch that were read under another leader than the present one.
 
-    A partition without a read record, as after a seek, has nothing to compare: the present leader is right. So it is
-    where a leader has just named the offset: asking whether it has that offset could go round in a circle.
+    If no record was read yet, for example after a seek, there is nothing to compare with the present leader's log.
+    There is no check either if a leader has just named the offset: the check could then repeat without end.
     """
     checks: list[TruncationCheck] = []
     for share, target in planner.asked():
@@ -64,7 +64,7 @@ def by_leader(checks: Iterable[TruncationCheck]) -> dict[int, dict[TopicPartitio
 
 
 def epochs_request(checks: Iterable[TruncationCheck]) -> OffsetForLeaderEpochRequest:
-    """Ask where the epochs that were read last end in the leader's log."""
+    """The request for the ends, in the leader's log, of the last epochs that were read."""
     topics: dict[str, OffsetForLeaderEpochRequestTopic] = {}
     for check in checks:
         name, number = check.assigned.partition
