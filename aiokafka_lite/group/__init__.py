@@ -1,4 +1,4 @@
-"""Consumer groups: a pure state machine decides about the membership, one task drives it, strategies assign.
+"""Consumer groups: a pure state machine decides about the membership, a task drives it, strategies assign partitions.
 
 Names are imported on first use: a consumer without a group does not load the state machine.
 """
@@ -45,5 +45,5 @@ __all__ = [
     "StickyStrategy",
 ]
 
-if not TYPE_CHECKING:  # type checkers would otherwise accept any name
+if not TYPE_CHECKING:  # with a __getattr__, a type checker would accept every name
     __getattr__ = lazy.attributes(__name__, _HOMES)

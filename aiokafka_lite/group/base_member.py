@@ -20,7 +20,7 @@ class BaseMember(ABC):
     """
 
     protocol: ClassVar[str]
-    """As in the setting ``group_protocol``."""
+    """The name of the protocol, as in the setting ``group_protocol``."""
     transitions: ClassVar[Transitions[MemberState, MemberEvent]]
 
     def __init__(self, group_id: str, *, instance_id: str | None, rack: str | None) -> None:
@@ -32,16 +32,16 @@ class BaseMember(ABC):
         """The generation of the group; under the consumer protocol the epoch of the member."""
         self.partitions = Ownership()
         self.strategy = ""
-        """The name of the assignment strategy in use; empty where it is not known."""
+        """The name of the assignment strategy in use; empty if it is not known."""
         self.leadership: Leadership | None = None
         """Set while this member assigns the partitions of all members, which only the classic protocol has."""
         self._rack = rack
-        self._topics: frozenset[str] = frozenset()  # what the user subscribes to
-        self._attempt = 0  # of the request or pause whose outcome counts
+        self._topics: frozenset[str] = frozenset()  # the topics that the user subscribes to
+        self._attempt = 0  # the attempt number of the request or pause whose outcome counts
         self._unknown_errors = 0
         self._closing = False
-        # The member left because of max_poll_interval. Only Polled brings it back: otherwise the end of LEAVING, or a
-        # new topic that matches, would join again although the user still does not read.
+        # The member left because of max_poll_interval. Only Polled makes it join again. Otherwise it would join after
+        # LEAVING, or for a new matching topic, although the user still does not read.
         self._overdue = False
 
     def __repr__(self) -> str:
@@ -61,9 +61,9 @@ class BaseMember(ABC):
         return self._closing and self.state in (MemberState.UNJOINED, MemberState.FATAL)
 
     def handle(self, event: Event) -> list[Action]:
-        """Move, and return the actions in their order. A FATAL member returns none."""
+        """Handle an event, and return the actions in their order. A FATAL member returns none."""
         if self.state is MemberState.FATAL:
-            # Close still counts, because ``is_gone`` must become true: ``close()`` waits for it.
+            # Close still counts, because ``close()`` waits until ``is_gone`` is true.
             self._closing |= isinstance(event, Close)
             return []
         return self._handle(event)
@@ -80,21 +80,22 @@ class BaseMember(ABC):
         self.state = next_state(self.transitions, self.state, event)
 
     def _fail(self, error: KafkaError) -> list[Action]:
-        # The loss comes before the error: the reader must stop before the user sees the error.
+        # The loss comes before the error, because the reader must stop before the user gets the error.
         lose = self.partitions.lose()
         self._advance(MemberEvent.FAIL)
         return [lose, Fail(error)] if lose.partitions else [Fail(error)]
 
     def _release_and_leave(self, *, in_good_order: bool) -> list[Action]:
-        """Release all partitions, then leave. ``in_good_order`` lets the reader commit first."""
+        """Release all partitions, then leave. With ``in_good_order``, the reader commits first."""
         was_fenced = self.state is MemberState.FENCED
         self._advance(MemberEvent.LEAVE)
         self._attempt += 1  # a late answer must not assign partitions to a member that leaves
         if was_fenced:
-            return []  # the reader still handles the loss; the event ``Released`` continues
+            return []  # the reader still handles the loss; the leave continues with the event ``Released``
         revoke = self.partitions.revoke_all() if in_good_order else None
         if revoke is not None:
             return [revoke]
-        # The user does not read, so nothing waits for it: the other members may continue at once.
+        # The user does not read, so the revocation does not wait for the user, and the other members may continue at
+        # once.
         lose = self.partitions.lose(awaits_release=False)
         return [*([lose] if lose.partitions else []), *self._send_leave()]

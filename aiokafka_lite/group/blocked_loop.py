@@ -1,7 +1,7 @@
 """Warns when the event loop is blocked, because a member then sends no heartbeats and its session may end.
 
-The delay of the loop is measured in any case, so a block is seen whatever the member waits for at that moment: the
-next heartbeat, or the answer to the last one.
+The delay of the loop is always measured. So a block is detected both while the member waits for the time of the next
+heartbeat and while it waits for an answer.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from ..aio.loop_delay import LoopDelay
 logger = logging.getLogger(__name__)
 
 QUIET = 60.0
-"""Seconds without another block after which a block is logged again. A program that often blocks would fill the log."""
+"""Seconds without a block after which the next block is logged again, so that a program that often blocks does not fill
+the log."""
 
 NAMED = 1.0
-"""Seconds of a block that are worth to be named as the cause of an eviction."""
+"""The shortest block, in seconds, that a log line names as the cause of an eviction."""
 
 
 class BlockedLoop:
     """Watches the event loop for one member. Owner: the task that sends its heartbeats.
 
-    ``interval`` returns the seconds between two heartbeats: a shorter block is no reason for a warning.
-    ``needs_heartbeats`` returns whether the member has a session now. ``consequence`` ends the warning.
+    ``interval`` returns the seconds between two heartbeats: a shorter block causes no warning.
+    ``needs_heartbeats`` returns whether the member has a session now. ``consequence`` is the end of the warning's text.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class BlockedLoop:
         return self._ended_at > since
 
     def cause(self, *, since: float) -> str:
-        """What a log line says about such a block; empty if there was none."""
+        """The text about such a block for a log line; empty if there was none."""
         blocked = self.was_blocked(since=since)
         return f" after the event loop was blocked for {self._blocked_for:.1f} s" if blocked else ""
 

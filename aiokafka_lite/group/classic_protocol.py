@@ -38,14 +38,14 @@ from .topic_watcher import Spawn, TopicWatcher
 logger = logging.getLogger(__name__)
 
 JOIN_MARGIN = 5.0
-"""Seconds that JoinGroup may take beyond the rebalance timeout, when the coordinator answers at the latest."""
+"""Seconds that JoinGroup may take beyond the rebalance timeout, at which the coordinator answers at the latest."""
 
 GATHER_TIMEOUT = 5.0
-"""Seconds that the leader waits for the metadata of topics that it does not know. Then it assigns without them."""
+"""Seconds that the leader waits for the metadata of unknown topics. After that, it assigns without them."""
 
 MANY_MEMBERS = 1_000
-"""From this number of members on, the leader computes the assignment in a thread: in the event loop, 50,000 members
-would take a second."""
+"""From this number of members on, the leader computes the assignment in a thread: with 50,000 members, it would block
+the event loop for a second."""
 
 PROBLEMS_LOGGED = 10
 """The maximum number of problems with other members' subscriptions that one rebalance logs."""
@@ -122,14 +122,14 @@ class ClassicProtocol:
             case SendLeave():
                 self._requests.start(action, self._leave)
             case AwaitJoin():
-                # Not as a request, which would cancel the JoinGroup that this waits for.
+                # It does not run as a request, because a new request would cancel the JoinGroup that it waits for.
                 self._spawn(self._abandon_join, action.attempt, name="await JoinGroup before leaving")
 
     def follow(self) -> None:
         """Apply the member's state: heartbeats, backoff, watched topics."""
         self._heartbeats.follow()
-        # Only a complete generation ends the growing pauses. A JoinGroup that is answered proves little: a SyncGroup
-        # may fail again and again after it.
+        # Only a complete generation resets the backoff. An answered JoinGroup is not enough, because the SyncGroup
+        # after it may fail each time.
         if self._member.state is MemberState.STABLE:
             self._backoff.reset()
         leadership = self._member.leadership
@@ -167,8 +167,8 @@ class ClassicProtocol:
 
     async def _gather(self, action: GatherTopics) -> TopicsGathered:
         missing = [name for name in action.topics if name not in self._client.view.topics]
-        # Topics that appear later start another rebalance (``TopicsSeen``). The leader sends no heartbeats here, and
-        # all members wait for it, so this must end well before its session does.
+        # Topics that appear later start another rebalance (``TopicsSeen``). The leader sends no heartbeats meanwhile,
+        # and all members wait for it, so this must end well before its session.
         if missing:
             with suppress(KafkaTimeout):
                 await self._client.refresh(missing, timeout=min(GATHER_TIMEOUT, self._config.session_timeout / 3))

@@ -5,23 +5,23 @@ subscription and the owned partitions, and leaves. ``handle(event)`` moves the m
 
 Rules of this file:
 
-Rule 1: One heartbeat is under way at a time, except the one that leaves. A second one could overtake the first, and the
-        coordinator would see owned partitions that are out of date. Each heartbeat and each pause has an attempt
-        number, and an outcome of another attempt is dropped.
+Rule 1: One heartbeat is in flight at a time, except the one that leaves. A second one could overtake the first, and the
+  coordinator would get outdated owned partitions. Each heartbeat and each pause has an attempt number, and the outcome
+  of another attempt is dropped.
 Rule 2: Partitions are released before they are reported as not owned, and before added ones are assigned. The
         coordinator gives a partition to another member when no heartbeat reports it any more.
-Rule 3: After the first heartbeat only changed fields are sent. After a failure all fields are sent: it is not known
-        what the coordinator has received. Its answer then has the whole assignment.
+Rule 3: After the first heartbeat only changed fields are sent. After a failure all fields are sent, because it is not
+  known which of them the coordinator has received. The answer then has the whole assignment.
 Rule 4: After a fence nothing is committed: the coordinator may have given the partitions to other members long ago. The
         member joins again with epoch 0 under the same member id, which it keeps for its whole life (KIP-1082).
 Rule 5: A heartbeat that follows a failure pauses first. No change of state cuts that pause short.
 Rule 6: Topic ids that metadata does not know stay in the target assignment until their names are known.
 Rule 7: After a new epoch or assignment the next heartbeats are sent early, with growing pauses. Members that join often
-        come together, and each of them may take partitions from the others; the coordinator assigns once a second at
-        most. Java's client waits for the whole interval, 5 seconds by default, at each step.
-Rule 8: A coordinator refuses a join with an instance id that a member of the group has, also if that is the same
-        member: the answer to its join was lost, or its epoch was fenced. The member then leaves with epoch -2, which
-        the coordinator accepts only from the holder of the id, and joins again. Java's client fails.
+        come together, and each of them may take partitions from the others. The coordinator assigns at most once a
+        second. Java's client waits for the whole interval, 5 seconds by default, at each step.
+Rule 8: A coordinator refuses a join with an instance id that a member of the group has, even if this is the same
+        member, for example after the answer to its join was lost or its epoch was fenced. The member then leaves with
+        epoch -2, which the coordinator accepts only from the holder of the id, and joins again. Java's client fails.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ from .states import MemberEvent, MemberState
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 RETURN_EPOCH = -2
-"""A static member leaves and will come back: it keeps its partitions until its session ends."""
+"""The epoch with which a static member leaves temporarily: it keeps its partitions until its session ends."""
 
 EARLY = 0.5
-"""Seconds until the heartbeat after a new epoch or assignment; then doubled, up to the interval (rule 7)."""
+"""Seconds until the heartbeat after a new epoch or assignment. The time then doubles, up to the interval (rule 7)."""
 
 RELEASES = 5
 """The maximum number of times that a member releases its instance id to join again (rule 8)."""
@@ -92,7 +92,7 @@ TRANSITIONS: Transitions[MemberState, MemberEvent] = {
 
 
 class _Sent(NamedTuple):
-    """What the last heartbeat left at the coordinator."""
+    """The fields that the coordinator has from earlier heartbeats."""
 
     topics: frozenset[str]
     owned: frozenset[TopicPartition]
@@ -128,22 +128,23 @@ class ConsumerMember(BaseMember):
         self._interval = SHORTEST_INTERVAL
         self._early = EARLY  # rule 7
         self._target: dict[bytes, tuple[int, ...]] = {}  # the last assignment of the coordinator
-        self._names: dict[bytes, str] = {}  # of the topics of the target
-        self._ids: dict[str, bytes] = {}  # of the topics whose partitions the reader has
-        self._sent: _Sent | None = None  # None: the next heartbeat has all fields (rule 3)
+        self._names: dict[bytes, str] = {}  # the names of the topics in the target
+        self._ids: dict[str, bytes] = {}  # the names of the topics whose partitions the reader has
+        self._sent: _Sent | None = None  # if None, the next heartbeat has all fields (rule 3)
         self._in_flight = False  # rule 1
         self._backing_off = False  # rule 5
-        # An assignment has come that no heartbeat has acknowledged yet.
+        # Whether an assignment was received that no heartbeat has acknowledged yet.
         self._must_acknowledge = False
-        # The reader expects an ``Assign``: after joining, and after each release, also without added partitions.
+        # Whether the reader expects an ``Assign``: after joining, and after each release, even without added
+        # partitions.
         self._must_assign = False
-        # The coordinator may have this member: a heartbeat was sent that joins.
+        # Whether the coordinator may have this member, because a heartbeat was sent that joins.
         self._may_be_known = False
-        self._was_known = False  # the same before the last heartbeat that joins
+        self._was_known = False  # the same, before the last heartbeat that joins was sent
         self._releases = 0  # rule 8
         # The attempt of the heartbeat that was in flight when the member began to leave.
         self._late_attempt: int | None = None
-        # The epoch of the heartbeat that leaves; None: leave without one.
+        # The epoch of the heartbeat that leaves; None to leave without one.
         self._leave_epoch: int | None = None
 
     def _handle(self, event: Event) -> list[Action]:
@@ -160,7 +161,7 @@ class ConsumerMember(BaseMember):
             case ConsumerHeartbeatAnswer() if event.attempt == self._attempt and self._sends:
                 return self._answered(event)
             case ConsumerHeartbeatAnswer() if self._is_late(event):
-                self.generation = event.response.member_epoch  # the last commit needs it
+                self.generation = event.response.member_epoch  # the last commit needs this identity
             case RequestFailed() if event.attempt == self._attempt:
                 if self.state is MemberState.LEAVING:
                     return self._left()
@@ -187,7 +188,7 @@ class ConsumerMember(BaseMember):
 
     @property
     def _sends(self) -> bool:
-        """Whether heartbeats are sent that do not leave."""
+        """Whether heartbeats are sent to keep the membership."""
         return self.state is MemberState.JOINING or self.state.sends_heartbeats
 
     def _is_late(self, event: ConsumerHeartbeatAnswer) -> bool:
@@ -198,7 +199,7 @@ class ConsumerMember(BaseMember):
     # Heartbeats.
 
     def _follow_subscription(self) -> list[Action]:
-        """Join, leave, or report the subscription, as it is now."""
+        """Join, leave, or report the subscription, depending on its present topics."""
         if self._closing or self.state is MemberState.LEAVING:
             return []  # _left() joins again if there is a subscription by then
         if self.state is MemberState.UNJOINED:
@@ -253,7 +254,7 @@ class ConsumerMember(BaseMember):
         ]
 
     def _send_changes(self) -> list[Action]:
-        """Send a heartbeat now if there is something to report, and none is in flight."""
+        """Send a heartbeat now if there are changes to report, and no heartbeat is in flight."""
         has_changes = self._sent != _Sent(self._topics, self._reported)
         if has_changes and self._sends and not (self._in_flight or self._backing_off):
             return [self._heartbeat()]
@@ -270,7 +271,8 @@ class ConsumerMember(BaseMember):
         return self._retry() if event.retriable else self._fail(event.error)
 
     def _retry(self) -> list[Action]:
-        """Nothing is known about what the coordinator has received: send everything after a backoff (rules 3, 5)."""
+        """Send all fields after a backoff, since it is not known which ones the coordinator has received (rules 3, 5).
+        """
         self._sent = None
         return [self._pause(None)]
 
@@ -309,8 +311,8 @@ class ConsumerMember(BaseMember):
 
     def _refused(self, code: ErrorCode) -> list[Action]:
         joins = self.state is MemberState.JOINING
-        # A group that does not exist any more has fenced all its members; a join creates a group, so a join that gets
-        # this answer has met a group of another type.
+        # If the group no longer exists, all its members are fenced. A join would create the group, so if a join gets
+        # this answer, a group of another type has this id.
         if code in FENCED and not (joins and code is ErrorCode.GROUP_ID_NOT_FOUND):
             return self._fenced(code)
         if code is ErrorCode.UNRELEASED_INSTANCE_ID and self._was_known and self._releases < RELEASES:
@@ -328,14 +330,14 @@ class ConsumerMember(BaseMember):
         if code in FENCED:
             return self._fenced(code)
         if code is ErrorCode.STALE_MEMBER_EPOCH and not (self._in_flight or self._backing_off):
-            return [self._heartbeat()]  # its answer has the newer epoch, or fences the member
+            return [self._heartbeat()]  # the answer has the newer epoch, or fences the member
         return []
 
     def _fenced(self, code: ErrorCode) -> list[Action]:
         """Lose everything, and join again with epoch 0 (rule 4)."""
         lose = self.partitions.lose()
         self._forget_epoch()
-        # The other codes say that the coordinator has no such member.
+        # The other codes mean that the coordinator has no such member.
         self._may_be_known = code is ErrorCode.FENCED_MEMBER_EPOCH
         if self.state is MemberState.JOINING:
             return [self._pause(None)]
@@ -351,13 +353,13 @@ class ConsumerMember(BaseMember):
     # Assignments.
 
     def _name(self, names: Mapping[bytes, str]) -> None:
-        """Note the names of the topics of the target. A known name stays: metadata drops a topic that is deleted."""
+        """Store the names of the topics in the target. A known name stays, because metadata drops deleted topics."""
         known = self._names | {each: names[each] for each in self._target if each in names}
         self._names = {each: known[each] for each in self._target if each in known}
         self.has_unnamed_topics = len(self._names) < len(self._target)
 
     def _reconcile(self) -> list[Action]:
-        """Release what the target lacks; when that is done, take what it adds (rule 2)."""
+        """Release the partitions that are not in the target. When they are released, add the new ones (rule 2)."""
         if self.state is not MemberState.STABLE:
             return []
         wanted = frozenset(
@@ -395,7 +397,7 @@ class ConsumerMember(BaseMember):
     # Leaving.
 
     def _leave(self, epoch: int | None, *, in_good_order: bool) -> list[Action]:
-        """Leave; with a heartbeat unless ``epoch`` is None. ``in_good_order`` lets the reader commit first."""
+        """Leave, with a heartbeat unless ``epoch`` is None. With ``in_good_order``, the reader commits first."""
         self._leave_epoch = epoch
         self._late_attempt = self._attempt if self._in_flight else None
         return self._release_and_leave(in_good_order=in_good_order)
@@ -409,7 +411,7 @@ class ConsumerMember(BaseMember):
     def _left(self) -> list[Action]:
         self._advance(MemberEvent.LEFT)
         self._forget_epoch()
-        self._may_be_known = self._leave_epoch == RETURN_EPOCH  # it left for a while, or its request was lost
+        self._may_be_known = self._leave_epoch == RETURN_EPOCH  # the member left temporarily, or its request was lost
         self._in_flight = self._backing_off = False
         if self._overdue or self._closing or not self._topics:
             return []

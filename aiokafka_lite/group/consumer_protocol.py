@@ -34,13 +34,14 @@ from .states import MemberState
 from .topic_watcher import Spawn
 
 FEATURE = "group.version"
-"""The feature of a cluster that has consumer groups; its level 1 is the first one."""
+"""The feature of clusters with consumer groups; level 1 is the first level that has them."""
 
 MISSED_INTERVALS = 3
-"""Heartbeat intervals after which an answer is no longer awaited: a third of a session, by the brokers' defaults."""
+"""The number of heartbeat intervals after which an answer is no longer awaited. With the brokers' defaults, this is a
+third of a session."""
 
 POLL_MARGIN = 0.001
-"""Seconds after the end of ``max_poll_interval`` at which it is certainly over."""
+"""Seconds to wait beyond ``max_poll_interval``, so that it has certainly ended."""
 
 RESOLVE_TIMEOUT = 5.0
 """Seconds for one refresh of the metadata that lacks the name of an assigned topic."""
@@ -56,7 +57,7 @@ def is_offered(versions: VersionTable) -> bool:
 class ConsumerProtocol:
     """The consumer protocol of one member. Owner: the group coordinator.
 
-    ``is_overdue`` returns whether the member exceeds ``max_poll_interval``, ``poll_left`` the seconds until it does if
+    ``is_overdue`` returns whether the member exceeds ``max_poll_interval``, ``poll_left`` the seconds until it does, if
     the user does not read. The member is read, never changed.
     """
 
@@ -84,7 +85,8 @@ class ConsumerProtocol:
         self._post = post
         self._backoff = client.retry_backoff()
         self._resolving = False
-        self._interval = client_config.request_timeout  # the coordinator's, in seconds, once it has answered
+        # The interval that the coordinator names, in seconds, after its first answer.
+        self._interval = client_config.request_timeout
         self._blocked_loop = BlockedLoop(
             client.loop_delay,
             member,
@@ -93,10 +95,10 @@ class ConsumerProtocol:
             consequence="the coordinator evicts a member whose session ends",
         )
         self.calm_at = 0.0
-        """The loop's time at which the last heartbeat that succeeded was sent: the next revocation began after it."""
+        """The loop's time at which the last successful heartbeat was sent. The next revocation began after it."""
 
     def start(self) -> None:
-        """Watch for a blocked loop. Heartbeats are actions of the member: there is no other task."""
+        """Watch for a blocked loop. Heartbeats are actions of the member, so no other task is needed."""
         self._blocked_loop.watch()
 
     def is_large(self, event: Event) -> bool:
@@ -119,8 +121,8 @@ class ConsumerProtocol:
 
     async def _pause(self, action: PauseHeartbeat) -> HeartbeatDue:
         loop = asyncio.get_running_loop()
-        # The pause between two heartbeats counts from the sending on, as the session: the answer may have waited for a
-        # blocked loop.
+        # The pause between two heartbeats is counted from the sending, like the session, because the answer may have
+        # waited for a blocked loop.
         due = loop.time() + self._backoff.next() if action.seconds is None else self.calm_at + action.seconds
         while (now := loop.time()) < due:
             # The user may exceed max_poll_interval before the next heartbeat is due.
@@ -164,7 +166,7 @@ class ConsumerProtocol:
         return ConsumerHeartbeatAnswer(action.attempt, response, self._client.view.topic_names)
 
     async def _leave(self, action: SendHeartbeat) -> LeaveAnswer:
-        # On the connection of the heartbeats, so that a heartbeat that joins cannot arrive after it.
+        # It uses the connection of the heartbeats, so that a heartbeat that joins cannot arrive after it.
         await self._requests.leave(
             lambda: self._requests.channel.send(
                 lambda versions: self._build(action, versions),
@@ -184,6 +186,6 @@ class ConsumerProtocol:
                     self._post(TopicsNamed(view.topic_names))
                 await asyncio.sleep(backoff.next())
         except KafkaError as error:
-            self._requests.report(error)  # the next heartbeat that is answered starts the next try
+            self._requests.report(error)  # the next answered heartbeat starts another attempt
         finally:
             self._resolving = False

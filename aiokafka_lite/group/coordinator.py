@@ -1,4 +1,4 @@
-"""Drives a member: takes events from one queue, and performs the actions that the member answers with.
+"""Drives a member: takes events from one queue, and performs the actions that the member returns.
 
 The member is a state machine of the classic protocol (``Member``) or of the consumer protocol (``ConsumerMember``).
 ``ClassicProtocol`` and ``ConsumerProtocol`` send its requests; everything else is the same for both.
@@ -9,7 +9,7 @@ Rule 1: Only ``run`` calls ``handle`` of the member, so the member has one write
 Rule 2: At most one request of the member runs at a time (``MemberRequests``), as a child task. Its outcome is the next
         event. A new request cancels the one before it. Heartbeats of the classic protocol are the exception.
 Rule 3: Heartbeats and handovers to the reader (``handover``) are tasks of their own: heartbeats continue while user
-        code works on a handover. Neither decides anything.
+        code works on a handover. These tasks make no decisions.
 Rule 4: Nothing polls. Every retry has a growing pause, also when the coordinator answers at once.
 Rule 5: ``group_protocol="auto"`` is decided once, by the versions of the coordinator, before the first event is
         handled. The member does not change its protocol afterwards.
@@ -85,7 +85,7 @@ class Coordinator:
         self._spawn = spawn
         self._on_error = on_error
         self._events: asyncio.Queue[Event] = asyncio.Queue()
-        self._polled = False  # a Polled event is queued; a second one would say nothing new
+        self._polled = False  # whether a Polled event is queued; a second one would add nothing
         self._choosing: anyio.CancelScope | None = None  # rule 5
         self._closing = False
         self._gone = asyncio.Event()
@@ -112,7 +112,7 @@ class Coordinator:
             fail=lambda action: self._handovers.put(action),
             on_error=lambda error: self._requests.report(error),
         )
-        # Before the protocol is decided: a failure that comes meanwhile is raised too.
+        # Started before the protocol is decided, so that a failure meanwhile is raised too.
         self._handovers = Handovers(
             config,
             client_config,
@@ -127,7 +127,8 @@ class Coordinator:
         self._use("consumer" if config.group_protocol == "consumer" else "classic")
 
     def _use(self, protocol: str) -> None:
-        """Make the member and what sends its requests. Before ``run`` handles the first event only."""
+        """Create the member and the object that sends its requests. Called only before ``run`` handles the first event.
+        """
         config = self._config
         if protocol == "consumer":
             self.member = member = ConsumerMember(
@@ -202,7 +203,7 @@ class Coordinator:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that the member reads; of a pattern, those that match now."""
+        """The topics that the member reads; for a pattern, the topics that match now."""
         return self._topics.subscribed
 
     def subscribe(self, topics: Topics) -> None:
@@ -210,17 +211,17 @@ class Coordinator:
         self._topics.subscribe(topics)
 
     def polled(self) -> None:
-        """The user asks for records: a member that left because of ``max_poll_interval`` joins again."""
+        """Record that the user asks for records. A member that left because of ``max_poll_interval`` joins again."""
         if self.member.state in (MemberState.UNJOINED, MemberState.LEAVING) and not self._polled:
             self._polled = True
             self._post(Polled())
 
     async def close(self, *, leave: bool) -> None:
-        """Commit what is marked, release all partitions and, if ``leave``, leave the group.
+        """Commit the marked offsets, release all partitions and, if ``leave``, leave the group.
 
         Each step has its own time limit; the caller bounds the whole.
         """
-        # First, so that a handover that waits for the user ends now and not after its time limit.
+        # This comes first, so that a handover that waits for the user ends now and not after its time limit.
         self._closing = True
         self._handovers.close()
         if self._choosing is not None:
@@ -242,8 +243,8 @@ class Coordinator:
         while not self.member.is_gone:
             event = await self._events.get()
             before = self.member.state
-            # The user may read again in the turn in which the event was posted. The member would leave, and that read
-            # would wait without end: it has posted no Polled, because the member was in the group.
+            # The user may read again in the turn in which the event was posted. The member would then leave, and that
+            # read would wait without end: it has not posted Polled, because the member was in the group.
             if isinstance(event, PollOverdue):
                 if not self._is_overdue():
                     continue
@@ -252,7 +253,7 @@ class Coordinator:
                     self.member,
                     self._config.max_poll_interval,
                 )
-            # The next event is handled only after ``follow``: it would meet a member whose actions are not performed.
+            # The next event is handled only after ``follow``, because all actions must be performed before it.
             if self._protocol.is_large(event):
                 actions = await asyncio.to_thread(self.member.handle, event)
             else:
@@ -282,7 +283,7 @@ class Coordinator:
         return member.identity if member.protocol == "consumer" and member.generation >= 0 else None
 
     def _is_overdue(self) -> bool:
-        """Whether the user has not read for more than ``max_poll_interval``, and the member must leave for it."""
+        """Whether the user has not read for more than ``max_poll_interval``, so that the member must leave."""
         return self._poll_left() < 0 and self.member.state.sends_heartbeats
 
     def _poll_left(self) -> float:

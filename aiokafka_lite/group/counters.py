@@ -6,7 +6,7 @@ from ..net.traffic import Latencies
 
 
 class RequestCounters:
-    """One kind of request: the latencies of those that succeeded, the failures, and the time of the last success."""
+    """One kind of request: the latencies of the successful ones, the failures, and the time of the last success."""
 
     __slots__ = ("failures", "last_success_at", "latencies")
 
@@ -17,16 +17,16 @@ class RequestCounters:
         """The loop's time."""
 
     def succeeded(self, began: float, now: float) -> None:
-        """A request that was sent at ``began`` has succeeded. Both are the loop's times."""
+        """Count a success of the request that was sent at ``began``. Both are the loop's times."""
         self.latencies.add(now - began)
         self.last_success_at = now
 
 
 class RebalanceCounters(RequestCounters):
-    """The rebalances of one member. Its coordinator task counts.
+    """The rebalances of one member. Its coordinator task counts them.
 
-    A rebalance begins when the member joins, and ends with an assignment. One that ends without an assignment has
-    failed, also if the member begins another one at once. A retry of a request belongs to the same rebalance.
+    A rebalance begins when the member joins, and ends with an assignment. A rebalance that ends without an assignment
+    has failed, even if the member begins another one at once. A retry of a request belongs to the same rebalance.
     """
 
     __slots__ = ("_began",)
@@ -36,17 +36,17 @@ class RebalanceCounters(RequestCounters):
         self._began: float | None = None
 
     def begin(self, now: float) -> None:
-        """The member joins."""
+        """Begin a rebalance, because the member joins."""
         self._began = now
 
     def end(self, now: float) -> None:
-        """The member has an assignment."""
+        """End the rebalance with an assignment."""
         if self._began is not None:
             self.succeeded(self._began, now)
             self._began = None
 
     def fail(self) -> None:
-        """The member is no longer in the rebalance. Counts nothing after ``end``."""
+        """End the rebalance without an assignment. Does nothing after ``end``."""
         if self._began is not None:
             self.failures += 1
             self._began = None

@@ -1,7 +1,7 @@
-"""The events that a member handles, and the actions that it answers with. Data only; ``member`` has the rules.
+"""The events that a member handles, and the actions that it returns. Data only; ``member`` has the rules.
 
 Requests carry an attempt number and handovers a number of their own. The outcome returns with the same number, so that
-the member can drop what is out of date.
+the member can drop outdated ones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NO_MEMBER = Identity("", -1, None)
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """The user subscribes to these topics; to none, the member leaves the group.
+    """The user subscribes to these topics. Without topics, the member leaves the group.
 
     ``lazily``: only deleted topics were left out, so the others need not rebalance unless the member owns some of them.
     """
@@ -79,7 +79,7 @@ class SyncAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """A request was not answered. ``retriable``: the same request may succeed later."""
+    """A request was not answered. ``retriable``: whether the same request may succeed later."""
 
     attempt: int
     error: KafkaError
@@ -96,7 +96,7 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatDue:
-    """The pause of ``PauseHeartbeat`` is over. Consumer protocol only, as the next two events are."""
+    """The pause of ``PauseHeartbeat`` is over. Like the next two events, it exists only in the consumer protocol."""
 
     attempt: int
 
@@ -141,7 +141,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class TopicsSeen:
-    """Metadata has changed: partition counts of the topics that the leader watches, as far as they exist."""
+    """Metadata has changed: the partition counts of the existing topics among those that the leader watches."""
 
     counts: Mapping[str, int]
 
@@ -165,7 +165,10 @@ class LeaveAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The user closes the consumer. ``leave``: leave the group, so that it does not wait for the session's end."""
+    """The user closes the consumer.
+
+    ``leave``: whether to leave the group, so that the group does not wait for the session's end.
+    """
 
     leave: bool
 
@@ -196,7 +199,7 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class SendJoin:
-    """Send JoinGroup, after a backoff if ``pause``. Outcome: ``JoinAnswer``."""
+    """Send JoinGroup, with ``pause`` after a backoff. Outcome: ``JoinAnswer``."""
 
     attempt: int
     request: JoinGroupRequest
@@ -205,7 +208,7 @@ class SendJoin:
 
 @dataclass(frozen=True, slots=True)
 class GatherTopics:
-    """Look up the metadata of the topics, as far as they exist. Outcome: ``TopicsGathered``."""
+    """Look up the metadata of the topics, without those that do not exist. Outcome: ``TopicsGathered``."""
 
     attempt: int
     topics: frozenset[str]
@@ -231,7 +234,7 @@ class SendLeave:
 
 @dataclass(frozen=True, slots=True)
 class AwaitJoin:
-    """Wait briefly for the answer to the JoinGroup of this attempt. ``RequestFailed`` if it does not come."""
+    """Wait briefly for the answer to the JoinGroup of this attempt. Outcome: that answer, or ``RequestFailed``."""
 
     attempt: int
 
@@ -258,12 +261,12 @@ class SendHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ResolveTopics:
-    """Metadata lacks the names of assigned topic ids: refresh it until it has them. Outcome: ``TopicsNamed``."""
+    """Refresh metadata until it has the names of all assigned topic ids. Outcome: ``TopicsNamed``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """The generation is complete: hand the added partitions, maybe none, to the reader."""
+    """Give the added partitions, which may be none, to the reader, because the generation is complete."""
 
     added: tuple[TopicPartition, ...]
     owned: frozenset[TopicPartition]
@@ -271,7 +274,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Take the partitions from the reader in good order and commit what is marked. Outcome: ``Released``.
+    """Take the partitions from the reader, and commit the marked offsets first. Outcome: ``Released``.
 
     ``closing``: do not wait for the user to finish with records.
     """
@@ -283,7 +286,8 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """Another member may own the partitions: take them from the reader, commit nothing. Outcome: ``Released``."""
+    """Take the partitions from the reader without a commit, because another member may own them. Outcome: ``Released``.
+    """
 
     number: int
     partitions: tuple[TopicPartition, ...]
@@ -291,7 +295,7 @@ class Lose:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The membership cannot continue: raise the error to the user."""
+    """Raise the error to the user, because the membership cannot continue."""
 
     error: KafkaError
 

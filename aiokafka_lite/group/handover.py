@@ -1,13 +1,13 @@
-"""Hands partitions to the reader and takes them back, one handover after the other.
+"""Gives partitions to the reader and takes them back, one handover after the other.
 
 Rules of this file:
 
 Rule 1: Handovers are performed in the order in which the member decides them, each completely before the next.
-Rule 2: ``stop`` is the exception: it is called at once, so that no record of a leaving partition is handed out while
-        an earlier handover still runs.
+Rule 2: ``stop`` is the exception: it is called at once, so that no record of a leaving partition is returned while an
+  earlier handover still runs.
 Rule 3: A partition that has to leave before its assignment was performed is never shown to the user.
-Rule 4: The time to wait for the user starts at the last heartbeat before the rebalance, not when the handover before it
-        ends, nor when the member learns of the rebalance: the other members may have waited since then.
+Rule 4: The time to wait for the user starts at the last heartbeat before the rebalance, because the other members may
+  have waited since then. It does not start when the previous handover ends, or when the member detects the rebalance.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from .states import MemberState
 logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_AT_CLOSE = 2.0
-"""Seconds for the last commit of a member that closes. With LEAVE_TIMEOUT it stays below the time limit of closing."""
+"""Seconds for the last commit of a member that closes. Together with LEAVE_TIMEOUT, it is below the time limit of
+closing."""
 
 
 class Handovers:
@@ -61,7 +62,7 @@ class Handovers:
         self._on_released = on_released
         self._on_error = on_error
         self._queue: asyncio.Queue[Assign | Revoke | Lose | Fail] = asyncio.Queue()
-        self._leaving: set[TopicPartition] = set()  # to be revoked or lost by a handover that is not complete (rule 3)
+        self._leaving: set[TopicPartition] = set()  # the partitions of unfinished revocations and losses (rule 3)
         self._deadlines: dict[int, float] = {}  # the loop's time until which a revocation waits for the user (rule 4)
         # The two waits that a newer decision cuts short: for the user, and for the committed offsets.
         self._waiting: anyio.CancelScope | None = None
@@ -69,12 +70,12 @@ class Handovers:
         self._closing = False
 
     def put(self, action: Assign | Revoke | Lose | Fail) -> None:
-        """Perform this action after those before it."""
+        """Perform this action after the earlier ones."""
         if isinstance(action, Revoke | Lose):
             self._reading.stop(action.partitions)
             self._leaving.update(action.partitions)
             if self._locating is not None:
-                self._locating.cancel()  # the partitions whose offsets are looked up may be among these
+                self._locating.cancel()  # these may include partitions whose offsets are being looked up
         if isinstance(action, Revoke):
             self._deadlines[action.number] = self._calm_at() + self._config.time_to_revoke
         # Other members may own the partitions already, so waiting for the user would protect nothing.
@@ -84,7 +85,7 @@ class Handovers:
         self._queue.put_nowait(action)
 
     def close(self) -> None:
-        """Wait for the user no longer, now and in later handovers."""
+        """Stop waiting for the user, now and in later handovers."""
         self._closing = True
         self._stop_waiting()
 
@@ -116,14 +117,17 @@ class Handovers:
             with anyio.CancelScope() as self._locating:
                 committed = await self._locate(sorted(wanted))
             self._locating = None
-        # Before the listener runs: it may ask for the committed offsets, or commit.
+        # This comes before the listener runs, because the listener may ask for the committed offsets, or commit.
         for partition, offset in committed.items():
             self._offsets.begin(partition, offset)
-        # Without those in ``_leaving``: they may have left while the offsets were looked up (rule 3).
+        # Partitions in ``_leaving`` are excluded, because they may have left while the offsets were looked up (rule 3).
         await self._reading.assigned(committed, action.owned - self._leaving)
 
     async def _locate(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets. Retried without a bound: without them the member cannot read."""
+        """The committed offsets.
+
+        The lookup is retried without a time limit, because the member cannot read without them.
+        """
         while True:
             try:
                 return await self._offsets.fetch(partitions)
@@ -134,11 +138,11 @@ class Handovers:
         closing = action.closing or self._closing
         if not closing:
             await self._wait_for_user(action)
-            # ``close()`` may have come during the wait.
+            # ``close()`` may have been called during the wait.
             closing = self._closing
         await self._reading.finish(action.partitions, closing=closing)
-        # After ``finish``, which adds the last marks. Before the release, because the next owner reads from the
-        # committed offset.
+        # The commit comes after ``finish``, which adds the last marks, and before the release, because the next owner
+        # reads from the committed offset.
         if self._config.auto_commit:
             await self._offsets.commit_marked(action.partitions, timeout=self._commit_timeout(action))
         # The listener may still commit, so the offsets are dropped only after it.
@@ -148,10 +152,11 @@ class Handovers:
         self._released(action)
 
     async def _wait_for_user(self, action: Revoke) -> None:
-        """Wait until the user has processed its records, so that a rebalance repeats none; but not beyond rule 4."""
+        """Wait until the user has processed its records, so that a rebalance repeats none, within the time of rule 4.
+        """
         with anyio.CancelScope(deadline=self._deadlines[action.number]) as self._waiting:
             await self._reading.wait_until_done(action.partitions)
-        # A member that was fenced or leaves keeps no group waiting, so there is nothing to warn about.
+        # No other member waits for a member that was fenced or leaves, so there is no warning.
         if self._waiting.cancelled_caught and not self._closing and self._member().state is MemberState.REVOKING:
             logger.warning(
                 "%r releases partitions whose records the user still processes: the group waited for %.1f s",
@@ -163,7 +168,7 @@ class Handovers:
     def _commit_timeout(self, action: Revoke) -> float:
         if action.closing or self._closing:
             return COMMIT_TIMEOUT_AT_CLOSE
-        # Half of the rebalance timeout: the member still has to join again within it.
+        # Half of the rebalance timeout, because the member still has to join again within it.
         return min(self._client_config.api_timeout, self._config.time_to_rebalance / 2)
 
     def _released(self, action: Revoke | Lose) -> None:

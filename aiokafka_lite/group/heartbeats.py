@@ -3,18 +3,19 @@
 Rules of this file:
 
 Rule 1: Heartbeats are sent in a task of their own, so they continue while user code runs.
-Rule 2: Heartbeats are sent only while the member needs them (``Member.needs_session``). During a rebalance their codes
-        say nothing new and only show that the coordinator lives; they have another connection than JoinGroup, which
-        may wait there for minutes. After each event that a heartbeat causes, the task yields once, so that no
-        heartbeat is sent under an outdated identity.
-Rule 3: A cooperative member sends its first heartbeats of a generation early. A cooperative rebalance is often
-        followed by another one: members that released partitions join again at once, and the next owners of these
-        partitions detect this only by a heartbeat. Without this, the moved partitions have no reader for half an
-        interval and more.
+Rule 2: Heartbeats are sent only while the member needs them (``Member.needs_session``). During a rebalance, their codes
+        only show that the coordinator is alive. They use another connection than JoinGroup, which may wait at the
+        coordinator for minutes. After each event that a heartbeat causes, the task yields once, so that no heartbeat is
+        sent under an outdated identity.
+Rule 3: A cooperative member sends its first heartbeats of a generation early. A cooperative rebalance is often followed
+        by another one: members that released partitions join again at once, and the next owners of these partitions
+        detect this only by a heartbeat. Without this, the moved partitions would have no reader for half an interval or
+        longer.
 Rule 4: A member that reaches no coordinator for ``session_timeout`` counts its session as ended: another coordinator
-        may have given its partitions to other members. The time is counted from the moment at which the last
-        successful heartbeat was sent, so it ends before the coordinator's own. It ends only after a failed attempt: a
-        member whose event loop was blocked asks first, also if the block was during the attempt that failed.
+        may have given its partitions to other members. The time is counted from the moment at which the last successful
+        heartbeat was sent, so the session ends here before it ends at the coordinator. It ends only after a failed
+        attempt: a member whose event loop was blocked sends a heartbeat first, even if the block was during the attempt
+        that failed.
 """
 
 from __future__ import annotations
@@ -42,13 +43,16 @@ from .requests import heartbeat_request, is_retriable_by_member
 logger = logging.getLogger(__name__)
 
 EARLY = 0.1
-"""Seconds until the first heartbeat of a cooperative generation; doubled up to ``heartbeat_interval`` (rule 3)."""
+"""Seconds until the first heartbeat of a cooperative generation. The time then doubles up to ``heartbeat_interval``
+(rule 3)."""
 
 SHORTEST_ATTEMPT = 1.0
-"""Seconds that a heartbeat has at least, even if the session ends earlier: after a blocked loop it may be over."""
+"""The shortest timeout of a heartbeat, in seconds. It applies even if the session ends earlier, as it may after a
+blocked loop."""
 
 _RENEWS_SESSION = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""Answers after which the coordinator measures a new session; after loading a group it does so for all members."""
+"""Answers with which the coordinator renews the session. After loading a group, it renews the sessions of all
+members."""
 
 
 class Heartbeats:
@@ -84,7 +88,7 @@ class Heartbeats:
         self._on_answer = on_answer
         self._on_error = on_error
         self._needed = asyncio.Event()
-        self._new_generation = asyncio.Event()  # a generation began whose first heartbeat is not sent yet
+        self._new_generation = asyncio.Event()  # whether a generation began whose first heartbeat is not sent yet
         self._generation = member.generation
         self._session_ends = 0.0  # the loop's time (rule 4)
         self._calm_at = 0.0
@@ -98,7 +102,7 @@ class Heartbeats:
 
     @property
     def calm_at(self) -> float:
-        """The loop's time at which the group was last known not to rebalance: at the last heartbeat without an error.
+        """The loop's time of the last heartbeat without an error, when the group did not rebalance.
 
         A rebalance that a later heartbeat reports may have begun just after it.
         """
@@ -148,7 +152,7 @@ class Heartbeats:
                 continue
             began = loop.time()
             if await self._send():
-                # From the sending on, as the session: the answer may have waited for a blocked loop.
+                # Counted from the sending, like the session, because the answer may have waited for a blocked loop.
                 pause = self._pause(early) - (loop.time() - began)
                 backoff.reset()
             else:
@@ -194,7 +198,7 @@ class Heartbeats:
             return False
         code = ErrorCode.of(response.error_code)
         if is_rebalancing and code is ErrorCode.ILLEGAL_GENERATION:
-            code = ErrorCode.REBALANCE_IN_PROGRESS  # the next generation began, and its answer is on its way
+            code = ErrorCode.REBALANCE_IN_PROGRESS  # the next generation has begun, and its answer follows
         self._on_answer(code, node_id)
         if code in _RENEWS_SESSION and identity == self._member.identity:
             self._renew_session(began)

@@ -1,7 +1,7 @@
-"""The leader's part in one generation: it assigns all partitions, and notices when that is out of date. Pure.
+"""The leader's part in one generation: it assigns all partitions, and detects when the assignment is outdated. Pure.
 
-What another member says is not trusted: a member whose subscription cannot be read gets no partitions, and an invalid
-topic name is ignored. Otherwise one broken member would end each leader, and so the whole group.
+The data of other members is not trusted: a member whose subscription cannot be read gets no partitions, and an invalid
+topic name is ignored. Otherwise one broken member could make every leader fail, and so the whole group.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .strategies import AssignmentStrategy, GroupMember, TopicRacks
 
 
 class Leadership:
-    """The members of one generation as the coordinator listed them, as far as their subscriptions can be read.
+    """The members of one generation whose subscriptions can be read.
 
-    ``problems`` says in words which members get no partitions, and which topics are ignored.
+    ``problems`` are texts that name the members without partitions, and the ignored topics.
     """
 
     def __init__(self, response: JoinGroupResponse) -> None:
@@ -36,10 +36,12 @@ class Leadership:
         self.topics = frozenset(topic for topic in wanted if self._is_valid(topic))
         self.members = tuple(members)
         self.is_outdated = False
-        """Partitions changed after the assignment was made: the group has to rebalance once it is STABLE."""
-        # Set for a static leader that rejoined: the coordinator keeps the assignment, the leader only watches topics.
+        """Whether partitions changed after the assignment was made. If so, the group has to rebalance once it is
+        STABLE."""
+        # Set for a static leader that rejoined: the coordinator keeps the assignment, and the leader only watches
+        # topics.
         self._skips_assignment = response.skip_assignment
-        self._counts: dict[str, int] | None = None  # partitions of each topic that the assignment is based on
+        self._counts: dict[str, int] | None = None  # the partition count of each topic on which the assignment is based
 
     def _is_valid(self, topic: str) -> bool:
         try:
@@ -59,7 +61,7 @@ class Leadership:
             return {}
         assignment = strategy.assign(self.members, topics)
         self._check(assignment, topics, strategy.name)
-        # An empty assignment and not none: other clients cannot read an assignment of no bytes.
+        # An empty assignment is encoded, because other clients cannot read an assignment without bytes.
         return {**dict.fromkeys(self._left_out, ()), **assignment}
 
     def is_based_on(self, counts: Mapping[str, int]) -> bool:
@@ -69,7 +71,7 @@ class Leadership:
         return {topic: count for topic, count in counts.items() if topic in self.topics} == self._counts
 
     def _check(self, assignment: Mapping[str, Sequence[TopicPartition]], topics: TopicRacks, strategy: str) -> None:
-        # A user's strategy may be wrong, and two readers of one partition would go unnoticed.
+        # A user's strategy may be wrong, and two readers of one partition would not be detected.
         given = [partition for partitions in assignment.values() for partition in partitions]
         known = {member.member_id for member in self.members}
         unknown = next((each for each in given if not 0 <= each.partition < len(topics.get(each.topic, ()))), None)

@@ -9,20 +9,20 @@ Rule 1: Every request has an attempt number. An answer to an attempt that is not
         answer never undoes a newer decision.
 Rule 2: Partitions are taken from the reader before the next JoinGroup is sent, never after it. So two members never
         believe at the same time that they own a partition.
-Rule 3: A cooperative member (KIP-429) joins while it reads on. It releases only what the new assignment lacks, and
-        then joins again.
+Rule 3: A cooperative member (KIP-429) continues to read while it joins. It releases only the partitions that are not in
+  the new assignment, and then joins again.
 Rule 4: After a fence nothing is committed: the coordinator may have given the partitions to other members long ago.
         The same holds after a session in which no heartbeat succeeded: another coordinator may have evicted the member.
-Rule 5: A join that follows a failure pauses first, also when the coordinator answers at once. Otherwise one refusing
-        broker makes a hot loop.
+Rule 5: A join that follows a failure pauses first, even if the coordinator answers at once. Otherwise a broker that
+  refuses requests would cause a busy loop.
 
 Invariants that once broke:
 
  - In UNJOINED, FENCED and FATAL the member owns nothing.
  - ``CommitRefused`` and ``HeartbeatAnswer`` count only for the current identity. During a rebalance the generation is
-   about to change, so their errors say nothing about the next one.
+   about to change, so their errors do not apply to the next one.
  - A member that closes before it has a member id waits for the answer to its JoinGroup (``AwaitJoin``). Otherwise the
-   coordinator creates a member that never returns, and the group waits for its session to end.
+   coordinator would create a member that never sends a request, and the group waits for its session to end.
  - A static member does not send LeaveGroup when ``max_poll_interval`` is exceeded: its restart may be in progress, and
    leaving would cost a rebalance.
 """
@@ -68,7 +68,8 @@ from .states import MemberEvent, MemberState
 from .strategies import AssignmentStrategy, TopicRacks
 
 BAD_ASSIGNMENTS_TOLERATED = 5
-"""Assignments in a row that cannot be read. Each is followed by another rebalance: the next leader may do better."""
+"""The number of consecutive unreadable assignments that are tolerated. Each is followed by another rebalance, because
+the next leader may send a readable one."""
 
 _FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
@@ -132,24 +133,26 @@ class Member(BaseMember):
     ) -> None:
         super().__init__(group_id, instance_id=instance_id, rack=rack)
         self.cooperative = all(strategy.cooperative for strategy in strategies)
-        """Whether to read on during a rebalance. All strategies must allow it, as any of them may be chosen."""
+        """Whether to continue reading during a rebalance. All strategies must allow it, because any of them may be
+        chosen."""
         self._strategies = {strategy.name: strategy for strategy in strategies}
         self._session_timeout = session_timeout
         self._rebalance_timeout = rebalance_timeout
-        self._joined_topics: frozenset[str] = frozenset()  # what the last JoinGroup said
+        self._joined_topics: frozenset[str] = frozenset()  # the topics of the last JoinGroup
         self._bad_assignments = 0
-        # A generation was complete under the present member id; and the one fence before that was forgiven.
+        # Whether a generation was complete under the present member id, and whether the one fence before that was
+        # ignored.
         self._is_confirmed = False
         self._fence_forgiven = False
-        # The reason for LeaveGroup. None: leave without LeaveGroup, as a static member does.
+        # The reason for LeaveGroup. With None, the member leaves without LeaveGroup, as a static member does.
         self._leave_reason: str | None = None
 
     @property
     def needs_session(self) -> bool:
-        """Whether heartbeats are sent: as a member, and while a cooperative member reads on during a rebalance.
+        """Whether heartbeats are sent: as a member, and while a cooperative member reads during a rebalance.
 
-        A JoinGroup that waits says nothing about the coordinator. If it cannot be reached for a whole session, another
-        one may have given the partitions to other members.
+        A JoinGroup that waits does not show whether the coordinator is alive. If the coordinator cannot be reached for
+        a whole session, another one may have given the partitions to other members.
         """
         return self.state.sends_heartbeats or (self.state.is_rebalancing and bool(self.partitions.owned))
 
@@ -203,7 +206,7 @@ class Member(BaseMember):
     # Joining.
 
     def _follow_subscription(self) -> list[Action]:
-        """Join, leave or rebalance, as the subscription asks for it now."""
+        """Join, leave or rebalance, depending on the present subscription."""
         if self._closing or self.state is MemberState.LEAVING:
             return []  # _left() joins again if there is a subscription by then
         if self.state is MemberState.UNJOINED:
@@ -256,7 +259,7 @@ class Member(BaseMember):
             return self._joined(event)
         if code is ErrorCode.MEMBER_ID_REQUIRED:  # KIP-394: join again under the id that the coordinator gave
             known, self.member_id = self.member_id, response.member_id
-            # Rule 5: a coordinator that always answers so, or gives no id, must not make a hot loop.
+            # Rule 5: a coordinator that always gives this answer, or gives no id, must not cause a busy loop.
             return [self._join(pause=bool(known) or not response.member_id)]
         return self._refused_rebalance("JoinGroup", code)
 
@@ -270,15 +273,15 @@ class Member(BaseMember):
         self._attempt += 1
         if self.strategy not in self._strategies:
             return self._fail(ProtocolError(f"the coordinator chose strategy {self.strategy!r}, which was not offered"))
-        # Without members there is nothing to assign: brokers before KIP-814 answer so to a static leader that joins
-        # again, and keep the assignment.
+        # Without members there is nothing to assign. Brokers before KIP-814 send this answer to a static leader that
+        # joins again, and keep the assignment.
         if response.leader != response.member_id or not response.members:
             return [SendSync(self._attempt, sync_request(self.group_id, self.identity, self.strategy, {}))]
         self.leadership = Leadership(response)
         return [GatherTopics(self._attempt, self.leadership.topics)]
 
     def _assignments(self, leadership: Leadership, topics: TopicRacks) -> SyncGroupRequest:
-        """The leader's SyncGroup."""
+        """The assignments for the leader's SyncGroup."""
         strategy = self._strategies[self.strategy]
         assignment = leadership.assign(strategy, topics)
         make = getattr(strategy, "assignment_data", None)
@@ -301,7 +304,8 @@ class Member(BaseMember):
             on_assignment(tuple(sorted(assigned)), assignment_data(event.response.assignment), self.generation)
         self._unknown_errors = self._bad_assignments = 0
         self._is_confirmed, self._fence_forgiven = True, False
-        # Only a cooperative member can have a surplus: an eager one owned nothing when it joined (rule 2).
+        # Only a cooperative member can have surplus partitions, because an eager member owned nothing when it joined
+        # (rule 2).
         added, surplus = self.partitions.replace(assigned, self._topics, self.generation)
         assign = Assign(added, self.partitions.owned)
         if surplus:  # rule 3
@@ -309,18 +313,19 @@ class Member(BaseMember):
             # The partitions of other members that this one waits for come only with the next generation (KIP-429).
             return [self.partitions.revoke(surplus), assign]
         self._advance(MemberEvent.SYNCED)
-        # The assignment is taken first even if it is outdated: the member must own what the group believes it owns.
+        # The assignment is used first even if it is outdated, because the member must own the partitions that the group
+        # assigned to it.
         outdated = self.leadership is not None and self.leadership.is_outdated
         if outdated or self._topics != self._joined_topics:
             return [assign, *self._rebalance()]
         return [assign]
 
     def _refused_rebalance(self, api: str, code: ErrorCode) -> list[Action]:
-        """JoinGroup or SyncGroup was refused: be fenced, retry, or fail."""
+        """Handle a refused JoinGroup or SyncGroup: be fenced, retry, or fail."""
         if code in _FENCED or self._forgives(code):
             return self._fenced(code, pause=True)
-        # Kafka does not mark REBALANCE_IN_PROGRESS as retriable, because it asks for a new JoinGroup. That is what a
-        # retry is here.
+        # Kafka does not mark REBALANCE_IN_PROGRESS as retriable, because it requires a new JoinGroup. Here, a retry is
+        # a new JoinGroup.
         retriable = code.retriable or code is ErrorCode.REBALANCE_IN_PROGRESS
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             self._unknown_errors += 1
@@ -337,21 +342,22 @@ class Member(BaseMember):
     # Being a member.
 
     def _refused_as_member(self, api: str, code: ErrorCode) -> list[Action]:
-        """A heartbeat was answered, or a commit was refused with an error about the membership."""
+        """Handle the answer to a heartbeat, or the refusal of a commit with an error about the membership."""
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             # In REVOKING the member joins again anyway, as soon as the reader has released the partitions.
             return self._rebalance() if self.state is MemberState.STABLE else []
         if code in _FENCED:
             return self._fenced(code)
         if code is ErrorCode.NONE or code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:
-            return []  # the next heartbeat may succeed; if none does, the session times out
+            return []  # a later heartbeat may succeed; otherwise the session times out
         return self._fail(self._refusal(api, code))
 
     def _forgives(self, code: ErrorCode) -> bool:
         """Whether a static member may have been fenced by its own JoinGroup, and should join again, once.
 
-        A coordinator that moves may not have stored the member id that it answered with, and a slow one may handle a
-        JoinGroup after the next attempt. Another client with the same instance id fences a member of a generation.
+        When a coordinator moves, the member id in its answer may not be stored, and a slow coordinator may handle a
+        JoinGroup after the next attempt. If the member was in a complete generation, another client with the same
+        instance id has fenced it.
         """
         if code is not ErrorCode.FENCED_INSTANCE_ID or self.instance_id is None:
             return False
@@ -370,7 +376,8 @@ class Member(BaseMember):
         return []
 
     def _rebalance(self) -> list[Action]:
-        """Join again; first release everything or, if cooperative, what is no longer subscribed."""
+        """Join again. First release all partitions or, if cooperative, those of topics that are no longer subscribed.
+        """
         surplus = self.partitions.owned
         if self.cooperative:
             surplus = frozenset(each for each in surplus if each.topic not in self._topics)
@@ -384,19 +391,19 @@ class Member(BaseMember):
             self._advance(MemberEvent.RELEASED)
             return self._send_leave()
         if self.state in (MemberState.REVOKING, MemberState.FENCED):
-            # A fenced member pauses first (rule 5): a coordinator that fences it again and again must not make a hot
-            # loop.
+            # A fenced member pauses first (rule 5), so that a coordinator that fences it repeatedly does not cause a
+            # busy loop.
             return [self._join(MemberEvent.RELEASED, pause=self.state is MemberState.FENCED)]
         return []
 
     def _fenced(self, code: ErrorCode | None, *, pause: bool = False) -> list[Action]:
-        """Lose everything and join again; under a new member id if the coordinator does not know the present one.
+        """Lose all partitions and join again, under a new member id if the coordinator does not know the present one.
 
         ``code`` is the coordinator's answer; None if it has not answered for a whole session.
         """
         lose = self.partitions.lose()
-        # With ILLEGAL_GENERATION the coordinator still knows the member id. A new id would leave the old member in the
-        # group until its session ends, and every rebalance would wait for it.
+        # With ILLEGAL_GENERATION the coordinator still knows the member id. With a new id, the old member would stay in
+        # the group until its session ends, and every rebalance would wait for it.
         self.generation = NO_GENERATION
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.member_id = ""
@@ -415,7 +422,7 @@ class Member(BaseMember):
     # Leaving.
 
     def _leave(self, reason: str | None, *, in_good_order: bool) -> list[Action]:
-        """Leave; with LeaveGroup unless ``reason`` is None. ``in_good_order`` lets the reader commit first."""
+        """Leave, with LeaveGroup unless ``reason`` is None. With ``in_good_order``, the reader commits first."""
         self._leave_reason = reason
         # JoinGroup without a member id is in flight: the coordinator is about to create a member.
         awaits_id = self.state is MemberState.JOINING and not self.member_id
@@ -432,7 +439,7 @@ class Member(BaseMember):
 
     def _left(self) -> list[Action]:
         self._advance(MemberEvent.LEFT)
-        # A static member that did not send LeaveGroup is still in the group and comes back under its id (KIP-345).
+        # A static member that did not send LeaveGroup is still in the group, and joins again under its id (KIP-345).
         if self.instance_id is None or self._leave_reason is not None:
             self.member_id = ""
         self.generation = NO_GENERATION

@@ -19,17 +19,18 @@ from .topic_watcher import Spawn
 logger = logging.getLogger(__name__)
 
 LEAVE_TIMEOUT = 2.0
-"""Seconds for the request that leaves, and for an answer to JoinGroup that it needs, when the member closes."""
+"""Seconds, when the member closes, for the request that leaves, and for the answer to JoinGroup that it may need
+first."""
 
 _REGULAR = (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)
-"""Answers that are steps of a rebalance, not failures that an outage should count."""
+"""Error codes that are normal steps of a rebalance, and not failures that an outage should count."""
 
 
 class MemberRequests:
     """Runs the request of a member as a child task, and reports failures. Owner: the group coordinator.
 
-    ``member`` is only named in the log. ``post`` sends an event to the member, ``on_error`` gets errors that are
-    retried.
+    ``member`` is used only for its name in the log. ``post`` sends an event to the member, ``on_error`` gets errors
+    that are retried.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class MemberRequests:
     def start(self, action: Any, perform: Callable[[Any], Awaitable[Event]]) -> None:
         """Perform this action and post its outcome; ``RequestFailed`` with its attempt if it fails.
 
-        Cancels the action before it, which then posts nothing. The member would drop that outcome anyway.
+        Cancels the previous action, which then posts nothing. The member would drop its outcome anyway.
         """
         if self._request is not None:
             self._request.cancel()
@@ -81,13 +82,13 @@ class MemberRequests:
             )
 
     def record(self, code: ErrorCode, node_id: int, api: str) -> None:
-        """Note the top-level error code of an answer."""
+        """Record the top-level error code of an answer."""
         self.channel.record([code], node_id)
         if code not in _REGULAR:
             self.report(error_for(code, f"{api} of group {self._member.group_id!r}"))
 
     def report(self, error: KafkaError) -> None:
         """Log an error that is retried."""
-        # INFO, not WARNING: a group that rebalances answers with errors as a matter of course.
+        # INFO, not WARNING: errors are normal while a group rebalances.
         self._client.outages.report(logger, self.place, error, "%r: %s", self._member, error, level=logging.INFO)
         self._on_error(error)

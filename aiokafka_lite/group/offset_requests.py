@@ -30,7 +30,7 @@ from .events import Identity
 def commit_request(
     group_id: str, identity: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata], view: ClusterView
 ) -> OffsetCommitRequest:
-    """One request for all offsets, with names and ids of topics: the version decides which of them is sent."""
+    """One request for all offsets, with both names and ids of topics. The version decides which of them are sent."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for partition, offset in offsets.items():
         topic = topics.get(partition.topic)
@@ -119,7 +119,7 @@ def read_fetch(
     response: OffsetFetchResponse,
     names: Mapping[bytes, str],
 ) -> FetchAnswer:
-    """The offsets of the requested partitions (None: of all partitions), as far as the response has them."""
+    """The offsets in the response of the requested partitions (None: of all partitions)."""
     answer = FetchAnswer()
     for named in response.topics:
         for one in named.partitions:

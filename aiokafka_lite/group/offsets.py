@@ -3,16 +3,16 @@
 Rules of this file:
 
 Rule 1: An offset is that of the *next* record to read.
-Rule 2: A mark says that all records before it are processed. It only moves forward; ``reset`` moves both ways. An
-        offset that was only fetched or returned is never committed.
+Rule 2: A mark says that all records before it are processed. A mark only moves forward; ``reset`` moves it in both
+  directions. An offset of a record that was only fetched or returned is never committed.
 Rule 3: Only assigned partitions can be marked and committed. The broker checks the member and not its partitions, so
-        this client alone can see that another member reads a partition now.
-Rule 4: Commits of one member are sent one at a time. Two at once could overtake each other when they are retried, and
-        the older one would win.
-Rule 5: A mark that cannot be committed any more, because its partition was revoked or lost, is refused by the next
-        commit of all marks that the user asks for. The automatic commits leave it for that one.
-Rule 6: A refused commit is a result and not an exception: the partition's new owner continues at the last accepted
-        offset.
+  only this client can detect that another member reads a partition now.
+Rule 4: Commits of one member are sent one at a time. Two concurrent commits could overtake each other when they are
+  retried, and the older offset would be stored last.
+Rule 5: If a mark can no longer be committed, because its partition was revoked or lost, the user's next commit of all
+  marks reports it as refused. Automatic commits do not report it.
+Rule 6: A refused commit is a result and not an exception, because the partition's new owner continues at the last
+  accepted offset.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class CommitResult:
 class Offsets:
     """The offsets of one member, or of a consumer that commits for a group without being a member. Owner: the consumer.
 
-    ``identity`` returns the identity to commit under, None while there is no membership; ``fetching_identity`` that to
-    fetch under, None if fetches name no member. ``is_rebalancing`` returns whether that identity is about to change.
-    ``collect`` is called before marked offsets are committed, so that the reader can mark what is processed;
+    ``identity`` returns the identity to commit under, None while there is no membership; ``fetching_identity`` the
+    identity to fetch under, None if fetches name no member. ``is_rebalancing`` returns whether that identity is about
+    to change. ``collect`` is called before marked offsets are committed, so that the reader can mark processed records;
     ``on_mark`` after each mark and each commit of the user; ``on_commit`` with committed offsets. ``on_refused`` is
     called with errors about the membership, ``on_error`` with every error.
     """
@@ -108,11 +108,12 @@ class Offsets:
         self.commits = RequestCounters()
         """The requests that commit offsets, each attempt by itself."""
         self._marked: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._committed: dict[TopicPartition, OffsetAndMetadata | None] = {}  # its keys are the assigned partitions
+        self._committed: dict[TopicPartition, OffsetAndMetadata | None] = {}  # the keys are the assigned partitions
         # Partitions whose next mark counts even if it goes backwards, because the user moved the position.
         self._backwards: set[TopicPartition] = set()
-        self._refused: dict[TopicPartition, int] = {}  # rule 5: the offsets that were marked
-        self._reported: dict[TopicPartition, OffsetAndMetadata | None] = {}  # marks whose refusal the user has seen
+        self._refused: dict[TopicPartition, int] = {}  # rule 5: the marked offsets
+        # Marks whose refusal the user has already got.
+        self._reported: dict[TopicPartition, OffsetAndMetadata | None] = {}
         self._attempt = _CommitAttempt({})  # the commit that runs, or ran last (rule 4)
         self._one_at_a_time = asyncio.Lock()  # rule 4
 
@@ -129,12 +130,12 @@ class Offsets:
         return self._committed.keys()
 
     def begin(self, partition: TopicPartition, committed: OffsetAndMetadata | None) -> None:
-        """The partition was assigned. ``committed`` is the group's committed offset."""
+        """Add an assigned partition. ``committed`` is the group's committed offset."""
         self.forget([partition])
         self._committed[partition] = committed
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """The partitions are no longer assigned. Marks that are not committed are refused (rule 5)."""
+        """Remove partitions that are no longer assigned. Marks that are not committed are refused (rule 5)."""
         for partition in partitions:
             marked, committed = self._marked.pop(partition, None), self._committed.pop(partition, None)
             if marked is not None and marked != committed and marked is not self._reported.pop(partition, None):
@@ -143,12 +144,12 @@ class Offsets:
             self._backwards.discard(partition)
 
     def refuse(self, partition: TopicPartition, offset: int) -> bool:
-        """The user marked this offset too late: the next commit of the user has it in ``refused``. Returns False."""
+        """Record an offset that was marked too late: the user's next commit has it in ``refused``. Returns False."""
         self._refused[partition] = offset
         return False
 
     def drop_refused(self) -> None:
-        """No later commit reports the present refused marks: their session has ended."""
+        """Drop the present refused marks, because their session has ended. No later commit reports them."""
         self._refused.clear()
 
     def last_marked(self, partition: TopicPartition) -> OffsetAndMetadata | None:
@@ -169,7 +170,7 @@ class Offsets:
         if partition not in self._backwards:
             known = self._marked.get(partition) or self._committed[partition]
             if known is not None and offset <= known.offset:
-                self._on_mark(partition, offset)  # there is nothing to commit, and still the records are processed
+                self._on_mark(partition, offset)  # there is nothing to commit, but the records are processed
                 return False
         self._backwards.discard(partition)
         self._marked[partition] = OffsetAndMetadata(offset, metadata, leader_epoch)
@@ -179,12 +180,12 @@ class Offsets:
     def reset(
         self, partition: TopicPartition, offset: int, metadata: str = "", leader_epoch: int | None = None
     ) -> bool:
-        """Like ``mark``, but also backwards: the records after ``offset`` will be read again."""
+        """Like ``mark``, but it may also move the mark back: the records from ``offset`` on will be read again."""
         self.may_go_back(self._checked(partition, offset, metadata, leader_epoch))
         return self.mark(partition, offset, metadata, leader_epoch)
 
     def may_go_back(self, partition: TopicPartition) -> None:
-        """The user moved the position: the next mark counts even if it goes backwards."""
+        """Let the next mark count even if it goes backwards, because the user moved the position."""
         if partition in self._committed:
             self._backwards.add(partition)
 
@@ -192,7 +193,7 @@ class Offsets:
         self, partition: TopicPartition, offset: int, metadata: str, leader_epoch: int | None
     ) -> TopicPartition:
         check_mark(offset, metadata, leader_epoch)
-        # Hot, once a record: an assigned partition needs no further check.
+        # Hot, runs for each record: an assigned partition needs no further check.
         if type(partition) is TopicPartition and partition in self._committed:
             return partition
         return checked_partition(partition)
@@ -208,7 +209,7 @@ class Offsets:
     # Committing.
 
     async def run(self) -> None:
-        """Commit what is marked every ``auto_commit_interval`` seconds, until cancelled."""
+        """Commit the marked offsets every ``auto_commit_interval`` seconds, until cancelled."""
         interval = self._config.auto_commit_interval
         while True:
             await asyncio.sleep(interval)
@@ -225,7 +226,7 @@ class Offsets:
         before = self._to_commit(wanted)
 
         def dropped() -> dict[TopicPartition, KafkaError]:
-            """Marks that were dropped during the commit: it may have waited for another one."""
+            """Marks whose partitions were lost during the commit, which may have waited for another one."""
             return {each: _too_late(each, at.offset) for each, at in before.items() if each not in self._marked}
 
         return await self._commit(lambda: self._to_commit(wanted), timeout, dropped)
@@ -270,7 +271,7 @@ class Offsets:
                     await _repeat(lambda: self._try_commit(attempt), self._client.retry_backoff())
         except KafkaTimeout as timed_out:
             if not attempt.offsets and not attempt.committed:
-                attempt.offsets = dict(choose())  # the whole time was spent waiting for another commit
+                attempt.offsets = dict(choose())  # the commit waited for another one during its whole timeout
             for partition in attempt.offsets:
                 cause = attempt.last_error.get(partition, "no answer")
                 attempt.refused[partition] = KafkaTimeout(f"{partition} was not committed {timed_out}: {cause}")
@@ -300,7 +301,8 @@ class Offsets:
         identity, view, sent = self._identity(), self._client.view, dict(attempt.offsets)
         began = asyncio.get_running_loop().time()
         if identity is None:
-            # A commit without a member id would be accepted if the group has just lost its last member: this one.
+            # If this member was the last one and has just left the group, the coordinator would accept a commit without
+            # a member id.
             attempt.fail(IllegalStateError("this consumer is not a member of its group now"), is_final=True)
             return False
         by_name = attempt.by_name or any(topic_id(view, partition.topic) == ZERO_UUID for partition in sent)
@@ -339,18 +341,20 @@ class Offsets:
             del attempt.offsets[partition]
             attempt.committed[partition] = offset
             if self._refused.get(partition, offset.offset + 1) <= offset.offset:
-                del self._refused[partition]  # assigned again, and committed by now
+                del self._refused[partition]  # the partition was assigned again, and is committed by now
             if partition in self._committed:
                 self._committed[partition] = offset
         elif code in _MEMBERSHIP_ERRORS and (identity != self._identity() or self._is_rebalancing()):
-            return  # the error is about a generation that is over; in the next one the partition may still be assigned
+            return  # the error concerns a generation that is over; in the next one the partition may still be assigned
         elif code is ErrorCode.STALE_MEMBER_EPOCH and identity.member_id:
-            # An exception to is_retriable, as in Java's client: the member has, or is about to get, a newer epoch.
+            # An exception to is_retriable, as in Java's client, because the member has, or is about to get, a newer
+            # epoch.
             self._on_refused(identity, code)
         elif code is ErrorCode.UNKNOWN_TOPIC_ID and not attempt.by_name:
             attempt.by_name = True
         elif code is ErrorCode.REBALANCE_IN_PROGRESS or (code.retriable and code not in _TOPIC_ERRORS):
-            # An exception to is_retriable, as in Java's client: a topic that does not exist is refused at once.
+            # An exception to is_retriable, as in Java's client: a commit for a topic that does not exist is refused at
+            # once.
             return
         else:
             del attempt.offsets[partition]
@@ -432,10 +436,10 @@ class _CommitAttempt:
     refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     last_error: dict[TopicPartition, str] = field(default_factory=dict)
     by_name: bool = False  # the coordinator does not know a topic id
-    dropped: set[TopicPartition] = field(default_factory=set)  # lost since; they may be assigned again
+    dropped: set[TopicPartition] = field(default_factory=set)  # partitions lost since then; they may be assigned again
 
     def fail(self, error: KafkaError, *, is_final: bool) -> None:
-        """The request itself failed."""
+        """Record the error of a request that failed as a whole."""
         self.last_error.update(dict.fromkeys(self.offsets, str(error)))
         if is_final:
             self.refused.update(dict.fromkeys(self.offsets, error))
@@ -452,7 +456,7 @@ class _Lookup:
     by_name: bool = False  # the coordinator does not know a topic id
 
     def apply(self, answer: FetchAnswer) -> None:
-        """Take what the answer has. Raises the error of a partition if it is not retriable."""
+        """Store the offsets in the answer. Raises the error of a partition if it is not retriable."""
         for partition, found in answer.found.items():
             self._settle(partition, found)
         for partition, code in answer.errors.items():

@@ -13,15 +13,15 @@ NO_GENERATION = -1
 class Ownership:
     """The partitions of the reader. Owner: the member, which alone changes it.
 
-    The reader may read those in ``owned``. Those in ``revoking`` left ``owned`` and are not released yet: the reader
-    commits and calls the listener first. Both are lost together when the member is fenced.
+    The reader may read the partitions in ``owned``. The partitions in ``revoking`` have left ``owned`` and are not
+    released yet: the reader commits and calls the listener first. Both are lost together when the member is fenced.
     """
 
     def __init__(self) -> None:
         self.owned: frozenset[TopicPartition] = frozenset()
         self.revoking: frozenset[TopicPartition] = frozenset()
         # The last assignment survives a revocation: an eager member owns nothing when it joins, and a sticky strategy
-        # still wants to know what it had.
+        # still needs its last partitions.
         self.last_assignment: frozenset[TopicPartition] = frozenset()
         self.last_generation = NO_GENERATION
         self._number = 0
@@ -29,7 +29,7 @@ class Ownership:
     def replace(
         self, assigned: frozenset[TopicPartition], topics: frozenset[str], generation: int
     ) -> tuple[tuple[TopicPartition, ...], frozenset[TopicPartition]]:
-        """Own the assigned partitions of the subscribed topics. Returns what is added, and what is surplus."""
+        """Own the assigned partitions of the subscribed topics. Returns the added and the surplus partitions."""
         self.last_assignment, self.last_generation = assigned, generation
         wanted = frozenset(each for each in assigned if each.topic in topics)
         added, surplus = tuple(sorted(wanted - self.owned)), self.owned - wanted
@@ -45,7 +45,7 @@ class Ownership:
         return Revoke(self._number, tuple(sorted(taken)), closing)
 
     def revoke_all(self) -> Revoke | None:
-        """Start to revoke everything because the consumer closes; None if there is nothing to revoke."""
+        """Start to revoke all partitions, because the consumer closes. Returns None if there is nothing to revoke."""
         partitions = self.owned | self.revoking
         return self.revoke(partitions, closing=True) if partitions else None
 
@@ -62,7 +62,8 @@ class Ownership:
         return lose
 
     def release(self, number: int) -> bool:
-        """The reader has released the partitions of this handover. False if a newer handover replaced it."""
+        """Record that the reader has released the partitions of this handover. False if a newer handover replaced it.
+        """
         if number != self._number:
             return False
         self.revoking = frozenset()

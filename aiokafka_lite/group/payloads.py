@@ -1,7 +1,7 @@
 """Subscriptions and assignments: bytes between the members of a group, which the coordinator does not read. Pure.
 
 Subscriptions are written in the newest version: each version only appends to the one before, and every client reads the
-part that it knows. Assignments are written in the oldest version, since their format never changed.
+part that it knows. Assignments are written in the oldest version, because their format has never changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ PROTOCOL_TYPE = "consumer"
 """The protocol type of consumer groups in JoinGroup. Kafka Connect, for example, uses another one."""
 
 MAX_ASSIGNED = 100_000
-"""Partitions in the assignment of one member. More would take hundreds of megabytes, and the leader may be broken."""
+"""Partitions in the assignment of one member. A larger assignment would take hundreds of megabytes, and is probably an
+error of the leader."""
 
 SUBSCRIPTION_VERSION = 3
 ASSIGNMENT_VERSION = 0

@@ -17,19 +17,22 @@ class Reading(Protocol):
     """
 
     def stop(self, partitions: Sequence[TopicPartition]) -> None:
-        """Hand out no more records of these partitions: they are about to be revoked or lost."""
+        """Return no more records of these partitions, because they are about to be revoked or lost."""
 
     async def wait_until_done(self, partitions: Sequence[TopicPartition]) -> None:
-        """Wait until the user has processed the records that were handed out. Cancelled when the time is over."""
+        """Wait until the user has processed the returned records. The call is cancelled when the time is over."""
 
     async def finish(self, partitions: Sequence[TopicPartition], *, closing: bool) -> None:
-        """The wait is over, whether or not the user is done. What is marked when this returns is committed."""
+        """Called when the wait is over, even if records are not processed.
+
+        The offsets that are marked when this returns are committed.
+        """
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Call the user's listener, then drop the partitions."""
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """Drop the partitions, then call the user's listener: another member may own them already."""
+        """Drop the partitions, then call the user's listener. Another member may already own them."""
 
     async def assigned(
         self, added: dict[TopicPartition, OffsetAndMetadata | None], owned: frozenset[TopicPartition]
@@ -40,10 +43,10 @@ class Reading(Protocol):
         """Mark the processed records that are not marked yet. Called before each commit of marked offsets."""
 
     def marked(self, partition: TopicPartition, offset: int) -> None:
-        """All records before ``offset`` are processed: the user marked or committed it."""
+        """Called when the user marked or committed ``offset``: all records before it are processed."""
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These offsets are committed."""
+        """Called when these offsets are committed."""
 
     def idle_for(self, now: float) -> float:
         """Seconds since the user last asked for records; 0 while it waits for some. ``now`` is the loop's time."""

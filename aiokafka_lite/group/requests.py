@@ -1,4 +1,4 @@
-"""The requests of a member, and the errors that refuse them for good. Pure."""
+"""The requests of a member, and the errors that refuse them finally. Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from .events import Identity, SendLeave
 from .payloads import MAX_ASSIGNED, PROTOCOL_TYPE, write_assignment
 
 UNKNOWN_ERRORS_TOLERATED = 5
-"""UNKNOWN_SERVER_ERROR answers to requests that join which are retried until the member has an assignment.
+"""The number of UNKNOWN_SERVER_ERROR answers to requests that join which are retried until the member has an
+assignment.
 
-An exception to ``is_retriable``: brokers answer so while they fail over. Java's client fails at the first one.
+An exception to ``is_retriable``: brokers return this code during a failover. Java's client fails at the first one.
 """
 
 SHORTEST_INTERVAL = 0.1
@@ -118,14 +119,15 @@ def heartbeat_request(group_id: str, identity: Identity) -> HeartbeatRequest:
 def leaves_by_id(action: SendLeave, versions: VersionTable) -> bool:
     """Whether the request is sent in the old form, with one member id (v0 to v2).
 
-    Of the newer versions, a member without an instance id needs only the reason. librdkafka's mock cluster offers v4
-    and reads it in the old form.
+    From the newer form, a member without an instance id needs only the reason. librdkafka's mock cluster offers
+    v4 and reads it in the old form.
     """
     return action.instance_id is None and not versions.supports(LeaveGroupRequest.REASON)
 
 
 def leave_request(group_id: str, action: SendLeave, versions: VersionTable, *, by_id: bool) -> LeaveGroupRequest:
-    """With one member id if ``by_id`` is true or the coordinator has no other form; else with a list of members."""
+    """With one member id if ``by_id`` is true or the coordinator has no other form; otherwise with a list of members.
+    """
     if by_id or not versions.supports(LeaveGroupRequest.MANY_MEMBERS):
         return LeaveGroupRequest(group_id=group_id, member_id=action.member_id)
     member = LeaveGroupRequestMember(
@@ -150,7 +152,8 @@ def problem_of_assignment(partitions: Sequence[Sequence[int]]) -> str | None:
 
 
 def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None, asked: str = "") -> KafkaError:
-    """The error for the user when the coordinator refuses the member for good. ``asked``: what it requested."""
+    """The error for the user when the coordinator refuses the member finally. ``asked`` describes the member's request.
+    """
     static = "" if instance_id is None else f" as {instance_id!r}"
     hint = f" ({_HINTS[code]})" if code in _HINTS else ""
     return error_for(code, f"{api} of group {group_id!r}{static}{asked} was refused{hint}")
@@ -159,7 +162,7 @@ def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None
 def is_retriable_by_member(error: KafkaError) -> bool:
     """``is_retriable`` with one exception: UNKNOWN_SERVER_ERROR is retried too.
 
-    Brokers answer so while they fail over. Java's client raises it from ``poll()`` and stays usable; here it would end
-    the consumer, and cost its group a rebalance.
+    Brokers return it during a failover. Java's client raises it from ``poll()`` and stays usable. Here it would end the
+    consumer, and cause a rebalance of its group.
     """
     return is_retriable(error) or (isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_SERVER_ERROR)

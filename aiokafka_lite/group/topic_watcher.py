@@ -21,9 +21,9 @@ from .strategies import TopicRacks
 logger = logging.getLogger(__name__)
 
 GONE_AFTER = 2.0
-"""Seconds for which no broker may know a topic before the group reads on without it.
+"""Seconds for which a topic must be unknown to all brokers before the group continues without it.
 
-After one answer is too early: brokers learn of a new topic one after the other.
+One answer is not enough, because brokers get the metadata of a new topic at different times.
 """
 
 Topics = Collection[str] | re.Pattern[str]
@@ -34,7 +34,7 @@ Spawn = Callable[..., "anyio.CancelScope"]
 
 
 class TopicWatcher:
-    """Keeps the client's metadata on the member's topics, and reports changes. Owner: the group coordinator.
+    """Makes the client track the member's topics, and reports changes of them. Owner: the group coordinator.
 
     ``post`` sends an event to the member, ``fail`` ends the membership, ``on_error`` gets errors that are retried.
     """
@@ -56,12 +56,13 @@ class TopicWatcher:
         self._fail = fail
         self._on_error = on_error
         self._pattern_task: anyio.CancelScope | None = None
-        self._topic_gone = asyncio.Event()  # a matching topic was deleted: list the topics now and not at the interval
+        # Set when a matching topic was deleted: the topics are listed now and not at the interval.
+        self._topic_gone = asyncio.Event()
         self.subscribed: frozenset[str] = frozenset()
-        """The topics to read; of a pattern, those that match now."""
+        """The topics to read; for a pattern, the topics that match now."""
         self._watched: frozenset[str] = frozenset()
-        self._unknown: set[str] = set()  # topics with partitions that the last metadata answers did not know
-        self._gone: set[str] = set()  # those that stayed unknown: deleted
+        self._unknown: set[str] = set()  # topics that had partitions, and are unknown in the last metadata answers
+        self._gone: set[str] = set()  # topics that stayed unknown, so they are deleted
         self._tracked: frozenset[str] = frozenset()
 
     def start(self) -> None:
@@ -82,7 +83,7 @@ class TopicWatcher:
             self._subscribe(frozenset(topics))
 
     def watch(self, topics: frozenset[str]) -> None:
-        """Report changes in the number of partitions of these topics too: this member is the leader."""
+        """Report changes in the number of partitions of these topics too, because this member is the leader."""
         self._watched = topics
         self._track()
 
@@ -103,7 +104,8 @@ class TopicWatcher:
             topic = view.topics.get(name)
             if topic is None:
                 continue
-            # A pattern matches only topics that the principal may describe, so only names can be refused.
+            # A pattern matches only topics that the principal may describe, so only topics given by name can be
+            # refused.
             if topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED and self._pattern_task is None:
                 self._fail(Fail(error_for(topic.error, f"group {self._group_id!r}, {name!r}")))
             if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -116,7 +118,7 @@ class TopicWatcher:
             self._post(TopicsSeen({name: len(racks) for name, racks in self.racks(self._watched).items()}))
 
     def racks(self, names: Iterable[str]) -> TopicRacks:
-        """Those of the topics that exist: for each partition, the racks that hold a replica."""
+        """For each partition of the existing topics, the racks that hold a replica."""
         return topic_racks(self._client.view, (name for name in names if name not in self._gone))
 
     # Deleted topics.
@@ -148,14 +150,17 @@ class TopicWatcher:
                 ", ".join(gone),
             )
             self._gone.update(gone)
-            # The leader may learn of it minutes later. Without the topics in its subscription, this member is not
-            # assigned their partitions until then.
+            # The leader may detect the deletion minutes later. If the topics are not in its subscription, this member
+            # is not assigned their partitions until then.
             if self._pattern_task is None:
                 self._post(Subscribe(self._existing(), lazily=True))
             self._report_counts()
 
     def _existing(self) -> frozenset[str]:
-        """The topics to subscribe to. All of them if none exists: without a subscription the member would leave."""
+        """The existing topics to subscribe to.
+
+        If none exists, all of them, because without a subscription the member would leave.
+        """
         return self.subscribed - self._gone or self.subscribed
 
     # Patterns.
@@ -165,7 +170,7 @@ class TopicWatcher:
         config = self._client.config
         known: frozenset[str] | None = None
         backoff = self._client.retry_backoff()
-        # The metadata may report a deleted topic for a while, so its early refresh is repeated with a growing pause.
+        # The metadata may contain a deleted topic for a while, so the early refresh is repeated with a growing pause.
         early = Backoff(config.retry_backoff, config.metadata_max_age, random=self._client.runtime.random)
         while True:
             try:
@@ -198,7 +203,7 @@ class TopicWatcher:
 
 
 def topic_racks(view: ClusterView, names: Iterable[str]) -> TopicRacks:
-    """Those of the topics that exist: for each partition, the racks that hold a replica.
+    """For each partition of the existing topics, the racks that hold a replica.
 
     A topic with a retriable error counts with its last known partitions: a short outage must not cause a rebalance. The
     caller leaves out the topics that were deleted.

@@ -1,8 +1,7 @@
-"""Cooperative sticky: the sticky assignment in two rounds, while members read on what they keep (KIP-429).
+"""Cooperative sticky: the sticky assignment in two rounds, while members read the partitions they keep (KIP-429).
 
-In the first round, a partition that moves is assigned to no member, and its owner learns that it loses it. The owner
-releases it and joins again. In the second round the partition has no owner and is assigned. So no partition ever has
-two readers.
+In the first round, a partition that moves is assigned to no member, so its owner releases it and joins again. In the
+second round the partition has no owner and is assigned. So no partition ever has two readers.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class CooperativeStickyStrategy:
     def assign(self, members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
         known = [_with_generation(member) for member in members]
         assignment = spread(known, topics)
-        owners = owners_of(known)  # None where two members claim a partition: both release it first
+        owners = owners_of(known)  # None if two members claim a partition: both release it first
         return {
             member_id: [each for each in partitions if owners.get(each, member_id) == member_id]
             for member_id, partitions in assignment.items()

@@ -3,7 +3,8 @@
 Members and partitions are taken in order: 3 members get 4, 3 and 3 of 10 partitions. Topics with the same number of
 partitions are divided at the same places, so the member that reads partition 2 of one topic reads partition 2 of the
 others. If members and replicas have racks, a partition goes to a member in the rack of a replica, as long as that
-member is within its share (KIP-881). Topics that are divided alike are matched together first, to keep them alike.
+member is within its share (KIP-881). Topics that are divided in the same way are matched to racks together first, so
+that they stay divided in the same way.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class _Topic:
         self.share, self.extras = divmod(len(racks), len(readers))
 
     def room(self, reader: GroupMember) -> int:
-        """How many more partitions the reader can get: its share, and one more while there are extras."""
+        """The number of partitions that the reader can still get: its share, and one more while there are extras."""
         return self.share + (self.extras > 0) - len(self.given[reader.member_id])
 
     def give(self, reader: GroupMember, partitions: Iterable[int]) -> None:
@@ -67,7 +68,8 @@ class _Topic:
 
     @property
     def racks_matter(self) -> bool:
-        """Whether readers and replicas share racks, and some partition has no replica in the rack of some reader."""
+        """Whether readers and replicas share racks, and at least one reader has no replica of a partition in its rack.
+        """
         readers = {reader.rack for reader in self.readers if reader.rack is not None}
         return any(readers & racks for racks in self.racks) and not all(readers <= racks for racks in self.racks)
 

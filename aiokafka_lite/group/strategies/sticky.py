@@ -2,7 +2,8 @@
 
 First, members keep the partitions that they own and still subscribe to. Then each partition without an owner goes to
 the member with the fewest. Then partitions move from members with more to members with fewer while that reduces the
-difference. At the end no member has two partitions more than another one that subscribes to one of them.
+difference. At the end, a member has at most one partition more than any other member that subscribes to the topic of
+one of its partitions.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class StickyUserData(Message):
 
 
 class StickyStrategy:
-    """Spreads partitions as evenly as the subscriptions allow, and moves as few as that needs."""
+    """Spreads partitions as evenly as the subscriptions allow, with as few moves as possible."""
 
     name = "sticky"
     cooperative = False
@@ -92,7 +93,7 @@ def spread(members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
             else:
                 free.append(partition)
     racks = {member.member_id: member.rack for member in members}
-    # Partitions with the fewest possible readers first: at the end, their few readers might be full.
+    # Partitions with the fewest possible readers come first, because their few readers might be full later.
     for partition in sorted(free, key=lambda each: (len(readers[each.topic]), each)):
         near = topics[partition.topic][partition.partition]
         taker = min(
@@ -105,7 +106,10 @@ def spread(members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
 
 
 def owners_of(members: Sequence[GroupMember]) -> dict[TopicPartition, str | None]:
-    """The owner of each partition. If two members claim it, the later generation wins; in one generation none."""
+    """The owner of each partition.
+
+    If two members claim it, the later generation counts; in the same generation, neither does.
+    """
     owners: dict[TopicPartition, str | None] = {}
     generations: dict[TopicPartition, int] = {}
     for member in members:
@@ -119,7 +123,7 @@ def owners_of(members: Sequence[GroupMember]) -> dict[TopicPartition, str | None
 
 
 def _level(assignment: Assignment, readers: Mapping[str, list[str]], by_order: Mapping[str, int]) -> None:
-    """Move one partition at a time from the fullest member, until no move makes two members more equal.
+    """Move one partition at a time from the fullest member, until no move reduces the difference between two members.
 
     Each move goes to a member with at least two fewer, so the sum of squares falls and the loop ends. Starting at the
     fullest member keeps the number of moves small.

@@ -40,7 +40,7 @@ class AssignmentStrategy(Protocol):
     """Assigns the partitions of a group. Implement it for your own strategy; all members must use the same ``name``.
 
     A ``cooperative`` strategy never assigns a partition that another member has not released yet (KIP-429), so members
-    read on what they keep.
+    continue to read the partitions that they keep.
 
     Two more methods are optional. They pass data of the strategy from the leader to the members:
 
