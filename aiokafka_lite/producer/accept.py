@@ -1,10 +1,10 @@
-"""Records are accepted here: intercepted, serialized, charged against ``buffer_memory``, and kept in order.
+"""Accepts records: intercepts and serializes them, charges them against ``buffer_memory``, and keeps their order.
 
 Rule 1: bytes of ``buffer_memory`` are acquired before a record goes to the ``Accumulator``, and released here if the
 accumulator raises. Afterwards they belong to the record's batch, or to the pending records.
 
 Rule 2: each record that went through ``on_send`` reaches ``on_acknowledgement`` exactly once: through ``_refused`` if
-it is not accepted, else through its delivery.
+  it is not accepted, otherwise through its delivery.
 
 Rule 3: the records of a topic are accepted in the order in which the calls began. Without async serializers that is
 simply the order of the calls. With them, calls wait for their turn in a ``FifoLock``. A serializer that is not async
@@ -45,7 +45,7 @@ from .serializer import Headers, MustAwait, Serialization, headers_of, serialize
 from .settle import Settlement
 
 Prepared: TypeAlias = tuple[Any, bytes | None, bytes | None, tuple[Header, ...], Any, int, int, int]
-"""The fields of a ``PreparedRecord``. No object of Python where this module is compiled: a struct in C."""
+"""The fields of a ``PreparedRecord``. In a compiled module, this tuple is a struct in C and not a Python object."""
 
 
 class Acceptor:
@@ -76,16 +76,16 @@ class Acceptor:
         self._config = config
         self._serialization = serialization
         self._is_async = serialization.is_async
-        self._may_wait = self._is_async  # also after a serializer that is not async has returned an awaitable
+        self._may_wait = self._is_async  # also set when a serializer that is not async has returned an awaitable
         self._plain_keys = serialization.plain_keys
         self._plain_values = serialization.plain_values
-        self._interceptors = interceptors or None  # None costs nothing per record
+        self._interceptors = interceptors or None  # with None, there is no cost for each record
         self._clock = clock
         self._service = service
         self._largest = largest_record(config)
         self._small_batches = config.batch_size < 8 * BATCH_OVERHEAD
 
-    # Hot: this and what it calls run for each record.
+    # Hot: these methods run for each record.
     def accept_nowait(
         self,
         topic: Any,
@@ -110,7 +110,7 @@ class Acceptor:
             raise self._buffer_full(topic, partition, headers, size)
         return self._append(topic, key, value, headers, partition, timestamp, size, surplus)
 
-    # Hot as well. Not ``async``, because a second coroutine for each record costs 0.3 µs.
+    # Hot as well. It is not ``async``, because a second coroutine for each record costs 0.3 µs.
     def accept(
         self,
         topic: Any,
@@ -158,7 +158,8 @@ class Acceptor:
         try:
             size = RECORD_OVERHEAD
             headers = given_headers = headers_of(topic, headers) if headers else ()
-            # The key first, as with Java's client: the value's serializer sees the headers that the key's has added.
+            # The key comes first, as in Java's client: the value's serializer gets the headers that the key's
+            # serializer has added.
             if key is not None:
                 if type(key) is not bytes or not (self._plain_keys or is_serialized):
                     key, headers = serialize(self._serialization.key, topic, "key", key, headers)
@@ -189,14 +190,14 @@ class Acceptor:
                     and (partition is None or (type(partition) is int and partition in target.partitions))
                     else self._surplus(topic, partition, size)
                 )
-            except TypeError:  # an object without a hash is no str
+            except TypeError:  # an object without a hash is not a str
                 check_topic_name(topic)
                 raise
         except KafkaError as error:
             self._refused(topic, partition, headers, error)
             raise
         except MustAwait:
-            # Interceptors have seen the record: it continues from here.
+            # The steps of a record after its interceptors.
             record = ProducerRecord(topic, value, given_key, given_headers, partition, timestamp)
             raise MustAwait(record) from None
         return topic, key, value, headers, partition, timestamp, size + surplus, surplus
@@ -232,7 +233,7 @@ class Acceptor:
         return self._settlement.transaction
 
     def check_transaction(self, number: int) -> None:
-        """Raise unless the transaction with this number is open, for a call that had to wait."""
+        """Raise unless the transaction with this number is open, for a call that has waited."""
         self.check_writable()
         if number != self._settlement.transaction:
             raise IllegalStateError(
@@ -252,7 +253,7 @@ class Acceptor:
         size: int,
         surplus: int,
     ) -> Delivery:
-        """Hand over a record, for which room is taken. The room is given back if that raises."""
+        """Pass a record to the accumulator. Its room is taken already, and is released if this raises."""
         try:
             result, position = self._accumulator.append(topic, key, value, headers, partition, timestamp, size, surplus)
         except BaseException as error:
@@ -344,7 +345,10 @@ class Acceptor:
     async def _serialized(
         self, topic: str, key: object, value: object, headers: tuple[Header, ...], turn: asyncio.Future[None]
     ) -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:
-        """Key and value as bytes, and the headers that serializers may have changed, when it is the record's turn."""
+        """Wait for the record's turn.
+
+        Returns key and value as bytes, and the headers, which serializers may have changed.
+        """
         bound = self._config.max_block
 
         async def serialized() -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:
@@ -379,7 +383,7 @@ def largest_record(config: ProducerConfig) -> int:
 
 
 def largest_pending_record(config: ProducerConfig) -> int:
-    """The bytes that such a record can need of ``buffer_memory``."""
+    """The bytes of ``buffer_memory`` that such a record can need."""
     overhead = PENDING_OVERHEAD + (BATCH_OVERHEAD if config.batch_size < 8 * BATCH_OVERHEAD else 0)
     return min(largest_record(config) + overhead, config.buffer_memory)
 
@@ -398,5 +402,5 @@ def _fields(record: Any) -> tuple[Any, object, object, Headers, Any, Any]:
 
 
 def size_of_headers(headers: tuple[Header, ...]) -> int:
-    """The bytes that the headers of a record hold of ``buffer_memory``."""
+    """The bytes of ``buffer_memory`` that the headers of a record use."""
     return sum(HEADER_OVERHEAD + 3 * len(name) + (0 if data is None else len(data)) for name, data in headers)

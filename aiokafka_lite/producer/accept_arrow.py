@@ -1,4 +1,4 @@
-"""Tables of Arrow are accepted here: checked as a whole, divided by partition, and encoded batch by batch."""
+"""Accepts Arrow tables: checks them as a whole, divides them by partition, and encodes them batch by batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .room import Room
 
 
 class ArrowAcceptor:
-    """Makes a ``BulkDelivery`` of an Arrow table. ``acceptor`` knows whether records are accepted."""
+    """Makes a ``BulkDelivery`` of an Arrow table. ``acceptor`` has the check whether records are accepted."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
-"""The records of ``send_many`` are accepted here: as lists of bytes where possible, else one by one.
+"""Accepts the records of ``send_many``: as lists of bytes if possible, otherwise one by one.
 
 Lists need no Python call per record (``protocol/records/pack.py``). That is possible if the topic is known, keys and
-values are bytes or str, no interceptor, serializer or partitioner of the user has to see the records, and none of them
-is too large. Otherwise a piece of the records takes the way of ``Producer.put``, so that each record has its own error.
+values are bytes or str, no interceptor, serializer or partitioner of the user is involved, and no record is too large.
+Otherwise the records of the piece are accepted as by ``Producer.put``, so that each record has its own error.
 
-Rule 1: bytes of ``buffer_memory`` are acquired for a piece before any record of it is in a batch. What a batch has
-taken belongs to the batch; the rest is released here if an error comes between.
+Rule 1: bytes of ``buffer_memory`` are acquired for a piece before any record of it is in a batch. The bytes of records
+  in a batch belong to the batch. After an error, the other bytes are released here.
 
 Rule 2: between two pieces other tasks run. A piece takes a few milliseconds at most.
 """
@@ -44,17 +44,17 @@ MOST_RECORDS = 2_000
 """Records of a piece: one to two milliseconds."""
 
 PIECE_BYTES = 1 << 20
-"""Bytes of a piece, about: later pieces are as long as the average record so far allows."""
+"""The approximate bytes of a piece. The average size of the records so far decides the length of later pieces."""
 
 SINGLE_RECORDS = 500
 """Records of a piece that is accepted one by one."""
 
 
 class ManyAcceptor:
-    """Accepts the records of one call as pieces. ``acceptor`` takes those that lists cannot take.
+    """Accepts the records of one call as pieces. ``acceptor`` accepts the records that cannot be accepted as lists.
 
-    ``on_refused`` is called with the error of a record that is not accepted. ``takes_lists``: no interceptor and no
-    serializer of the user has to see a record.
+    ``on_refused`` is called with the error of a record that is not accepted. ``takes_lists``: the user has no
+    interceptor and no serializer.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ManyAcceptor:
         self._on_refused = on_refused
         self._largest = largest_record(config)
         self._piece_bytes = max(1, min(PIECE_BYTES, config.buffer_memory // 4))
-        # Records of small batches are charged for a share of the batch, each on its own.
+        # Each record of a small batch is charged for a share of the batch.
         self._takes_lists = takes_lists and config.batch_size >= 8 * BATCH_OVERHEAD
 
     async def accept(
@@ -129,7 +129,7 @@ class ManyAcceptor:
             except (SerializationError, BrokerError, IllegalStateError) as error:
                 self._service.check()
                 self._acceptor.check_writable()
-                # The producer accepts records, so the error concerns this one.
+                # The producer accepts records, so the error concerns this record.
                 self._on_refused(error)
                 accepted.append(error)
         return SinglePiece(accepted)
@@ -176,7 +176,7 @@ class ManyAcceptor:
             except BaseException:
                 budget.release(charge)
                 raise
-            if self._target(topic, partition) is not target:  # it has vanished, or lost the partition, meanwhile
+            if self._target(topic, partition) is not target:  # the topic was deleted, or lost the partition, meanwhile
                 budget.release(charge)
                 return None
         piece = ListPiece(now, lists.value_sizes, lists.key_sizes, order)
@@ -216,11 +216,11 @@ def _is_timestamp(timestamp: object) -> bool:
 
 
 _MIXED: list[bytes] = []
-"""Not a list of bytes: some items have to be refused, or serialized, on their own."""
+"""The result for items that are not a list of bytes: some have to be refused or serialized one by one."""
 
 
 def _as_bytes(items: list[object]) -> list[bytes]:
-    """The items, if all of them are bytes or all are str; else ``_MIXED``."""
+    """The items as bytes, if all of them are bytes or all are str; otherwise ``_MIXED``."""
     types = set(map(type, items))
     if types == {bytes}:
         return cast(list[bytes], items)
@@ -233,7 +233,7 @@ def _as_bytes(items: list[object]) -> list[bytes]:
 
 
 def _shares(numbers: list[int]) -> list[tuple[int | None, int, int]]:
-    """Where the records of each partition begin and end, when they are sorted by partition."""
+    """The first and last position of each partition's records, after sorting by partition."""
     shares: list[tuple[int | None, int, int]] = []
     start = 0
     for number, count in sorted(Counter(numbers).items()):

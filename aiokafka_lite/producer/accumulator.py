@@ -1,9 +1,9 @@
-"""Records accumulate here: a topic and a partition for each record, a place in a batch, or a wait for metadata.
+"""Accumulates records: gives each record a partition and a place in a batch, or lets it wait for metadata.
 
 Rule 1: the accumulator owns the topics. It is the only caller of the partitioner, so no sender's loop runs user code.
 
-Rule 2: ``append`` either raises, and then the record is nowhere, or returns the record's place. A place is a batch, or
-``PendingRecords`` while metadata does not have the topic. Pending records move to batches in their order, and newer
+Rule 2: ``append`` either raises, and then does not keep the record, or returns the record's place. A place is a batch,
+or ``PendingRecords`` while metadata does not have the topic. Pending records move to batches in their order, and newer
 records wait behind them.
 
 Rule 3: a topic that is dropped while batches of it exist would give its partitions two owners, both of which start at
@@ -51,15 +51,15 @@ SLICE = 500
 
 TOPIC_IDLE = 3600.0
 """Seconds without a record after which a topic is dropped, with the sequence numbers of its partitions. Brokers may
-remember those for longer, so a later record is written under a newer epoch. (That metadata lacks a topic is no reason
-to drop it.)"""
+remember those for longer, so a later record is written under a newer epoch. (A topic that is missing in metadata is not
+dropped.)"""
 
 Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, object]], str], object]
 """Starts a task of the producer, with a name."""
 
 
 class Accumulator:
-    """Owner of the topics and their pending records, and caller of the partitioner.
+    """Owns the topics and their pending records, and calls the partitioner.
 
     ``spawn`` starts a task that asks metadata for a topic. ``ids`` is None without idempotence.
     """
@@ -126,7 +126,7 @@ class Accumulator:
         # oldest one and goes on although the topic is not open yet.
         if topic is None or not (topic.is_open or sent_at is not None):
             return self._add_pending(PreparedRecord(name, key, value, headers, number, timestamp, size, surplus))
-        # Before the choice, so that a sticky partitioner knows which of its batches are full.
+        # This comes before the choice, so that a sticky partitioner knows which of its batches are full.
         if self._sealed:
             self._report_sealed()
         may_move = number is None and key is None
@@ -146,11 +146,11 @@ class Accumulator:
             if partition is None:
                 unlisted = PreparedRecord(name, key, value, headers, number, timestamp, size, surplus)
                 return self._add_unplaced(topic, unlisted, sent_at)
-            # Without ``may_move``: the second choice is final, or a partitioner that alternates would never place the
-            # record.
+            # ``may_move`` is not passed: the second choice is final. Otherwise a partitioner that alternates would
+            # never place the record.
             batch, position, sealed = partition.append(key, value, headers, timestamp, size, sent_at)
             assert batch is not None
-        # Once per batch. Everything that is done for each record costs throughput.
+        # This runs once per batch. All work that is done for each record costs throughput.
         if position == 0:
             self.begun(topic, partition, batch, sent_at is None)
             self._dispatcher.begun(partition, batch)
@@ -165,8 +165,8 @@ class Accumulator:
         return self._partitioner.choose(topic.name, None, None, self._view, topic.partitions)
 
     def begun(self, topic: TopicProducer, partition: PartitionProducer, batch: Batch, is_ordered: bool = True) -> None:
-        """A batch was begun. Comes before anything that can raise, so that the batch is settled in any case."""
-        # The topic counts as used for as long as the batch may wait for a leader, or metadata would drop it.
+        """Register a batch that was begun. Call it before any step that can raise, so that the batch is settled."""
+        # The topic counts as used as long as the batch may wait for a leader. Otherwise metadata would drop it.
         self._client.known_topic(topic.name, in_use_for=self._config.delivery_timeout)
         self._settlement.register(batch, partition, is_ordered=is_ordered)
         topic.last_used = batch.opened
@@ -179,14 +179,15 @@ class Accumulator:
                 self._partitioner.batch_sealed(name, number, size, self._view)
 
     def partitions_of_keys(self, topic: TopicProducer, keys: list[bytes]) -> list[int] | None:
-        """The partition of each key; None if a partitioner of the user chooses, or if metadata lacks one of them."""
+        """The partition of each key; None if a user's partitioner chooses, or if metadata lacks one of the partitions.
+        """
         if not self._partitioner.is_default:
             return None
         numbers = self._partitioner.of_keys(keys, len(self._view.topics[topic.name].partitions))
         return numbers if topic.partitions.keys() >= set(numbers) else None
 
     def chooser(self, topic: TopicProducer) -> Chooser | None:
-        """Chooses a partition for a key and a value; None if keys go by their hash, so that columns need no calls."""
+        """Chooses a partition for a key and a value; None if the hash of the key chooses it."""
         if self._partitioner.is_default:
             return None
         return partial(self._partitioner.choose, topic.name, view=self._view, partitions=topic.partitions)
@@ -212,7 +213,8 @@ class Accumulator:
         end = self._timers.now() + self._longest_wait
         while True:
             check_topic_name(name)
-            # Looked up again after each wait: by then the topic may be gone, or newer records may be pending.
+            # The topic is looked up again after each wait, because it may have been dropped, or newer records may be
+            # pending.
             topic = self.topics.get(name)
             if topic is not None and topic.is_open:
                 if partition is None or partition in topic.partitions:
@@ -227,7 +229,7 @@ class Accumulator:
                 await pending.wait()
 
     def view_changed(self, view: ClusterView) -> None:
-        """Metadata has changed."""
+        """Update the topics after a change of metadata."""
         for topic in self.topics.values():
             self._update(topic, view)
 
@@ -240,7 +242,8 @@ class Accumulator:
                 known = view.partition(each.topic_partition)
                 epoch = None if known is None else known.leader_epoch
                 self._dispatcher.act(each, each.led_by(None if leader is None else leader.node_id, epoch))
-        # Taken out before they fail: a woken caller may send to the topic and come back here.
+        # The batches are taken out before they fail, because a caller that wakes up may send to the topic and call this
+        # again.
         vanished, topic.vanished = topic.vanished, []
         for each in vanished:
             number = each.topic_partition.partition
@@ -253,7 +256,8 @@ class Accumulator:
         topic = self.topics.get(name)
         if topic is None:
             now = self._timers.now()
-            # Swept when a topic comes, not by a timer: only new topics make the number of topics grow.
+            # Idle topics are dropped when a topic is added, not by a timer, because only new topics increase their
+            # number.
             if now >= self._next_sweep:
                 self._drop_idle_topics(now)
             topic = TopicProducer(name, self._make_partition, now)
@@ -264,7 +268,7 @@ class Accumulator:
             self.topics[name] = topic
             self._update(topic, self._client.view)
             return topic
-        # Before anything is registered: a name that no broker accepts must leave no trace (rule 2).
+        # Checked before anything is registered, because an invalid name must leave no trace (rule 2).
         check_topic_name(name)
         self.topics[name] = topic
         self._settlement.add_pending(pending := topic.start_pending())
@@ -272,11 +276,12 @@ class Accumulator:
         return topic
 
     def _drop_idle_topics(self, now: float) -> None:
-        """Drop topics that were idle for long. Runs now and then, when a new topic comes."""
+        """Drop topics that were idle for long. Runs at some of the additions of a topic."""
         self._next_sweep = now + TOPIC_IDLE / 10
         idle = [each for each in self.topics.values() if each.last_used + TOPIC_IDLE <= now and each.is_idle]
         for topic in idle:
-            # A partition that comes back later starts at sequence 0, which brokers refuse under the old identity.
+            # If the partition is used again later, it starts at sequence 0, which brokers refuse under the old
+            # identity.
             topic.retire()
             del self.topics[topic.name]
             self._partitioner.topic_removed(topic.name)
@@ -284,7 +289,7 @@ class Accumulator:
     # Pending records.
 
     def _add_pending(self, record: PreparedRecord) -> tuple[BatchResult, int]:
-        """Keep a record until metadata has its topic; or append it, if metadata has the topic by now."""
+        """Keep a record until metadata has its topic, or append it if metadata has the topic now."""
         topic = self.topics.get(record.topic)
         if topic is None or not topic.is_known:
             topic = self._topic(record.topic)
@@ -295,18 +300,20 @@ class Accumulator:
         return topic.pending, topic.pending.add(record, self._timers.now())
 
     async def _ask_for(self, topic: TopicProducer, pending: PendingRecords) -> None:
-        """Ask metadata for a topic until it is there, and these records have moved to batches, or were aborted."""
+        """Request metadata of a topic until it is available and these records have moved to batches, or were aborted.
+        """
         while _are_pending(topic, pending):
             try:
                 await self._client.topic(topic.name, self._longest_wait)
             except KafkaError as error:
                 if _are_pending(topic, pending):
                     if not topic.partitions:
-                        del self.topics[topic.name]  # rule 3: before the callers are woken
+                        del self.topics[topic.name]  # rule 3: this comes before the callers wake up
                     self._fail_pending(topic, pending, error)
                 return
             self._update(topic, self._client.view)
-            # The producer may have ended while metadata was awaited; in batches the records would fail one by one.
+            # The producer may have ended during the wait for metadata. If the records moved to batches, they would fail
+            # one by one.
             if _are_pending(topic, pending) and self._settlement.fatal is not None:
                 self._fail_pending(topic, pending, self._settlement.fatal)
             else:
@@ -320,8 +327,8 @@ class Accumulator:
         before = len(pending.records)
         while _are_pending(topic, pending) and topic.is_known and self._settlement.fatal is None:
             for _ in range(SLICE + len(pending.records) - before):
-                # Checked before each record, so ``end_pending`` comes in the same iteration of the loop as the last
-                # move: no newer record can slip in between.
+                # Checked before each record, so that ``end_pending`` runs in the same iteration of the loop as the last
+                # move, and no newer record can come between them.
                 if not pending.records:
                     topic.end_pending()
                     self._settlement.remove_pending(pending)
@@ -357,7 +364,8 @@ class Accumulator:
     def _fail_pending(
         self, topic: TopicProducer, pending: PendingRecords, error: Exception, log: FailureLog | None = None
     ) -> None:
-        # First, so that a woken caller that sends to the topic does not add to records that are failing.
+        # This comes first, so that a caller that wakes up and sends to the topic does not add to records that are
+        # failing.
         if pending is topic.pending:
             topic.end_pending()
         else:
@@ -374,7 +382,7 @@ class Accumulator:
     def _add_unplaced(
         self, topic: TopicProducer, record: PreparedRecord, sent_at: float | None
     ) -> tuple[BatchResult, int]:
-        """Keep a record until metadata lists its partition, which may have been added to the topic just now.
+        """Keep a record until metadata lists its partition, which may be new.
 
         Raises UnknownTopic for a number that no partition can have, and when ``max_block`` has passed since the send.
         """
@@ -413,9 +421,9 @@ class Accumulator:
             await asyncio.sleep(min(self._client.config.retry_backoff, max(0.0, end - self._timers.now())))
 
     def _place(self, topic: TopicProducer, unplaced: PendingRecords) -> None:
-        """Move records to partitions that are there by now, and fail those whose time is over. The others wait on.
+        """Move records to partitions that exist now, and fail records whose time is over. The others continue to wait.
 
-        In one iteration of the loop, so that no newer record of these partitions overtakes them.
+        This happens in one iteration of the loop, so that no newer record of these partitions overtakes them.
         """
         now = self._timers.now()
         is_due = unplaced.times[0] + self._longest_wait <= now
@@ -438,7 +446,7 @@ def wrong_partition(topic: str, known: Iterable[int], number: object) -> Seriali
     if type(number) is not int:
         return SerializationError(f"partition of a record for topic {topic!r} must be an int or None, got {number!r}")
     last = max(known, default=-1)
-    if 0 <= number < last:  # a gap
+    if 0 <= number < last:  # the numbers have a gap
         message = f"brokers list no partition={number} of topic {topic!r}, which has partition {last}"
     else:
         message = f"topic {topic!r} has partitions 0 to {last}, got partition={number}"
@@ -446,7 +454,7 @@ def wrong_partition(topic: str, known: Iterable[int], number: object) -> Seriali
 
 
 def _refusal(name: str, view: ClusterView) -> KafkaError | None:
-    """The error of a topic that no further metadata repairs, such as a missing permission."""
+    """The error of a topic that newer metadata cannot resolve, such as a missing permission."""
     topic = view.topics.get(name)
     if topic is None or topic.error is ErrorCode.NONE or topic.error.retriable:
         return None

@@ -1,6 +1,6 @@
-"""Many records of one topic go to batches together: lists of bytes, and records that are encoded already.
+"""Appends many records of one topic to batches at once: lists of bytes, and encoded records.
 
-The single record has its own way (``Accumulator.append``), because each call that it makes costs throughput.
+``Accumulator.append`` does this for a single record, where each additional call would cost throughput.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class BulkAppender:
     ) -> tuple[Batch, int, int]:
         """Add records from ``start`` up to ``stop`` to one batch: ``batch``, ``index`` of the first one, ``count``.
 
-        ``count`` is at least 1, and less than asked for if the batch is full. A partition is chosen if ``number`` is
-        None. ``charges`` has, for each record, what the records up to it hold of ``buffer_memory``.
+        ``count`` is at least 1, and less than requested if the batch is full. A partition is chosen if ``number`` is
+        None. ``charges`` has, for each record, the bytes of ``buffer_memory`` that the records up to it use in total.
         """
         while True:
             partition = self._partition(topic, number)
@@ -42,7 +42,7 @@ class BulkAppender:
     def append_encoded(self, topic: TopicProducer, number: int | None, records: EncodedRecords, size: int) -> Batch:
         """Add encoded records as a batch of their own. A partition is chosen if ``number`` is None.
 
-        ``size`` is what the records hold of ``buffer_memory``; the caller releases it if this raises.
+        ``size`` is the bytes of ``buffer_memory`` that the records use; the caller releases them if this raises.
         """
         partition = self._partition(topic, number)
         batch, _, _ = partition.append_encoded(records, size)

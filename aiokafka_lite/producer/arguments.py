@@ -35,10 +35,10 @@ class ValuesAndKeys:
         self._error: BaseException | None = None
 
     def take(self, count: int) -> tuple[list[object], list[object] | None]:
-        """The next values, at most ``count``, and their keys. No value is left if there is none.
+        """The next values, at most ``count``, and their keys. An empty result means that there are no more values.
 
-        An error of an iterable, or SerializationError when one of them ends first, is raised by the call after the
-        values before it were returned.
+        An error of an iterable, or SerializationError when one of them ends first, is raised by the call after the one
+        that returns the values before the error.
         """
         if self._error is not None:
             raise self._error

@@ -15,10 +15,11 @@ REQUEST_OVERHEAD = 512
 """Estimated bytes of a Produce request besides its batches: header, names and ids."""
 
 RATIO_STEP = 0.02
-"""The most by which the expected compression ratio falls with one batch."""
+"""The maximum decrease of the expected compression ratio after one batch."""
 
 SMALLEST_RATIO = 0.1
-"""The smallest expected compression ratio. A batch holds its records uncompressed in memory: ten times its size."""
+"""The smallest expected compression ratio. A batch holds its records uncompressed in memory, so it can use ten times
+its size."""
 
 _NO_LIMIT = 2**62
 
@@ -30,11 +31,11 @@ class Batch(BatchResult):
 
      - ``opened``: the loop's time of the first record. Linger and delivery timeout count from there.
      - ``deadline``: the loop's time at which the batch expires.
-     - ``due``: the batch need not wait for more records.
-     - ``reserved``: the bytes of ``buffer_memory`` that its records hold.
+     - ``due``: whether the batch need not wait for more records.
+     - ``reserved``: the bytes of ``buffer_memory`` that its records use.
      - ``queued_for``, ``queued_bytes``: the broker whose load the sealed batch counts for, and the bytes.
      - ``identity``, ``sequence``: assigned when the batch is first sent, and kept through retries.
-     - ``may_be_written``: a request ended in an error that does not rule out that the broker wrote the batch.
+     - ``may_be_written``: a request failed with an error after which the broker may still have written the batch.
      - ``is_written``: a later batch of the same sequence was acknowledged, which proves that this one is written.
      - ``sent_to``: the id of the topic that the batch was sent to; zero if it was sent by name.
     """
@@ -57,7 +58,8 @@ class Batch(BatchResult):
     )
 
     def __init__(self, topic: str, partition: int, builder: BatchBuilder, opened: float, deadline: float) -> None:
-        # The attributes of BatchResult, without a second call: a batch may hold a single record.
+        # Sets the attributes of BatchResult itself instead of calling its constructor, because a batch may hold a
+        # single record.
         self.topic = topic
         self.partition = partition
         self.settled = False
@@ -90,7 +92,7 @@ class Batch(BatchResult):
         return self.builder.count
 
     def unnumber(self) -> None:
-        """Remove the sequence numbers: the broker has answered that it does not have the batch under them."""
+        """Remove the sequence numbers, because the broker does not have the batch under these numbers."""
         self.identity, self.sequence = NO_PRODUCER_ID, NO_SEQUENCE
 
     def was_sent_elsewhere(self, topic_id: bytes) -> bool:
@@ -129,7 +131,7 @@ class BatchFactory:
         return Batch(*partition, builder, opened, opened + self._delivery_timeout)
 
     def encoded(self, partition: TopicPartition, opened: float, records: EncodedRecords) -> Batch:
-        """A batch of records that are encoded already. It takes no more records."""
+        """A batch of encoded records. It takes no more records."""
         builder = BatchBuilder(self._codec, self._level, self._max_size)
         builder.fill(records.buffer, records.count, records.base_timestamp, records.max_timestamp)
         return Batch(*partition, builder, opened, opened + self._delivery_timeout)
@@ -144,8 +146,8 @@ class BatchFactory:
     def measure(self, batch: Batch) -> None:
         """Update the expected compression ratio from a built batch, so that the next batches fill up.
 
-        Batches that compress worse than expected become too large, those that compress better only too small. So the
-        estimate rises at once and falls slowly.
+        Batches that compress worse than expected become too large; batches that compress better only become too small.
+        So the estimate rises at once and falls slowly.
         """
         if self._compresses:
             measured = batch.builder.size / batch.builder.uncompressed_size

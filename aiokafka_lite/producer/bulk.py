@@ -1,4 +1,4 @@
-"""The promise of the records of an Arrow table, and the partition of each row. No broker is known here.
+"""The promise of the records of an Arrow table, and the partition of each row. This module does not depend on brokers.
 
 Tables go to partitions in whole batches (``protocol.records.columns``), so one ``BulkDelivery`` stands for all records.
 """
@@ -35,8 +35,8 @@ class Written(NamedTuple):
 class BulkDelivery:
     """The promise of the records of a table. Await it for the list of ``Written``, or for the first error.
 
-    It is done when all records are settled, also if some have failed. ``size`` is the number of bytes before
-    compression. Any number of tasks may await it, any number of times; cancelling an await abandons the wait only.
+    It is done when all records are settled, even if some have failed. ``size`` is the number of bytes before
+    compression. Any number of tasks may await it, any number of times; cancelling an await ends only the wait.
     """
 
     __slots__ = ("_error", "_open", "_written", "size")
@@ -82,7 +82,7 @@ class BulkDelivery:
         return list(self._written)
 
     def _take_settled(self) -> None:
-        """Note the results at the head, and drop the batches: each holds its bytes."""
+        """Store the results of the first settled batches, and drop these batches to free their bytes."""
         while self._open and self._open[0].settled:
             result = self._open.popleft()
             if result.moved is not None:
@@ -124,7 +124,7 @@ def _record_batches(topic: str, table: object) -> Sequence[Any]:
 def by_partition(rows: Rows, count: int, choose: Chooser | None) -> Iterator[tuple[int, Rows]]:
     """Divide rows by their partition, in their order; ``ANY`` for rows that name no partition and have no key.
 
-    ``choose`` is called for each row that names no partition. If it is None, keys go by their hash.
+    ``choose`` is called for each row that names no partition. If it is None, partitions are chosen by the hash of keys.
     """
     np = extra("numpy")
     places = np.full(rows.count, ANY)

@@ -1,8 +1,8 @@
-"""The result of a group of records, and a record's light share in it.
+"""The result of a group of records, and the light promise of each record in it.
 
-Batches travel, not records. So the batch has one ``BatchResult``, and a record's ``Delivery`` only points at (result,
-index). A record costs no future and no task. Each *waiting* call makes one future of its own: a future that several
-tasks await would be cancelled for all of them by the first that is cancelled.
+A batch has one ``BatchResult``, and a record's ``Delivery`` only refers to (result, index), so a record needs no future
+and no task. Each *waiting* call makes one future of its own: if several tasks awaited the same future, the first
+cancelled task would cancel it for all of them.
 
 Records can also move to other groups: pending records go to batches once metadata has their topic, and a batch that is
 too large for a broker is split. A ``Delivery`` follows its record.
@@ -22,7 +22,7 @@ from ..types import RecordMetadata
 
 logger = logging.getLogger(__name__)
 
-_new_tuple = tuple.__new__  # the constructor of a NamedTuple without the Python call around it
+_new_tuple = tuple.__new__  # creates a NamedTuple without the Python call of its constructor
 
 UNKNOWN_OFFSET = -1
 """The offset of a written record that the broker did not report: acks=0, or a duplicate of an old batch."""
@@ -31,13 +31,13 @@ SHOWN = 10
 """Topics that a log line names."""
 
 
-# Logging of failures that no caller saw.
+# Logging of failures that were not raised to any caller.
 
 
 class FailureLog:
-    """Groups of records that fail together, as when a producer closes: one log line for all of them, at ``level``.
+    """Writes one log line, at ``level``, for groups of records that fail together, for example when a producer closes.
 
-    The line is written when no more groups can come and the last one is garbage. It names the topics of the groups
+    The line is written when no more groups can fail and the last group is garbage. It names the topics of the groups
     whose error was not raised to any caller. Groups refer to their log, so it keeps the text of the error (see
     ``BatchResult``).
     """
@@ -47,17 +47,17 @@ class FailureLog:
     def __init__(self, error: Exception, level: int = logging.ERROR) -> None:
         self._text = repr(error)
         self._groups = 0
-        # Groups are counted: the garbage collector finalizes a log and the groups of a cycle in any order.
+        # The groups are counted, because the garbage collector finalizes a log and the groups of a cycle in any order.
         self._is_complete = False
         self._level = level
         self._topics: dict[str, None] = {}
 
     def begin(self) -> None:
-        """A group has failed."""
+        """Add a failed group."""
         self._groups += 1
 
     def end(self, name: str, topic: str, error: Exception, *, is_observed: bool) -> None:
-        """A failed group is garbage. ``is_observed``: a caller saw its error."""
+        """Remove a failed group that is garbage. ``is_observed``: whether its error was raised to a caller."""
         self._groups -= 1
         if not is_observed:
             self._topics[topic] = None
@@ -75,7 +75,7 @@ class FailureLog:
 
 
 class ExpiryLog:
-    """Batches that expire one after the other during an outage: one log line for the first, one at the end."""
+    """Writes two log lines for batches that expire during an outage: one for the first batch, one at the end."""
 
     __slots__ = ("_batches", "_topics")
 
@@ -84,10 +84,10 @@ class ExpiryLog:
         self._topics: dict[str, None] = {}
 
     def begin(self) -> None:
-        """A batch has expired. It counts when it is garbage, if no caller saw its error."""
+        """Add an expired batch. It is counted when it is garbage, unless its error was raised to a caller."""
 
     def end(self, name: str, topic: str, error: Exception, *, is_observed: bool) -> None:
-        """An expired batch is garbage. ``is_observed``: a caller saw its error."""
+        """Remove an expired batch that is garbage. ``is_observed``: whether its error was raised to a caller."""
         if is_observed:
             return
         self._batches += 1
@@ -96,7 +96,7 @@ class ExpiryLog:
             logger.error("records for %s were not delivered: %r; further batches are counted", name, error)
 
     def finish(self) -> None:
-        """Records are delivered again, or the producer ends."""
+        """End the outage, because records are delivered again or the producer ends."""
         if self._batches > 1:
             logger.error("records for %s were not delivered: %d batches in total", _listed(self._topics), self._batches)
         self._batches = 0
@@ -104,9 +104,9 @@ class ExpiryLog:
 
 
 class _Failure:
-    """The error of a failed group. Logs the error at the end of its life, unless a caller saw it.
+    """The error of a failed group. Logs the error when it is garbage, unless it was raised to a caller.
 
-    Separate from ``BatchResult``, so that only failed groups pay for a finalizer.
+    It is separate from ``BatchResult``, so that only failed groups have a finalizer.
     """
 
     __slots__ = ("_error", "_log", "_name", "_topic", "is_observed")
@@ -131,7 +131,7 @@ _errors = CallbackErrors()
 
 
 def _listed(topics: Iterable[str]) -> str:
-    """The first names, and how many more there are."""
+    """The first names, and the number of the others."""
     names = sorted(topics)
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
@@ -144,7 +144,7 @@ def _copied(error: Exception) -> Exception:
     kind = type(error)
     try:
         made: Exception = kind.__new__(kind, *error.args)
-    except TypeError:  # a class that takes other arguments
+    except TypeError:  # the constructor of the class takes other arguments
         return error
     made.args = error.args
     made.__dict__.update(error.__dict__)
@@ -156,8 +156,8 @@ def _copied(error: Exception) -> Exception:
 class BatchResult:
     """The result of a group of records: delivered, failed, or moved to other groups. Settled once, by its owner.
 
-    Each caller gets its own copy of the error. The traceback of an error that is raised refers to frames, and a frame
-    may hold deliveries, which refer to this result: the garbage collector cannot see that cycle (``Delivery``).
+    Each caller gets its own copy of the error. The traceback of a raised error refers to frames, and a frame may hold
+    deliveries, which refer to this result. The garbage collector cannot find that cycle (``Delivery``).
 
     ``moved`` has the new place of each record, as (result, index). ``base_offset`` is ``UNKNOWN_OFFSET`` until the
     records are delivered, and ``log_append_time`` -1 unless the broker sets timestamps (milliseconds).
@@ -203,7 +203,8 @@ class BatchResult:
     def wait(self) -> asyncio.Future[None]:
         """A future for one waiter, done when this result is settled. It never carries an error."""
         if self._waiters:
-            # The loop is looked up once for all waiters: on Python 3.11 that asks the system for the process id.
+            # The loop is looked up once for all waiters, because the lookup asks the system for the process id on
+            # Python 3.11.
             waiter: asyncio.Future[None] = self._waiters[0].get_loop().create_future()
             self._waiters.append(waiter)
             return waiter
@@ -215,7 +216,7 @@ class BatchResult:
         return waiter
 
     def stop_waiting(self, waiter: asyncio.Future[None]) -> None:
-        """Remove a waiter that was cancelled. Without this, a caller that polls with a timeout leaks one per call."""
+        """Remove a waiter that was cancelled. Without this, each call with a timeout would leak a waiter."""
         if self._waiters is not None and not self.settled:
             self._waiters.remove(waiter)
 
@@ -227,25 +228,25 @@ class BatchResult:
             self._followers.append(function)
 
     def deliver(self, base_offset: int, log_append_time: int = -1) -> None:
-        """The broker has written the records, the first of them at ``base_offset``."""
+        """Settle the records as written, the first one at ``base_offset``."""
         self.base_offset = base_offset
         self.log_append_time = log_append_time
         self._settle()
 
     def fail(self, error: Exception, log: FailureLog | ExpiryLog | None = None) -> None:
-        """The records are not delivered. If no caller sees the error, it is logged, by ``log`` if given."""
+        """Settle the records as failed. If the error is not raised to any caller, it is logged, by ``log`` if given."""
         self.has_failed = True
         self._error = _copied(error)
         self._failure = _Failure(self.name, self.topic, self._error, log)
         self._settle()
 
     def move(self, places: list[tuple[BatchResult, int]]) -> None:
-        """The records are in other groups now: one place per record."""
+        """Move the records to other groups; ``places`` has the new place of each record."""
         self.moved = places
         self._settle()
 
     def observe(self) -> None:
-        """A caller saw the error, so it need not be logged."""
+        """Record that a caller got the error, so that it is not logged."""
         if self._failure is not None:
             self._failure.is_observed = True
 
@@ -263,9 +264,9 @@ class BatchResult:
 
 
 async def settled(results: Iterable[BatchResult], on_move: Callable[[], None] = lambda: None) -> None:
-    """Wait until all results are settled, and those that their records moved to. ``on_move`` is called after a move.
+    """Wait until all results are settled, including the results that their records moved to.
 
-    Errors do not count as observed: ``BatchResult.observe`` says that.
+    ``on_move`` is called after a move. Errors do not count as observed; call ``BatchResult.observe`` for that.
     """
     waiting = list(results)
     while waiting:
@@ -290,21 +291,22 @@ def metadata_of(result: BatchResult, index: int, timestamp: int, key_size: int, 
     return _new_tuple(RecordMetadata, (result.topic, result.partition, offset, timestamp, key_size, value_size))
 
 
-# Compiled, the garbage collector ignores deliveries; it took a fifth of the time of those that a caller keeps. So no
-# cycle may lead through a settled one: see ``BatchResult``. An open one has no more waiters when it is settled.
+# In the compiled build, the garbage collector ignores deliveries, because it took a fifth of the time if a caller kept
+# many. So no cycle may contain a settled delivery: see ``BatchResult``. When an open delivery is settled, its waiters
+# are dropped.
 @mypyc_attr(acyclic=True)
 class Delivery:
-    """The promise of one record. Await it for the record's ``RecordMetadata``, or for the error that the record had.
+    """The promise of one record. Await it for the record's ``RecordMetadata`` or error.
 
-    Any number of tasks may await it, any number of times. Cancelling an await abandons the wait, not the record: an
-    accepted record is sent in any case.
+    Any number of tasks may await it, any number of times. Cancelling an await ends only the wait: an accepted record is
+    sent in any case.
 
     A delivery is an awaitable, not a future, so it costs almost nothing. This works with it as it is:
 
      - ``await delivery``, ``asyncio.wait_for(delivery, 5)``, ``asyncio.gather(*deliveries)``,
        ``asyncio.as_completed(deliveries)``, ``asyncio.shield(delivery)``, ``asyncio.ensure_future``
 
-    Where asyncio insists on a future or on a coroutine, ask for one:
+    Where asyncio requires a future or a coroutine, use these:
 
      - ``asyncio.wait([delivery.future(), ...])``: ``future`` returns an ``asyncio.Future``, for callbacks as well
      - ``asyncio.create_task`` and ``TaskGroup.create_task``: pass ``delivery.wait()``, which is a coroutine
@@ -371,7 +373,7 @@ class Delivery:
     def future(self) -> asyncio.Future[RecordMetadata]:
         """A future of the delivery, for ``asyncio.wait`` and ``add_done_callback``. Each call makes a new one.
 
-        Cancelling the future abandons the wait, not the record. Call it in the event loop.
+        Cancelling the future ends only the wait, and the record is still sent. Call it in the event loop.
         """
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         self._settle_future(future)
@@ -386,7 +388,7 @@ class Delivery:
             waiter.add_done_callback(lambda _: self._settle_future(future))
             future.add_done_callback(lambda _: result.stop_waiting(waiter))
         elif (error := result.error) is not None:
-            result.observe()  # asyncio logs an exception that is not retrieved from the future
+            result.observe()  # otherwise asyncio logs the exception if it is not retrieved from the future
             future.set_exception(error)
         else:
             future.set_result(self._metadata(result))

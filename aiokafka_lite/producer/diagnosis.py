@@ -12,7 +12,10 @@ from .partition import PartitionProducer, PartitionState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerDiagnosis(Diagnosis):
-    """A producer. ``partitions`` lists those that hold batches or are not OPEN; ``states`` counts all of them."""
+    """A producer.
+
+    ``partitions`` lists the partitions that hold batches or are not OPEN; ``states`` counts all partitions.
+    """
 
     metrics: ProducerMetrics
     identity: str

@@ -1,4 +1,4 @@
-"""Partitions with something to send go to the queue of their leader, now or when a timer ends.
+"""Puts partitions with data to send into the queue of their leader, now or when a timer ends.
 
 Rule 1: a queue holds *partitions*, each at most once, not batches. So it is bounded by the number of partitions that
 the broker leads, no partition delays another one, and a batch grows until the moment at which it is sent.
@@ -35,7 +35,7 @@ class ReadyQueue(asyncio.Queue[Ready]):
 
     ``send_now(first, others)`` is set by the queue's sender. If the sender is free, it sends the partitions at once and
     returns True. Otherwise it does nothing, and the caller puts them into the queue. ``expects_lone()`` returns whether
-    the broker gets records one at a time, so that a record need not wait for others.
+    the broker usually gets one record at a time, so that a record need not wait for others.
     """
 
     send_now: Callable[[Ready, list[Ready]], bool]
@@ -53,7 +53,7 @@ class ReadyQueue(asyncio.Queue[Ready]):
 
 
 class Dispatcher:
-    """Owner of the ready queues and of the timers of partitions.
+    """Owns the ready queues and the timers of partitions.
 
     ``start_sender(node_id, queue)`` is called for the first partition of a broker.
     """
@@ -72,7 +72,8 @@ class Dispatcher:
         self._linger = linger
         self._start_sender = start_sender
         self._queues: dict[int, ReadyQueue] = {}
-        self._begun: list[tuple[PartitionProducer, Batch]] = []  # in this iteration of the loop, with linger 0
+        # Partitions that began a batch in this iteration of the loop, with linger 0.
+        self._begun: list[tuple[PartitionProducer, Batch]] = []
         self._lingering: dict[PartitionProducer, asyncio.TimerHandle] = {}
         self._pauses: dict[PartitionProducer, asyncio.TimerHandle] = {}
 
@@ -81,8 +82,8 @@ class Dispatcher:
     def begun(self, partition: PartitionProducer, batch: Batch) -> None:
         """The partition has a new open batch: send it after ``linger``, or after this iteration of the loop.
 
-        No batch lingers while senders wait for room. A lone record is sent in this iteration: if the requests before
-        carried one record each, no other record is to be expected.
+        No batch lingers while senders wait for room. A lone record is sent in this iteration: if the previous requests
+        carried one record each, no other record is expected.
         """
         if self._linger and not self._budget.is_short:
             if partition not in self._lingering:
@@ -97,7 +98,8 @@ class Dispatcher:
         self._begun.append((partition, batch))
 
     def _iteration_ended(self) -> None:
-        """Send what was begun in this iteration: at once to brokers whose sender is free, else by their queues."""
+        """Send the batches begun in this iteration: at once to brokers whose sender is free, otherwise by their queues.
+        """
         begun, self._begun = self._begun, []
         by_broker: dict[int, list[Ready]] = {}
         for partition, batch in begun:
@@ -116,7 +118,8 @@ class Dispatcher:
         self._lingering[partition] = self._timers.at(when, self._lingered, partition)
 
     def _lingered(self, partition: PartitionProducer) -> None:
-        """The timer of a partition ended. Its open batch may be a later one, which lingers from its own start."""
+        """Handle the end of a partition's timer. Its open batch may be a later one, which lingers from its own start.
+        """
         del self._lingering[partition]
         batch = partition.open
         if batch is None:
@@ -128,7 +131,7 @@ class Dispatcher:
             self.offer(partition)
 
     def offer(self, partition: PartitionProducer) -> None:
-        """Put a partition into the queue of its leader, if it has something to send."""
+        """Put a partition into the queue of its leader, if it has data to send."""
         if partition.is_ready and partition.broker is not None:
             self._queue_of(partition.broker).put_nowait(Ready(partition, partition.level))
 
@@ -140,13 +143,13 @@ class Dispatcher:
         return queue
 
     def drop_broker(self, node_id: int) -> None:
-        """The broker's sender has ended."""
+        """Drop the queue of a broker whose sender has ended."""
         del self._queues[node_id]
 
-    # What partitions decided.
+    # Decisions of partitions.
 
     def act(self, partition: PartitionProducer, following: Next) -> None:
-        """Do what a partition has decided."""
+        """Perform the action that a partition has returned."""
         if following is Next.OFFER:
             self.offer(partition)
         elif following is Next.RESUME:

@@ -29,10 +29,10 @@ OnFailure: TypeAlias = Callable[[Exception, Batch | None], None]
 
 @dataclass(frozen=True, slots=True)
 class FailedRecord:
-    """A record that was accepted and not delivered, as it would have been written: key and value are serialized.
+    """A record that was accepted and not delivered. Key and value are serialized, as they would have been written.
 
-    ``partition`` is None if none was chosen. ``timestamp`` is in milliseconds. After a KafkaTimeout the record may be
-    written all the same; see "What an error says about the record" in docs/delivery.md.
+    ``partition`` is None if none was chosen. ``timestamp`` is in milliseconds. After a KafkaTimeout the record may
+    still have been written; see "What an error says about the record" in docs/delivery.md.
     """
 
     topic: str
@@ -131,7 +131,7 @@ class Failures:
         self._changed.set()
 
     def end(self) -> None:
-        """The producer has ended: nothing more will fail."""
+        """End the stream, because the producer has ended and no more records can fail."""
         self._is_over = True
         self._changed.set()
 
@@ -140,7 +140,7 @@ class Failures:
 
 
 class FailureStreams:
-    """The streams of one producer. A stream that its user has dropped is no longer in here, and costs nothing."""
+    """The streams of one producer. A stream that its user has dropped is removed and costs nothing."""
 
     __slots__ = ("_is_over", "_on_failure", "_streams")
 
@@ -162,7 +162,7 @@ class FailureStreams:
         self._on_failure = callback
 
     def batch_failed(self, batch: Batch, results: Mapping[int, BatchResult] | None = None) -> None:
-        """A batch has failed; only some of its records if ``results`` has them, by index."""
+        """Report a failed batch, or only some of its records, if ``results`` has their results by index."""
         if self._on_failure is not None:
             failed_result = batch if results is None else next(iter(results.values()))
             error = failed_result.error
@@ -173,7 +173,7 @@ class FailureStreams:
             stream.add(_Group(failed, batch.reserved * len(failed) // batch.count, batch))
 
     def records_failed(self, records: Sequence[PreparedRecord], result: BatchResult) -> None:
-        """Records have failed that were in no batch."""
+        """Report failed records that were in no batch."""
         if self._on_failure is not None and records:
             error = result.error
             assert error is not None
@@ -183,7 +183,7 @@ class FailureStreams:
             stream.add(_Group(failed, sum(record.size for record in records), prepared=records))
 
     def end(self) -> None:
-        """The producer has ended."""
+        """End all streams, because the producer has ended."""
         self._is_over = True
         for stream in self._streams:
             stream.end()

@@ -9,8 +9,8 @@ from collections import deque
 class FifoLock:
     """One queue for each name. Owned by one event loop.
 
-    A caller joins a queue, prepares its work while it waits, awaits its turn, does the work and leaves. It leaves in
-    any case, from the head or from the middle, so that a caller that fails or is cancelled blocks no other caller.
+    A caller joins a queue, prepares its work while it waits, awaits its turn, does the work and leaves. It always
+    leaves, from any place in the queue, so that a caller that fails or is cancelled does not block the others.
     """
 
     __slots__ = ("_queues",)

@@ -27,7 +27,7 @@ class ProducerRecord:
 
 
 class ProducerInterceptor(Protocol):
-    """Sees each record twice. Runs in the event loop, so it must not block.
+    """Is called twice for each record. Runs in the event loop, so it must not block.
 
     Its exceptions are logged, once per type, and do not affect the record. If there are several interceptors, each
     receives the record that the one before it returned.
@@ -40,7 +40,7 @@ class ProducerInterceptor(Protocol):
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
     ) -> None:
-        """The record is acknowledged or has failed. Called once for each record that went through ``on_send``.
+        """Called when a record is acknowledged or has failed, once for each record that went through ``on_send``.
 
         With an error, ``metadata`` has the topic and offset -1, and partition -1 if no partition was chosen yet.
         ``headers`` are those of the record (KIP-512), and empty if the record failed because they were wrong. A
@@ -104,7 +104,7 @@ def _check_takes_headers(interceptor: ProducerInterceptor) -> None:
     """Raise ConfigurationError for a method without the argument ``headers``, which would fail for each record."""
     try:
         signature = inspect.signature(interceptor.on_acknowledgement)
-    except ValueError:  # a method in C may have none
+    except ValueError:  # a method in C may have no signature
         return
     try:
         signature.bind(None, None, ())

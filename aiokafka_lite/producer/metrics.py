@@ -21,7 +21,7 @@ class BrokerMetrics(Snapshot):
 
     ``queued_bytes`` is the size of the sealed batches that wait for the broker or for its response. Latencies are in
     seconds, from writing a request to its answer, over the last 1,000 answers; None before the first answer.
-    ``throttle_time`` is the sum of the throttle times that the broker has answered, in seconds.
+    ``throttle_time`` is the sum of the throttle times in the broker's responses, in seconds.
     """
 
     node_id: int
@@ -60,12 +60,12 @@ class TransactionMetrics(Snapshot):
 class ProducerMetrics(Snapshot):
     """A producer at one moment. Bytes, counts and seconds; counters begin at 0 with the producer.
 
-    ``buffered_bytes`` is what open, queued and unanswered batches hold of ``buffer_memory``, and ``senders_waiting`` is
-    the number of calls that wait for room in it. ``records_sent``, ``batches_sent`` and ``bytes_sent`` count the
-    content of requests, once more for each retry; ``retries`` counts batches that had to be sent again. Each accepted
-    record is counted once at the end, in ``records_delivered`` or ``records_failed``. Averages are None before the
-    first request. ``transactions`` is None without ``transactional_id``, and before the producer has started.
-    ``client`` has the connections, the metadata and the event loop.
+    ``buffered_bytes`` is the part of ``buffer_memory`` that open, queued and unanswered batches use, and
+    ``senders_waiting`` is the number of calls that wait for room in it. ``records_sent``, ``batches_sent`` and
+    ``bytes_sent`` count the content of requests, once more for each retry; ``retries`` counts batches that had to be
+    sent again. Each accepted record is counted once at the end, in ``records_delivered`` or ``records_failed``.
+    Averages are None before the first request. ``transactions`` is None without ``transactional_id``, and before the
+    producer has started. ``client`` has the connections, the metadata and the event loop.
     """
 
     buffered_bytes: int

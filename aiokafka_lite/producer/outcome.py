@@ -35,16 +35,16 @@ _NOT_APPENDED = (
 def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool, transactional: bool = False) -> Outcome:
     """Classify the answer to a batch of ``count`` records, ``refused`` of which the answer names as invalid (KIP-467).
 
-    Two answers are handled on purpose in their own way:
+    Two answers are deliberately handled in a special way:
 
      - DUPLICATE_SEQUENCE_NUMBER is a success without an offset, as in Java's client: the broker wrote the batch so long
        ago that it no longer remembers the offset.
      - INVALID_PRODUCER_EPOCH is not fatal. No other client writes under the id of a producer without transactions, so
        the producer continues under another id. (Java's client continues too, under a newer epoch.) Only PRODUCER_FENCED
-       states that another producer has taken over.
+       means that another producer has taken over.
 
-    In a transaction both fail the batch: the coordinator has assigned the epoch, and only a newer producer, or the
-    timeout of the transaction, raises it there.
+    In a transaction, both codes fail the batch: the coordinator has assigned the epoch, and only a newer producer or
+    the timeout of the transaction raises it.
     """
     if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return Outcome.DELIVERED
@@ -68,7 +68,7 @@ def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool, tra
 def may_be_written(error: BaseException) -> bool:
     """Whether the broker may have written a batch although its request ended in this error.
 
-    Only a few answers rule that out. A broker that no longer leads the partition may have appended the batch before,
+    Only a few errors exclude this. A broker that no longer leads the partition may have appended the batch before,
     and its followers may have copied it.
     """
     return not (isinstance(error, BrokerError) and error.code in _NOT_APPENDED)

@@ -2,32 +2,32 @@
 
 Rule 1: the partition owns its batches. It is the only writer of their attributes, from the first record until the batch
 leaves. A batch is *open* while records are added, *unsent* when it is sealed, and *sent* while a request carries it or
-after an answer that asks for another attempt. So a retry cannot lose a batch.
+after an answer that asks for another attempt. So a retry never loses a batch.
 
 Rule 2: calls go down only. ``append`` returns the place of the record (``Appended``). Methods that report an event
 return the next action (``Next``); the caller performs it.
 
-Rule 3: order through retries needs one fact: have all requests returned? ``in_flight`` counts them. At the first
-failure the partition is DRAINING: no batch is sent until ``in_flight`` is 0. Then it is BACKING_OFF, and after the
-pause OPEN again one ``level`` higher, starting with its first unsettled batch. Queue entries of an older level are
-stale and are skipped.
+Rule 3: to keep the order through retries, the partition must know whether all requests have returned. ``in_flight``
+counts the others. At the first failure the partition is DRAINING: no batch is sent until ``in_flight`` is 0. Then it is
+BACKING_OFF, and after the pause OPEN again one ``level`` higher, starting with its first unsettled batch. Queue entries
+of an older level are stale and are skipped.
 
 Invariants that have been bugs in Kafka clients:
 
  - Without idempotence a partition has one batch in flight. With two, the second could be written before the first is
    retried.
- - A batch with sequence numbers that is dropped leaves a gap, and a broker accepts nothing after a gap. Batches that
-   were sent with older numbers keep them and are resolved first: either the broker has them (success), or it refuses
-   them because of the gap, which proves that it does not have them. Only then does the partition continue under a newer
-   epoch (KIP-360). New numbers for a batch that the broker may have would write it twice.
- - A refused sequence does not always prove that. Assume that a batch was written, its answer was lost, its retry
-   failed, and the batches behind it were written. After five of those the broker has forgotten the batch, and refuses
-   it. But the batches behind it prove that it is written: after a gap the broker would not have accepted them
-   (``Batch.is_written``).
- - The first batch under an identity is sent alone. A log that does not know the producer accepts any sequence number,
-   so it could write the second batch and then refuse the first.
+ - A batch with sequence numbers that is dropped leaves a gap, and a broker accepts no batch after a gap. Batches that
+   were sent with older numbers keep them and are resolved first. Either the broker has such a batch (success), or it
+   refuses the batch because of the gap, which proves that it does not have it. Only then does the partition continue
+   under a newer epoch (KIP-360). With new numbers, a batch that the broker may have could be written twice.
+ - A refused sequence number does not always prove that the batch is not written. Assume that a batch was written, its
+   answer was lost, its retry failed, and the batches behind it were written. After five of those the broker has
+   forgotten the batch, and refuses it. But the batches behind it prove that it is written: after a gap the broker would
+   not have accepted them (``Batch.is_written``).
+ - The first batch under an identity is sent alone. A log without state of the producer accepts any sequence number, so
+   it could write the second batch and then refuse the first.
  - A batch that the broker acknowledged while the caller had already expired it must not be removed twice: every answer
-   first looks at ``batch.settled``.
+   first checks ``batch.settled``.
 """
 
 from __future__ import annotations
@@ -103,15 +103,15 @@ class PartitionProducer(PartitionBatches):
 
     The flags besides the state, and why each exists:
 
-     - ``_pipelined``: the leader acknowledged a batch under ``identity``, so more than one may be in flight.
-     - ``_must_pause``: this level ended by a failure, not only by a moved leader, so a pause is due.
-     - ``_skip_pause``: metadata names a leader newer than the one that failed, so the pause has lost its reason.
+     - ``_pipelined``: the leader acknowledged a batch under ``identity``, so several batches may be in flight.
+     - ``_must_pause``: this level ended with a failure, not only with a new leader, so a pause is required.
+     - ``_skip_pause``: metadata names a leader newer than the one that failed, so no pause is required.
      - ``_needs_new_epoch``: a numbered batch was dropped. Unnumbered batches wait until those with numbers are
        resolved, and continue under a newer epoch.
      - ``_free_sequence``: the first sequence number of the first batch that was refused since the last new numbers. A
-       transaction continues there under the same epoch, because it cannot raise the epoch.
-     - ``_renumber``: the first unsettled batch is proven not to be written, so none behind it is. When all requests are
-       answered, all of them lose their numbers.
+       transaction continues with this number under the same epoch, because it cannot raise the epoch.
+     - ``_renumber``: the first unsettled batch is proven not to be written, so no later one is written either. When all
+       requests are answered, all these batches lose their numbers.
     """
 
     __slots__ = (
@@ -149,7 +149,7 @@ class PartitionProducer(PartitionBatches):
         now: Callable[[], float],
     ) -> None:
         super().__init__(topic_partition, batches, load, sealed, now)
-        self.topic_id: bytes | None = None  # known once the topic was created again
+        self.topic_id: bytes | None = None  # known after the topic was created again
         self.state = START
         self.level = 0
         self.leader: int | None = None
@@ -160,7 +160,7 @@ class PartitionProducer(PartitionBatches):
         self._idempotent = ids is not None
         self._depth = depth if ids is not None else 1
         self._make_backoff = make_backoff
-        self._backoff: Backoff | None = None  # made on the first failure, because idle partitions should be small
+        self._backoff: Backoff | None = None  # created at the first failure, because idle partitions should be small
         self._next_sequence = 0
         self._free_sequence = NO_SEQUENCE
         self._pipelined = False
@@ -181,8 +181,8 @@ class PartitionProducer(PartitionBatches):
     @property
     def is_idle(self) -> bool:
         """Whether there is no batch and no request in flight."""
-        # In DRAINING and BACKING_OFF an answer or a timer still refers to this object. If the topic were dropped now,
-        # that event would act for a partition that nothing owns.
+        # In DRAINING and BACKING_OFF, an answer or a timer still refers to this object. If the topic were dropped now,
+        # that event would change a partition that has no owner.
         quiet = self.state is PartitionState.OPEN or self.state is PartitionState.LEADERLESS
         return quiet and not self.in_flight and not self.has_batches
 
@@ -190,7 +190,7 @@ class PartitionProducer(PartitionBatches):
         """Whether all earlier batches are settled, and this one is not."""
         return bool(self.sent) and self.sent[0] is batch
 
-    # Batches out.
+    # Batches to send.
 
     def take(self) -> Batch | None:
         """The next batch to send now, with sequence numbers; None if there is none or it may not be sent yet.
@@ -201,12 +201,11 @@ class PartitionProducer(PartitionBatches):
             return None
         batch = self.unsent[0] if self.unsent else self.open
         assert batch is not None
-        # Only without a request in flight, as always when numbers are removed: batches with the old numbers are
-        # resolved first.
+        # Numbers are removed only without a request in flight, because batches with the old numbers are resolved first.
         if self.topic_id is not None and batch.was_sent_elsewhere(self.topic_id) and not self.in_flight:
-            self._renumber = True  # the topic that the batch was sent to is deleted; this one has never had the batch
+            self._renumber = True  # the batch was sent to a topic that is deleted, and never to this one
             self._remove_numbers()
-        # Numbered before it is sealed: a batch that waits for a producer id keeps taking records.
+        # The batch is numbered before it is sealed, because a batch that waits for a producer id still takes records.
         if self._ids is not None and batch.sequence == NO_SEQUENCE and not self._number(batch, self._ids):
             return None
         if batch is self.open:
@@ -218,7 +217,8 @@ class PartitionProducer(PartitionBatches):
         return batch
 
     def _number(self, batch: Batch, ids: ProducerIds) -> bool:
-        # The coordinator has to add the partition to the transaction first. The pipeline then offers it again.
+        # The coordinator has to add the partition to the transaction first. Then the pipeline offers the partition
+        # again.
         if not ids.admits(self.topic_partition):
             return False
         if self._needs_new_epoch or self.identity is None or ids.has_replaced(self.identity):
@@ -230,10 +230,10 @@ class PartitionProducer(PartitionBatches):
                 return False
             if identity != self.identity:
                 self.identity, self._next_sequence = identity, 0
-            # A transaction has one epoch. The numbers of a batch that was refused are free again.
+            # A transaction has one epoch, and the numbers of a refused batch are free again.
             elif self._free_sequence != NO_SEQUENCE:
                 self._next_sequence = self._free_sequence
-            # The log does not know the new identity, so its first batch is alone in flight again.
+            # The log does not know the new identity, so its first batch must be alone in flight.
             self._needs_new_epoch = self._pipelined = False
             self._free_sequence = NO_SEQUENCE
         batch.identity, batch.sequence = self.identity, self._next_sequence
@@ -242,34 +242,34 @@ class PartitionProducer(PartitionBatches):
         return True
 
     def sent_to(self, batch: Batch, topic_id: bytes) -> None:
-        """The batch that was taken goes to the topic with this id; zero if it is sent by name."""
-        # A batch that was sent by name once keeps the zero id: if the topic was created again under that name, it is
-        # unknown which of both logs received the batch, so its numbers must stay.
+        """Record that the taken batch is sent to the topic with this id; zero if it is sent by name."""
+        # A batch that was once sent by name keeps the zero id: if the topic was created again under that name, it is
+        # not known which of the two logs received the batch, so its numbers must stay.
         if batch.sent_to != ZERO_UUID:
             batch.sent_to = topic_id
 
-    # Answers. A batch may have expired before its answer; then the answer only ends its request.
+    # Answers. If a batch has expired before its answer, the answer only ends its request.
 
     def delivered(self, batch: Batch) -> Next:
-        """The broker has written the batch, which leaves the partition."""
-        # Also for a batch that has expired: its acknowledgement proves as much about the batches before it.
+        """Remove a batch that the broker has written."""
+        # This also holds for an expired batch: its acknowledgement proves the same about the batches before it.
         self.in_flight -= 1
         if self._idempotent:
             self._prove_written_before(batch)
         if not batch.settled:
-            self.sent.remove(batch)  # the first one, because brokers answer in order
+            self.sent.remove(batch)  # the batch is the first one, because brokers answer in order
             self._left(batch)
-            # The next outage begins with the shortest pause again. An acknowledgement under an older identity does not
+            # The next outage begins with the shortest pause. An acknowledgement under an older identity does not
             # prove that the log knows the present one, so it does not allow pipelining.
             self._backoff = None
             self._pipelined = self._pipelined or batch.identity == self.identity
         return self._after_answer()
 
     def _prove_written_before(self, batch: Batch) -> None:
-        """A broker accepts no batch after a gap, so it has written the batches sent before an acknowledged one.
+        """Mark the batches sent before an acknowledged one as written: a broker accepts no batch after a gap.
 
-        But a broker that has forgotten the producer accepts any sequence number. So this proves nothing for a batch
-        that was certainly not written.
+        A broker that has forgotten the producer accepts any sequence number, so batches that were certainly not written
+        are excluded.
         """
         for earlier in self.sent:
             if earlier is batch:
@@ -278,7 +278,7 @@ class PartitionProducer(PartitionBatches):
                 earlier.is_written = earlier.may_be_written
 
     def failed(self, batch: Batch, error: Exception, *, unknown_sequence: bool = False) -> Next:
-        """The batch has to be sent again. ``unknown_sequence``: the broker refused its sequence numbers.
+        """Send the batch again. ``unknown_sequence``: the broker refused its sequence numbers.
 
         Behind a batch that failed, a refused sequence is only the consequence. For the first batch it proves that the
         broker has neither this batch nor any after it, so that all of them may get new numbers. If the batch
@@ -290,17 +290,17 @@ class PartitionProducer(PartitionBatches):
             batch.may_be_written = batch.may_be_written or may_be_written(error)
             if unknown_sequence and batch is self.sent[0]:
                 self._renumber = True
-        # Also if the batch has expired meanwhile: the broker is not healthier for the batches behind it.
+        # This also applies if the batch has expired meanwhile, because the broker would fail the next batches as well.
         self._must_pause = True
         self._happened(PartitionEvent.FAILED)
         return self._after_answer()
 
     def outdated(self, batch: Batch, error: Exception) -> Next:
-        """The broker knows a newer epoch of the batch's producer id. Unwritten batches continue under another id.
+        """Continue with unwritten batches under another id, because the broker knows a newer epoch of the producer id.
 
-        The broker has not written the batch with this request. If an earlier request may have written it, the broker
-        can no longer be asked, and the caller fails the batch (``expired``) first. Batches behind it are asked for on
-        their own.
+        The broker has not written the batch with this request. If an earlier request may have written it, this can no
+        longer be found out, and the caller fails the batch (``expired``) first. The batches behind it are handled
+        separately.
         """
         if self._ids is not None:
             self._ids.discard(batch.identity)
@@ -308,7 +308,7 @@ class PartitionProducer(PartitionBatches):
         return self.failed(batch, error, unknown_sequence=True)
 
     def refused(self, batch: Batch) -> Next:
-        """The broker will never accept the batch. The caller fails it; it leaves the partition."""
+        """Remove a batch that the broker will never accept. The caller fails it."""
         self.in_flight -= 1
         if not batch.settled:
             self._refuse(batch)
@@ -317,7 +317,7 @@ class PartitionProducer(PartitionBatches):
         return self._after_answer()
 
     def split(self, batch: Batch, parts: list[Batch]) -> Next:
-        """The broker needs other batches instead of this one: ``parts`` take its place and share its memory."""
+        """Replace a batch by ``parts``, which take its place and share its memory."""
         self.in_flight -= 1
         if not batch.settled:
             self._refuse(batch)
@@ -329,8 +329,8 @@ class PartitionProducer(PartitionBatches):
             share, rest = divmod(batch.reserved, len(parts))
             for part in parts:
                 part.reserved = share
-            # No byte may get lost in the division: it would never be released, and ``buffer_memory`` would shrink for
-            # good.
+            # No byte may get lost in the division. It would never be released, and ``buffer_memory`` would shrink
+            # permanently.
             parts[0].reserved += rest
             # The partition must drain before the parts are sent. It does not pause, because the broker is healthy.
             self._happened(PartitionEvent.FAILED)
@@ -344,13 +344,13 @@ class PartitionProducer(PartitionBatches):
                 self._free_sequence = batch.sequence
             if batch is self.sent[0]:
                 self._renumber = True
-                # Numbers can change only when no request is in flight, so the partition drains although nothing is
+                # Numbers can change only when no request is in flight, so the partition drains even though no batch is
                 # retried.
                 if self.state is PartitionState.OPEN:
                     self._happened(PartitionEvent.FAILED)
 
     def expired(self, batch: Batch) -> Next:
-        """The batch's time is over. The caller fails it; it leaves the partition, answered or not."""
+        """Remove a batch whose time is over, whether or not it is answered. The caller fails it."""
         if batch is self.open:
             self.open = None
         else:
@@ -361,11 +361,11 @@ class PartitionProducer(PartitionBatches):
         self._left(batch)
         return Next.OFFER if self.is_ready else Next.NOTHING
 
-    # The leader and the pace.
+    # The leader and the pauses.
 
     def unreachable(self, error: Exception) -> Next:
-        """No connection to the leader could be made."""
-        # In the other states the partition waits for something else already, which decides when it continues.
+        """Record that no connection to the leader could be made."""
+        # In the other states, the partition already waits for another event, which decides when it continues.
         if self.state is not PartitionState.OPEN:
             return Next.NOTHING
         for batch in self.unsent:
@@ -377,11 +377,11 @@ class PartitionProducer(PartitionBatches):
         return self._after_answer()
 
     def led_by(self, leader: int | None, leader_epoch: int | None) -> Next:
-        """Metadata names the leader; None if there is no leader."""
+        """Apply the leader that metadata names; None if there is no leader."""
         known = self.leader_epoch
         newer = leader_epoch is not None and known is not None and leader_epoch > known
-        # No leader, or a leader without an epoch, must not erase the newest epoch that is known: the next leader could
-        # not count as newer than the failed one.
+        # A missing leader, or a leader without an epoch, must not erase the newest known epoch. Otherwise the next
+        # leader could not count as newer than the failed one.
         self.leader, self.leader_epoch = leader, leader_epoch if leader_epoch is not None else known
         if self.state is PartitionState.LEADERLESS:
             return self.resume()
@@ -389,12 +389,12 @@ class PartitionProducer(PartitionBatches):
             # The same broker with a newer epoch needs no draining: it answers in the order of its requests.
             if leader == self.broker:
                 return Next.NOTHING
-            # The old leader may still write what is in flight. A batch that the new leader writes first would overtake
-            # it.
+            # The old leader may still write batches in flight. A batch that the new leader writes first would overtake
+            # them.
             self._happened(PartitionEvent.LEADER_CHANGED)
             return self._after_answer()
-        # A leader newer than the one that failed is worth an attempt without the pause (KIP-951). Epochs only grow, so
-        # brokers that contradict one another cannot cause a hot loop.
+        # If the leader is newer than the one that failed, the next attempt needs no pause (KIP-951). Epochs only grow,
+        # so brokers that contradict one another cannot cause a busy loop.
         if newer and leader is not None:
             self._skip_pause = True
             if self.state is PartitionState.BACKING_OFF:
@@ -410,41 +410,42 @@ class PartitionProducer(PartitionBatches):
         return self._backoff.next()
 
     def resume(self) -> Next:
-        """The pause is over, or a leader may be known: continue if there is one."""
+        """Continue after the pause if a leader is known."""
         if self.state not in (PartitionState.BACKING_OFF, PartitionState.LEADERLESS):
             return Next.NOTHING
         if self.leader is None:
             self._happened(PartitionEvent.LEADER_UNKNOWN)
             return Next.NOTHING
         self._happened(PartitionEvent.LEADER_KNOWN)
-        # Entries in the queue of the old leader are stale from now on. Without a level its sender would take a batch
-        # and send it to a broker that does not lead the partition.
+        # From now on, entries in the queue of the old leader are stale. Without the level, its sender would take a
+        # batch and send it to a broker that does not lead the partition.
         self.level += 1
         self.broker = self.leader
         self._must_pause = self._skip_pause = False
         return Next.OFFER if self.is_ready else Next.NOTHING
 
     def topic_recreated(self, topic_id: bytes) -> None:
-        """The topic was deleted and created again: its log, and the sequence numbers in it, no longer exist.
+        """Handle a topic that was deleted and created again: its old log and sequence numbers no longer exist.
 
-        So the partition continues under a new epoch, with batches that were sent to the old topic by its id as well.
+        So the partition continues under a new epoch, also with batches that were sent to the old topic by its id.
         Batches that were sent by name are resolved under their numbers, because the new log may have them.
         """
         self.topic_id = topic_id
         self._needs_new_epoch = self._idempotent
-        # Epochs of the new topic begin at 0 again. Compared with the old topic's, no later leader would count as newer.
+        # Epochs of the new topic begin at 0. If they were compared with epochs of the old topic, no leader would count
+        # as newer.
         self._pipelined = False
         self.leader_epoch = None
 
     def retire(self) -> None:
-        """The partition is dropped. Its successor starts at sequence number 0, so it must use another identity."""
+        """Drop the partition. Its successor starts at sequence number 0, so it must use another identity."""
         if self._ids is not None and self.identity is not None:
             self._ids.retire(self.identity)
 
     def abandon(self) -> None:
         """Drop all batches, which the caller fails. Answers may still arrive."""
-        # The state and ``in_flight`` stay: the answers to come drain the partition as usual. The dropped batches leave
-        # a gap in the sequence.
+        # The state and ``in_flight`` stay: the remaining answers drain the partition as usual. The dropped batches
+        # leave a gap in the sequence.
         if any(batch.sequence != NO_SEQUENCE for batch in (*self.sent, *self.unsent)):
             self._needs_new_epoch = True
         for batch in self.batches:
@@ -456,7 +457,7 @@ class PartitionProducer(PartitionBatches):
     def _after_answer(self) -> Next:
         if self.state is PartitionState.DRAINING and not self.in_flight:
             self._happened(PartitionEvent.DRAINED)
-            # In front and in their order: the oldest batch must be the first one that is sent again.
+            # The batches go to the front in their order, so that the oldest batch is sent again first.
             self.unsent[:0] = self.sent
             self.sent.clear()
             self._remove_numbers()
@@ -464,7 +465,7 @@ class PartitionProducer(PartitionBatches):
         return Next.OFFER if self.is_ready else Next.NOTHING
 
     def _remove_numbers(self) -> None:
-        """With all requests answered: remove the numbers of the batches that the broker certainly does not have.
+        """When all requests are answered, remove the numbers of the batches that the broker certainly does not have.
 
         These are all batches after a proven gap, and all batches behind one without numbers (the parts of a split
         batch), because they could not be written without the batches before them.

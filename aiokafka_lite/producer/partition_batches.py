@@ -1,7 +1,7 @@
 """The batches of one partition of the producer, in their order. ``partition`` decides when they may be sent.
 
-This half of the partition knows no leader, no request and no sequence number: it appends records to the open batch,
-seals it, and keeps the order of the batches.
+This part of the partition appends records to the open batch, seals it, and keeps the order of the batches. It does not
+depend on leaders, requests and sequence numbers.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ _new_tuple = tuple.__new__
 
 STALE_AFTER = 1.0
 """Seconds after which a batch that is due but cannot be sent takes no more records. Its delivery timeout counts from
-its first record, so later records lose at most this much of theirs."""
+its first record, so later records lose at most this part of their own timeout."""
 
 
 Appended: TypeAlias = tuple[Batch | None, int, bool]
 """The place of an appended record: ``batch``, ``index``, ``sealed``.
 
-A plain tuple, because one is made for each record, and a NamedTuple takes 80 ns more. ``batch`` is None if the open
-batch was full and the record may go to another partition (``may_move``). ``index`` is the record's place in the batch;
-0 means that a batch was begun. ``sealed``: the batch before it was sealed, so the partition may have a batch to send.
+It is a plain tuple, because one is made for each record, and a NamedTuple takes 80 ns more. ``batch`` is None if the
+open batch was full and the record may go to another partition (``may_move``). ``index`` is the record's place in the
+batch; 0 means that a batch was begun. ``sealed``: the batch before it was sealed, so the partition may have a batch to
+send.
 """
 
 
@@ -42,7 +43,7 @@ class PartitionBatches:
     """The batches of a partition, in order: ``sent`` before ``unsent`` before ``open``.
 
     ``broker`` is the node that sealed batches count for. All partitions of a producer share ``load``, the queued bytes
-    of each node, and ``sealed``, to which each sealed batch is added; the accumulator takes them out before its next
+    of each node, and ``sealed``, to which each sealed batch is added; the accumulator removes them before its next
     choice of a partition. ``now`` returns the loop's time in seconds.
     """
 
@@ -69,7 +70,8 @@ class PartitionBatches:
         self.topic_partition = topic_partition
         self.broker: int | None = None
         self.open: Batch | None = None
-        # Lists, because a producer may have ten thousand idle partitions: an empty deque takes 760 bytes, a list 56.
+        # These are lists, because a producer may have ten thousand idle partitions: an empty deque takes 760 bytes, a
+        # list 56.
         self.unsent: list[Batch] = []
         self.sent: list[Batch] = []
         self._batches = batches
@@ -88,23 +90,23 @@ class PartitionBatches:
         sent_at: float | None = None,
         may_move: bool = False,
     ) -> Appended:
-        """Add a record to the open batch, or to a new one if there is none that takes it.
+        """Add a record to the open batch, or to a new batch if there is no open one or it is full.
 
         The first arguments are fields of ``PreparedRecord``. ``sent_at`` is the loop's time of the send for a record
-        that was pending; None means now. With ``may_move`` a record that the open batch does not take is not added: a
-        record without a key may change its partition there (KIP-480).
+        that was pending; None means now. With ``may_move``, a record that does not fit into the open batch is not
+        added, because a record without a key may change its partition at this point (KIP-480).
         """
         batch = self.open
         if batch is not None:
             builder = batch.builder
-            # A batch that is due but cannot be sent still takes records for a moment. Otherwise each record of an
-            # outage would begin a batch of its own.
+            # A batch that is due but cannot be sent still takes records for a moment. Otherwise, during an outage, each
+            # record would begin a new batch.
             if (not batch.due or self._is_fresh(batch, sent_at)) and builder.append(timestamp, key, value, headers):
                 batch.reserved += size
                 return batch, builder.count - 1, False
             self.seal()
-            # Only here, between two batches: a record that may move in the middle of a batch would leave many small
-            # batches.
+            # A record may move only here, between two batches. If it could move in the middle of a batch, there would
+            # be many small batches.
             if may_move:
                 return None, 0, True
         return self._begin(key, value, headers, timestamp, size, sent_at), 0, batch is not None
@@ -122,7 +124,8 @@ class PartitionBatches:
         batch = self._batches.new(self.topic_partition, self._now() if sent_at is None else sent_at)
         batch.builder.append(timestamp, key, value, headers)
         batch.reserved = size
-        # A pending record's timeout counts from its send. Records sent later have more time, so they get another batch.
+        # The timeout of a pending record counts from its send. Records that are sent later have more time, so they get
+        # another batch.
         batch.due = sent_at is not None and not self._is_fresh(batch, None)
         self.open = batch
         return batch
@@ -151,7 +154,10 @@ class PartitionBatches:
         return batch, index, count
 
     def append_encoded(self, records: EncodedRecords, size: int) -> Appended:
-        """Add a sealed batch of encoded records behind all others. ``size`` is what they hold of ``buffer_memory``."""
+        """Add a sealed batch of encoded records behind all others.
+
+        ``size`` is the bytes of ``buffer_memory`` that the records use.
+        """
         self.seal()
         batch = self._batches.encoded(self.topic_partition, self._now(), records)
         batch.reserved = size
@@ -160,7 +166,7 @@ class PartitionBatches:
         return batch, 0, True
 
     def seal(self) -> None:
-        """Seal the open batch: it takes no more records, and counts for the load of the leader of this moment."""
+        """Seal the open batch: it takes no more records, and counts for the load of the present leader."""
         batch, self.open = self.open, None
         if batch is None:
             return
@@ -173,7 +179,8 @@ class PartitionBatches:
             self._load[self.broker] += batch.queued_bytes
 
     def expedite(self) -> bool:
-        """The open batch need not wait for more records. Returns whether there is an open batch."""
+        """Make the open batch due, so that it does not wait for more records. Returns whether there is an open batch.
+        """
         if self.open is None:
             return False
         self.open.due = True

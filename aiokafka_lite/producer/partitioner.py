@@ -1,4 +1,4 @@
-"""Partitioners: they choose the partition of a record that names none. ``partitioner_interface`` is their interface."""
+"""Partitioners choose the partition of a record that names none. ``partitioner_interface`` has their interface."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STICKY_BYTES = 32 * 1024
 default."""
 
 CACHED_KEYS = 4096
-"""Keys whose partitions are cached, those used last."""
+"""The number of keys whose partitions are cached. The last used keys are kept."""
 
 CACHED_SIZE = 128
 """Bytes of the longest key that is cached. The cache takes about a megabyte at most."""
@@ -51,10 +51,10 @@ class DefaultPartitioner:
     a partition chosen at random. They move at the end of a batch, after at least ``sticky_bytes`` (KIP-794): a move at
     the end of *every* batch would give slow brokers, whose batches are larger, more records than others.
 
-    The choice excludes partitions without a leader and those whose broker cannot be reached. With ``adaptive``, a
-    partition is the less likely the more bytes are queued for its broker: its weight is the difference between the
-    longest queue and that of its broker, plus ``sticky_bytes``, so that none is excluded forever. ``random`` returns
-    numbers in [0, 1). Raises ConfigurationError for wrong ``sticky_bytes``.
+    The choice excludes partitions without a leader and those whose broker cannot be reached. With ``adaptive``, the
+    more bytes are queued for a partition's broker, the less likely the partition is: its weight is the difference
+    between the longest queue and that of its broker, plus ``sticky_bytes``, so that no partition is excluded forever.
+    ``random`` returns numbers in [0, 1). Raises ConfigurationError for wrong ``sticky_bytes``.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class DefaultPartitioner:
         return sticky if sticky < count else self._switch(topic, view)
 
     def of_keys(self, keys: list[bytes], count: int) -> list[int]:
-        """The partition of each key, of ``count`` partitions, without a call of Python code for a cached key."""
+        """The partition of each key, out of ``count`` partitions, without a call of Python code for a cached key."""
         short = max(map(len, keys), default=0) <= CACHED_SIZE
         return list(map(self._cached if short else partition_for_key, keys, repeat(count)))
 
@@ -113,10 +113,14 @@ class DefaultPartitioner:
             by_topic.pop(topic, None)
 
     def _switch(self, topic: str, view: ClusterView) -> int:
-        """Choose again, perhaps the same partition: if two took strict turns, the slow one would get half."""
+        """Choose again; the result may be the same partition.
+
+        If two partitions alternated strictly, the slow one would get half of the records.
+        """
         by_leader = self._by_leader(topic, view)
         leaders = [leader for leader in by_leader if self._load.is_reachable(leader)] or list(by_leader)
-        # First a leader, then one of its partitions: a topic may have thousands of partitions, a cluster few brokers.
+        # A leader is chosen first, and then one of its partitions, because a topic may have thousands of partitions,
+        # but a cluster has few brokers.
         shares = [weight * len(by_leader[leader]) for leader, weight in zip(leaders, self._weights(leaders))]
         point = self._random() * sum(shares)
         for leader, share in zip(leaders, shares):  # noqa: B007 - the last one, if rounding reaches past the end
@@ -178,7 +182,7 @@ class RoundRobinPartitioner:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ExplicitPartitioner:
-    """Refuses to choose: every record has to name its partition, else the send raises IllegalStateError."""
+    """Refuses to choose: every record has to name its partition, otherwise the send raises IllegalStateError."""
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
         raise IllegalStateError(
@@ -207,9 +211,9 @@ class CheckedPartitioner:
     ) -> int:
         """The partition for a record. Raises a KafkaError of the partitioner, and IllegalStateError otherwise."""
         try:
-            # Compiled, the call of a class that is known costs a tenth of the other one.
+            # In the compiled build, a call of a known class costs a tenth of the other call.
             if self._default is not None:
-                return self._default.partition(topic, key, value, view)  # always one of metadata's
+                return self._default.partition(topic, key, value, view)  # the result is always a partition in metadata
             number = index(self._partitioner.partition(topic, key, value, view))
         except KafkaError:
             raise
@@ -219,7 +223,7 @@ class CheckedPartitioner:
             raise failure from error
         if number not in partitions:
             count = len(view.topics[topic].partitions)
-            # Metadata may lack a partition in the middle. The hash of a key can choose it all the same.
+            # Metadata may lack a partition in the middle, which the hash of a key can still choose.
             if not 0 <= number < count:
                 raise IllegalStateError(
                     f"{self._name} chose partition {number} of topic {topic!r}, which has {count} partitions"
@@ -227,19 +231,22 @@ class CheckedPartitioner:
         return number
 
     def of_keys(self, keys: list[bytes], count: int) -> list[int]:
-        """The partition of each key, of ``count``. Only for the default partitioner."""
+        """The partition of each key, out of ``count`` partitions. Only for the default partitioner."""
         assert isinstance(self._partitioner, DefaultPartitioner)
         return self._partitioner.of_keys(keys, count)
 
     def batch_sealed(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
-        """A batch was sealed. An exception is logged, because it would fail another record's send."""
+        """Notify the partitioner of a sealed batch.
+
+        An exception is logged, because it would fail another record's send.
+        """
         try:
             self._partitioner.on_new_batch(topic, partition, size, view)
         except RAISED as error:
             self._errors.log(f"{self._name}.on_new_batch", error)
 
     def topic_removed(self, topic: str) -> None:
-        """The producer dropped a topic. An exception is logged for the same reason."""
+        """Notify the partitioner of a dropped topic. An exception is logged for the same reason."""
         on_topic_removed = getattr(self._partitioner, "on_topic_removed", None)
         if on_topic_removed is not None:
             try:

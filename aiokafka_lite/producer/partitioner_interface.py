@@ -1,6 +1,6 @@
 """The interface of partitioners, which users implement, and of the load that they may ask for.
 
-A module of its own, because it is not compiled: a class of Python cannot inherit from a compiled protocol.
+It is a separate module that is not compiled, because a Python class cannot inherit from a compiled protocol.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ class Partitioner(Protocol):
     """Chooses partitions for records that name none. Runs in the event loop, so it must not block.
 
     Each producer needs its own. An error of ``partition`` is raised by the send: a KafkaError unchanged, any other one
-    as the cause of an IllegalStateError. An error of ``on_new_batch`` is logged once per type, and harms no record.
+    as the cause of an IllegalStateError. An error of ``on_new_batch`` is logged once per type, and does not affect
+    records.
 
     Two more methods are optional. A producer calls them if the partitioner has them:
 
@@ -28,15 +29,16 @@ class Partitioner(Protocol):
         ...
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
-        """A batch of that partition, of ``size`` bytes, was sealed: the next record there begins a new one.
+        """Called when a batch of that partition, of ``size`` bytes, was sealed.
 
-        Called before the next record is given a partition, also for batches that were sealed when they were sent.
+        The next record of the partition begins a new batch. The call comes before the partition of the next record is
+        chosen, also for batches that were sealed when they were sent.
         """
         ...
 
 
 class BrokerLoad(Protocol):
-    """How busy brokers are, as this producer sees it."""
+    """The load of brokers, as this producer sees it."""
 
     def queued(self, node_id: int) -> int:
         """Bytes of sealed batches that wait for the broker, or for its answer."""

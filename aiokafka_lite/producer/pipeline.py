@@ -1,8 +1,8 @@
 """The stages of a producer that runs, wired together: a record goes through them from top to bottom.
 
 ``accept`` → ``accumulator`` → ``partition`` → ``dispatch`` → ``sender`` → ``settle``. Calls go down this list, and each
-module imports only modules below it; ``partition`` is pure and is used by all of them. An answer comes up as far as the
-sender, which hands it to ``settle``, which hands a partition that has more to send to ``dispatch``.
+module imports only modules below it; ``partition`` is pure and is used by all of them. An answer goes from the sender
+to ``settle``, which passes a partition with more data to ``dispatch``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _PLACE = "producer id"
 
 
 class Pipeline:
-    """The stages of one producer, from its start to its end. Made in the event loop, when metadata is there."""
+    """The stages of one producer, from its start to its end. Created in the event loop, when the client has metadata.
+    """
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Pipeline:
         self.ids = self._make_ids(config)
         budget = ByteBudget(config.buffer_memory)
         batches = BatchFactory(config)
-        load: Counter[int] = Counter()  # bytes of sealed batches by broker
+        load: Counter[int] = Counter()  # the bytes of sealed batches by broker
         self._dispatcher = Dispatcher(client, self._timers, budget, config.linger, self._start_sender)
         self.settlement = Settlement(
             client, budget, batches, self._dispatcher, self._timers, self.counters, config, failures
@@ -141,7 +142,7 @@ class Pipeline:
     def _make_transactions(self, config: ProducerConfig) -> Transactions | None:
         if not isinstance(self.ids, TransactionalIds):
             return None
-        from .transactions import Transactions  # most producers have no use for the modules of transactions
+        from .transactions import Transactions  # imported here: most producers do not use transactions
 
         return Transactions(
             self._client,
@@ -169,7 +170,7 @@ class Pipeline:
         return self.transactions
 
     def record_refused(self, error: Exception) -> None:
-        """A call returns the error of a record in a list. A transaction would be incomplete without the record."""
+        """Fail the open transaction, which lacks a record: a call returns the record's error in a list."""
         if self.transactions is not None:
             self.transactions.record_refused(error)
 
@@ -199,10 +200,10 @@ class Pipeline:
             self.senders.keep(view.nodes)
 
     def _crash(self, error: BaseException) -> None:
-        """A callback raised: end the producer with this error."""
+        """End the producer with the error of a callback."""
         if not self._crashed.done():
             self._crashed.set_exception(error)
-            self._crashed.exception()  # mark it as retrieved: the producer may be ending already
+            self._crashed.exception()  # marks the exception as retrieved, because the producer may already be ending
 
     async def _fail_deliveries_at_end(self) -> None:
         """Raise the error of a callback; and when the producer ends for any reason, leave no delivery open."""
@@ -225,7 +226,7 @@ class Pipeline:
             self._failures.end()
 
     async def _obtain_producer_ids(self) -> None:
-        """Obtain a producer id before the first batch, and again when the epochs of one are used up."""
+        """Obtain a producer id before the first batch, and again when all epochs of an id are used up."""
         assert self.ids is not None
         backoff = self._client.retry_backoff()
         outages = self._client.outages
@@ -255,7 +256,7 @@ class Pipeline:
                 answer.error_code,
                 "obtaining a producer id, which idempotence needs; grant IDEMPOTENT_WRITE or set idempotence=False",
             )
-        if answer.producer_id < 0 or answer.producer_epoch < 0:  # with -1 brokers would not drop duplicates
+        if answer.producer_id < 0 or answer.producer_epoch < 0:  # with -1, brokers would not drop duplicates
             raise ProtocolError(
                 f"a broker assigned producer id {answer.producer_id} and epoch {answer.producer_epoch}; both must be"
                 " >= 0"
@@ -280,12 +281,12 @@ class Pipeline:
     # Waiting.
 
     async def finish(self) -> None:
-        """Bring an open transaction to its end, and flush."""
+        """End an open transaction, and flush."""
         if self.transactions is not None:
             await self.transactions.close()
         await self.flush()
 
     async def flush(self) -> None:
-        """Wait until all records that are accepted now are settled; no batch lingers meanwhile."""
+        """Wait until all records that are accepted so far are settled; no batch lingers meanwhile."""
         self.accumulator.flush()
         await settled(self.settlement.unsettled, on_move=self.accumulator.flush)

@@ -65,15 +65,15 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     ``partitioner`` chooses a partition for records that name none. ``key_serializer`` and ``value_serializer`` make
     bytes of keys and values, and may be functions of the key or value alone; without them, bytes and str are taken. If
     one of them is async, serializing overlaps, but records of a topic are accepted and written in the order in which
-    the calls began. So a slow record delays those after it, and ``send_nowait`` cannot be used. ``interceptors`` see
-    each record before it is serialized and when it is settled, in their order.
+    the calls began. So a slow record delays the records after it, and ``send_nowait`` cannot be used. ``interceptors``
+    see each record before it is serialized and when it is settled, in their order.
 
-    Without idempotence (``acks`` 0 or 1, or ``idempotence=False``) a retry may write records twice. The order is kept
-    even then, because a partition has one batch in flight. With ``acks=0`` the broker does not answer: a record that is
-    lost is neither noticed nor retried.
+    Without idempotence (``acks`` 0 or 1, or ``idempotence=False``) a retry may write records twice. The order is still
+    kept, because a partition has one batch in flight. With ``acks=0`` the broker does not answer, so a lost record is
+    neither detected nor retried.
     """
 
-    # Exists once the producer has started; every call checks that first.
+    # It exists after the start; every call checks that first.
     _acceptor: Acceptor
 
     def __init__(
@@ -164,8 +164,8 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
 
         ``timestamp`` is in milliseconds since the epoch; None means now. ``timeout`` bounds the whole call, in seconds.
         Without it, the call waits for room and for metadata for ``max_block`` seconds, and for the acknowledgement for
-        ``delivery_timeout`` seconds. Cancelling the call, or its timeout, abandons the wait and not the record: an
-        accepted record is sent in any case.
+        ``delivery_timeout`` seconds. Cancelling the call, or its timeout, ends only the wait: an accepted record is
+        sent in any case.
 
         Raises SerializationError, InvalidTopic, UnknownTopic and RecordTooLarge for a wrong record or argument,
         ConfigurationError for a wrong ``timeout``, KafkaTimeout, BrokerError and its subclasses, and IllegalStateError
@@ -242,11 +242,11 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     ) -> SendResults:
         """Write many records, waiting for room, and return the result of each, in their order.
 
-        The results are a sequence. A record that is refused or not delivered has its error there; the others are
-        written and have their ``RecordMetadata``. ``keys`` has one key for each value; ``headers``, ``partition`` and
-        ``timestamp`` are the same for all. Cancelling the call, or its ``timeout`` in seconds, abandons the wait and
-        not the accepted records. Bytes and str are the fastest: without serializers, interceptors and a partitioner of
-        your own, no Python code runs for a single record.
+        The results are a sequence. For a record that is refused or not delivered, the sequence has its error; for the
+        others, their ``RecordMetadata``. ``keys`` has one key for each value; ``headers``, ``partition`` and
+        ``timestamp`` are the same for all. Cancelling the call, or its ``timeout`` in seconds, ends only the wait:
+        accepted records are sent in any case. Bytes and str are the fastest: without serializers, interceptors and a
+        partitioner of your own, no Python code runs for a single record.
 
         Raises SerializationError if ``values`` or ``keys`` are not iterables of the same length, IllegalStateError if
         the producer is not running, and KafkaTimeout if there is no room for ``max_block`` seconds.
@@ -261,7 +261,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
             return SendResults(pieces)
 
     async def send_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> list[Written]:
-        """Write the rows of an Arrow table or record batch. Returns where they are when all are acknowledged.
+        """Write the rows of an Arrow table or record batch. Returns their offsets when all are acknowledged.
 
         The columns are ``value`` and, optionally, ``key`` (both binary or string), ``headers`` (a list of structs of
         ``key`` and ``value``), ``partition`` (integer) and ``timestamp`` (a timestamp, or integer milliseconds). Rows
@@ -269,14 +269,14 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         used. ``timeout`` bounds the whole call, in seconds; accepted rows are sent in any case.
 
         Raises SerializationError, RecordTooLarge, UnknownTopic and InvalidTopic before anything is sent; the error of
-        the first row that was not written, when all rows are settled; KafkaTimeout. Needs the extra ``arrow``, else
-        raises ConfigurationError.
+        the first row that was not written, when all rows are settled; KafkaTimeout. Raises ConfigurationError without
+        the extra ``arrow``.
         """
         with _bounded(timeout, lambda: f"a table for topic {topic!r} was not acknowledged"):
             return await (await self.put_arrow(topic, table))
 
     async def put_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> BulkDelivery:
-        """Accept the rows of an Arrow table as ``send_arrow`` does, and return their promise when all have found room.
+        """Accept the rows of an Arrow table as ``send_arrow`` does, and return their promise when all are buffered.
 
         Rows of one call stay in order. Rows of concurrent calls interleave. After a ``timeout``, in seconds, or a
         cancellation, some of the rows may have been accepted; those are sent.
@@ -308,8 +308,8 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until all records that were accepted before this call are settled; no batch lingers meanwhile.
 
-        Raises no error of a record: its delivery does. Raises KafkaTimeout after ``timeout`` seconds; the records are
-        sent in any case.
+        The error of a record is raised by its delivery and not by this call. Raises KafkaTimeout after ``timeout``
+        seconds; the records are sent in any case.
         """
         self._service.check()
         pipeline = self._running()
@@ -328,8 +328,8 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         return (await self._service.while_running(asking)).partitions
 
     async def _within(self, timeout: float, topic: str, what: str, call: Coroutine[Any, Any, T]) -> T:
-        # asyncio.timeout instead of deadline(): this may run for each record, which takes about 15 µs altogether when
-        # many tasks send. Entering and leaving costs 6.7 µs here, and 16 µs in deadline().
+        # asyncio.timeout is used instead of deadline(), because this may run for each record, which takes about 15 µs
+        # in all when many tasks send. Entering and leaving costs 6.7 µs here, and 16 µs in deadline().
         try:
             async with asyncio.timeout(timeout) as scope:
                 return await call
@@ -346,7 +346,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     def failures(self, *, max_bytes: int | None = None) -> Failures:
         """A stream of the records that fail from now on: ``async for failure in producer.failures()``.
 
-        Each is a ``FailedRecord``, whose error is not logged any more. The iteration ends when the producer has ended.
+        Each is a ``FailedRecord``, whose error is then not logged. The iteration ends when the producer has ended.
         Records that a call refuses are not in the stream, because the call raises. The stream keeps at most
         ``max_bytes`` of records, by default ``buffer_memory``, and counts further ones in ``dropped``. May be called at
         any time; each call makes another stream. Raises TypeError and ValueError for wrong ``max_bytes``.
@@ -357,7 +357,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     def metrics(self) -> ProducerMetrics:
         """A snapshot of counters and gauges. May be called at any time; costs some microseconds."""
         from ..cluster.metrics import client_metrics
-        from .metrics import snapshot  # the dataclasses of the snapshot take 2 ms to import
+        from .metrics import snapshot  # imported here: the dataclasses of the snapshot take 2 ms to import
 
         client, memory = client_metrics(self._client), self.config.buffer_memory
         if self._pipeline is None:
@@ -367,8 +367,8 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     def health(self, *, max_silence: float = 60.0) -> Health:
         """Whether the producer works, for liveness and readiness probes. Call it in the event loop.
 
-        It is not live after a failure or its end; not ready before the start, while it closes, and when no broker has
-        answered for ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError.
+        It is not live after a failure and after ``close``. It is not ready before the start, while it closes, and when
+        no broker has answered for ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError.
         """
         from ..cluster.health import health_of
 

@@ -1,12 +1,12 @@
-"""Producer ids, epochs and sequence numbers (KIP-98, KIP-360). Pure bookkeeping: no requests are made here.
+"""Producer ids, epochs and sequence numbers (KIP-98, KIP-360). Pure: this module sends no requests.
 
 A broker remembers the epoch and the sequence numbers of the last five batches per partition and producer id. It accepts
 a batch whose first sequence number is the next one, answers a repeated batch with success, and refuses a gap. A newer
 epoch of the same producer id starts at sequence number 0 again, and excludes all requests of older epochs.
 
-Therefore each partition keeps the id and epoch under which it started its sequence, and changes them only when none of
-its batches is unresolved. A partition whose sequence is broken takes a newer epoch for itself; the other partitions
-keep theirs, because a new epoch could write their unresolved batches twice.
+Therefore each partition keeps the id and epoch under which it started its sequence, and changes them only when all its
+batches are resolved. A partition whose sequence is broken takes a newer epoch for itself. The other partitions keep
+their epochs, because with a new epoch their unresolved batches could be written twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_PRODUCER_ID = ProducerIdAndEpoch(-1, -1)
 
 
 def advance(sequence: int, count: int) -> int:
-    """The sequence number ``count`` records later. 0 follows 2147483647."""
+    """The sequence number ``count`` records later. After 2147483647 comes 0."""
     return (sequence + count) & MAX_SEQUENCE
 
 
@@ -43,7 +43,7 @@ def precedes(sequence: int, other: int) -> bool:
 
 
 class ProducerIds:
-    """The newest identity of a producer. Partitions get their identities here; the producer owns it.
+    """The newest identity of a producer. Partitions get their identities from it. Owner: the producer.
 
     ``request`` is called when a partition needs an identity and there is none. ``received`` stores the one that a
     broker assigned.
@@ -60,11 +60,11 @@ class ProducerIds:
         self.newest = identity
 
     def admits(self, topic_partition: TopicPartition) -> bool:
-        """Whether batches of this partition may get sequence numbers. Always, without transactions."""
+        """Whether batches of this partition may get sequence numbers. Without transactions, always."""
         return True
 
     def has_replaced(self, identity: ProducerIdAndEpoch) -> bool:
-        """Whether no further batch may be written under this identity. Never, without transactions."""
+        """Whether no further batch may be written under this identity. Without transactions, never."""
         return False
 
     def discard(self, identity: ProducerIdAndEpoch) -> None:
@@ -73,7 +73,8 @@ class ProducerIds:
             self.newest = None
 
     def retire(self, identity: ProducerIdAndEpoch) -> None:
-        """Give this identity to no other partition: the brokers still know sequence numbers of a dropped partition."""
+        """Do not use this identity for another partition: brokers still know sequence numbers of a dropped partition.
+        """
         if identity == self.newest:
             self.newer_than(identity)
 

@@ -1,4 +1,4 @@
-"""A record on its way to a batch, and how much of ``buffer_memory`` it is charged for."""
+"""A record before it is in a batch, and the bytes of ``buffer_memory`` that it is charged for."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from ..types import Header
 
 RECORD_OVERHEAD: Final = 24
-"""Bytes of a record besides key, value and headers: its lengths and deltas need at most that many."""
+"""The maximum number of bytes of a record besides key, value and headers: its lengths and deltas."""
 
 HEADER_OVERHEAD = 10
-"""Bytes of a header besides its name and value, at most."""
+"""The maximum number of bytes of a header besides its name and value."""
 
 BATCH_OVERHEAD = 1_000
 """Approximate bytes of an unsettled batch besides its records. Records of batches smaller than eight times this are
@@ -23,8 +23,8 @@ PENDING_OVERHEAD = 256
 class PreparedRecord(NamedTuple):
     """A serialized record. ``timestamp`` is in milliseconds.
 
-    ``size`` is the number of bytes that the record holds of ``buffer_memory``. ``surplus`` of these are given back when
-    a pending record moves into a batch, where it takes less memory.
+    ``size`` is the number of bytes of ``buffer_memory`` that the record uses. ``surplus`` of them are released when a
+    pending record moves into a batch, where it takes less memory.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""The results of many records of one call, as a sequence that makes a record's metadata when it is asked for.
+"""The results of many records of one call, as a sequence that creates a record's metadata on access.
 
 ``send_many`` of a million records returns a few lists of small integers instead of a million objects.
 """
@@ -26,7 +26,7 @@ class Run(NamedTuple):
 
 
 class Piece:
-    """Some records of a call. ``outcomes`` makes the metadata or the error of each, when all of them are settled."""
+    """Some records of a call. When all of them are settled, ``outcomes`` creates the metadata or the error of each."""
 
     __slots__ = ()
 
@@ -96,7 +96,7 @@ class ListPiece(Piece):
     def outcomes(self) -> list[Outcome]:
         made: list[Outcome] = []
         key_size = -1
-        failed: BatchResult | None = None  # whose error was read last
+        failed: BatchResult | None = None  # the result whose error was read last
         error: Exception | None = None
         for run in self.runs:
             for place in range(run.first, run.first + run.length):
@@ -124,9 +124,9 @@ class ListPiece(Piece):
 class SendResults(Sequence[Outcome]):
     """The result of each record of ``send_many``, in their order: its ``RecordMetadata``, or its exception.
 
-    A sequence that cannot be changed. The metadata of a record is made each time that it is asked for, so that a
-    million results take a few megabytes: use ``list(results)`` to keep them. An error that is never looked at is
-    logged, once per batch.
+    A sequence that cannot be changed. The metadata of a record is created at each access, so that a million results
+    take a few megabytes; use ``list(results)`` to keep the objects. An error that is never accessed is logged, once per
+    batch.
     """
 
     __slots__ = ("_ends", "_last", "_pieces")
@@ -160,7 +160,7 @@ class SendResults(Sequence[Outcome]):
         if not 0 <= number < len(self):
             raise IndexError(f"there are {len(self)} results, got index {place}")
         which = bisect_right(self._ends, number)
-        # The outcomes of one piece are kept, because neighbours are mostly asked for one after the other.
+        # The outcomes of one piece are cached, because neighbours are usually accessed one after the other.
         if self._last[0] != which:
             self._last = which, self._pieces[which].outcomes()
         return self._last[1][number - (self._ends[which - 1] if which else 0)]

@@ -12,7 +12,7 @@ from ..aio.service import Service
 class Room:
     """Waits for bytes of the budget, in the order of the calls, for at most ``max_block`` seconds.
 
-    ``expedite`` is called when a sender starts to wait: no batch may linger then.
+    ``expedite`` is called when a sender starts to wait, because no batch may linger then.
     """
 
     __slots__ = ("_expedite", "_max_block", "_service", "budget", "waiting")
@@ -54,6 +54,6 @@ class Room:
             await self._service.while_running(self.budget.room_for(size))
 
     def hurry(self) -> None:
-        """Let no batch linger. Once is enough: batches that are begun while senders wait do not linger."""
+        """Let no batch linger. One call is enough, because batches that are begun while senders wait do not linger."""
         if not self.budget.is_short:
             self._expedite()

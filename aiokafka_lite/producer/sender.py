@@ -1,14 +1,14 @@
 """One broker's sender: takes ready partitions from its queue, makes requests of their batches, reports the answers.
 
-Rule 1: a sender only sends. What an answer means is decided in ``Settlement``; no code of the user runs in this loop.
+Rule 1: a sender only sends. ``Settlement`` interprets the answers; no code of the user runs in this loop.
 
 Rule 2: there is no await between taking a batch and writing the request, so a batch that was taken is sent.
 
 Rule 3: answers are handled by callbacks of the connection, in the order in which the broker answers. So the loop never
 waits for an answer, only for a free slot (``max_in_flight_requests_per_connection``) and for the connection.
 
-Rule 4: while this task waits for its queue and a request could leave at once, ``_send_now`` sends without the task.
-This saves two iterations of the event loop. At any other time partitions go through the queue, so none overtakes
+Rule 4: while this task waits for its queue and a request could be written at once, ``_send_now`` sends without the
+task. This saves two iterations of the event loop. At any other time partitions go through the queue, so none overtakes
 another.
 """
 
@@ -58,18 +58,20 @@ _WITH_NAMES = ProduceRequest.TOPIC_IDS - 1
 """The last version in which a Produce request names topics. Later ones identify them by id."""
 
 BROKER_TIMEOUT_SHARE = 0.9
-"""The share of the request timeout that the broker has for the acknowledgements of all replicas. An error answer of the
-broker is better than a request that times out here, which costs the connection."""
+"""The fraction of the request timeout that the broker has for the acknowledgements of all replicas. An error answer of
+the broker is better than a timeout of the request here, which closes the connection."""
 
 RECHECK_LEADER = 1.0
-"""Seconds between requests for metadata while a broker cannot be reached: another broker may lead its partitions."""
+"""Seconds between requests for metadata while a broker cannot be reached, because another broker may lead its
+partitions."""
 
 LONE_REQUESTS = 2
-"""Requests with a single record, and none in flight beside them, after which the next record is expected to be lone."""
+"""The number of requests with a single record, and no other request in flight, after which the next record is expected
+to be alone."""
 
 AVOIDED_FOR = 5.0
-"""Seconds after a failed attempt to connect during which records without a key avoid a broker. Then some go there
-again: a broker for which nothing is queued is not connected to, and would be avoided forever."""
+"""Seconds after a failed attempt to connect during which records without a key avoid a broker. After that time, some go
+to it again: the client does not connect to a broker without queued batches, so it would be avoided forever."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -84,7 +86,7 @@ class SenderContext:
     timers: Timers
     counters: Counters
     ids: TransactionalIds | None
-    """None without transactions."""
+    """This is None without transactions."""
 
 
 class Sender:
@@ -143,7 +145,7 @@ class Sender:
 
     def metrics(self, queued_bytes: int) -> BrokerMetrics:
         """A snapshot of this broker."""
-        from .metrics import BrokerMetrics  # its dataclasses take 2 ms to import
+        from .metrics import BrokerMetrics  # imported here: its dataclasses take 2 ms to import
 
         p50, p90, p99, highest = self._latencies.at(0.5, 0.9, 0.99, 1.0)
         return BrokerMetrics(
@@ -162,11 +164,11 @@ class Sender:
     # The loop.
 
     async def run(self) -> None:
-        """Send what is ready, until the producer ends."""
+        """Send ready partitions until the producer ends."""
         while True:
             ready = await self._queue.get()
-            # ``Senders.keep`` cancels an idle sender. Between the queue and the request, the entry is in neither of
-            # them.
+            # ``Senders.keep`` cancels an idle sender. This flag covers the time in which an entry has left the queue
+            # and is not in a request yet.
             self._serving = True
             await self._serve(ready)
             self._serving = False
@@ -176,8 +178,8 @@ class Sender:
 
         This has a frame of its own, so that no variable keeps the batches of the last request alive.
         """
-        # The slot first: while all slots are taken, batches grow in the partitions instead of waiting in a finished
-        # request.
+        # The slot is awaited first: while all slots are taken, batches grow in the partitions instead of waiting in a
+        # finished request.
         while self._in_flight >= self._slots:
             self._slot_freed = asyncio.get_running_loop().create_future()
             await self._slot_freed
@@ -187,7 +189,7 @@ class Sender:
             self._unreachable(first, error)
             return
         in_flight = self._collect(first)  # rule 2: no await from here to the writing
-        # Nothing is collected if the queued partitions were stale, or wait for a producer id.
+        # The request is empty if the queued partitions were stale, or wait for a producer id.
         if in_flight and self._acks == 0:
             self._send_without_answer(connection, in_flight)
             with suppress(ConnectionLost):  # ``_hung_up`` handles that
@@ -198,8 +200,8 @@ class Sender:
     def _expects_lone(self) -> bool:
         """Whether one caller sends one record after the other, and waits for each.
 
-        Several callers that send in one iteration of the loop never get here: their first request carries their records
-        together, and their answer wakes them together. Requests with a single record would double their cost.
+        This is never true for several callers that send in one iteration of the loop: their first request carries their
+        records together, and its answer wakes them together. Requests with a single record would double their cost.
         """
         return self._lone_requests >= LONE_REQUESTS and not self._in_flight
 
@@ -212,7 +214,7 @@ class Sender:
             or self._in_flight >= self._slots
             or connection is None
             or not connection.is_free
-            or self._acks == 0  # needs ``drain``, which waits
+            or self._acks == 0  # this needs ``drain``, which waits
         ):
             return False
         for each in others:
@@ -229,7 +231,8 @@ class Sender:
             if connection is None or not connection.ready:
                 connection = await self._reach()
                 self._use(connection)
-            # Waiting here, not in the connection: a request that is held back there could take no more records.
+            # The wait is here and not in the connection, because a request that is held back there could take no more
+            # records.
             if not connection.throttled_until:
                 return connection
             throttled = connection.throttled_until - self._timers.now()
@@ -238,10 +241,10 @@ class Sender:
             await asyncio.sleep(throttled)
 
     async def _reach(self) -> Connection:
-        """Wait for the connection without a bound.
+        """Wait for the connection without a timeout.
 
-        A dead or frozen broker takes long to be recognized. Another broker may lead its partitions by then, and no
-        event says so. So metadata is requested again and again meanwhile.
+        It takes long to detect a dead or frozen broker. Another broker may lead its partitions meanwhile, without any
+        event, so metadata is requested repeatedly.
         """
         while True:
             with anyio.move_on_after(RECHECK_LEADER):
@@ -252,7 +255,7 @@ class Sender:
             self._client.request_refresh()
 
     def _use(self, connection: Connection) -> None:
-        """Look at a new connection: which versions it speaks, and, with acks=0, whether it is closed."""
+        """Use a new connection: store its versions and, with acks=0, watch whether it is closed."""
         if connection is self._connection:
             return
         self._connection = connection
@@ -264,20 +267,20 @@ class Sender:
         self._avoid_until = self._timers.now() + AVOIDED_FOR
 
     def _unreachable(self, first: Ready, error: KafkaError) -> None:
-        """All partitions that are queued here back off, or move to another leader."""
+        """Let all partitions that are queued here back off, or move to another leader."""
         self._avoid()
         waiting = [first]
         while not self._queue.empty():
             waiting.append(self._queue.get_nowait())
         for partition, level in waiting:
-            # A stale entry has another leader by now, and this broker's state says nothing about it.
+            # A stale entry has another leader by now, and does not depend on this broker.
             if level == partition.level:
                 self._settlement.unreachable(partition, error)
 
     def _collect(self, first: Ready) -> list[InFlightBatch]:
         """The content of the next request: one batch of each queued partition, until the request is full.
 
-        Partitions that have more to send are queued again behind the others.
+        Partitions with more data are queued again behind the others.
         """
         collected: list[InFlightBatch] = []
         again: dict[PartitionProducer, None] = {}
@@ -285,11 +288,11 @@ class Sender:
         entry: Ready | None = first
         while entry is not None:
             partition, level = entry
-            # ``first`` left the queue before the connection was there, so its partition may be queued a second time.
-            # One request carries one batch of it: answers are matched by partition, so two could not be told apart.
+            # ``first`` left the queue before the connection was ready, so its partition may be queued a second time.
+            # One request carries one batch of a partition, because answers are matched by partition.
             if level == partition.level and partition not in again:
-                # ``collected`` comes first: a batch larger than the request limit is sent alone, because it would wait
-                # forever otherwise.
+                # ``collected`` is checked first: a batch larger than the request limit is sent alone, because it would
+                # wait forever otherwise.
                 if collected and partition.next_size > room:
                     again[partition] = None
                     break
@@ -299,7 +302,7 @@ class Sender:
                     room -= batch.builder.size
                     again[partition] = None
             entry = None if self._queue.empty() else self._queue.get_nowait()
-        # Behind the others, so that a partition with a backlog does not starve them.
+        # It goes behind the others, so that a partition with a backlog does not starve them.
         for partition in again:
             if partition.is_ready:
                 self._queue.put_nowait(Ready(partition, partition.level))
@@ -325,13 +328,14 @@ class Sender:
             topic.partition_data.append(ProduceRequestPartition(index=number, records=records))
             count += batch.builder.count
             size += len(records)
-            # Measured where the compressed size is known anyway; the estimate decides when the next batches are full.
+            # The ratio is measured here, because the compressed size is known. The estimate decides when the next
+            # batches are full.
             if self._compresses:
                 self._batches.measure(batch)
         self._lone_requests = self._lone_requests + 1 if count == 1 and not self._in_flight else 0
         names_topics = names_topics or not self._takes_topic_ids or self._is_generation_1
         for partition, batch in in_flight:
-            # If the topic is created again, it matters which one a batch was sent to.
+            # If the topic is created again, it must be known to which of the two a batch was sent.
             partition.sent_to(batch, ZERO_UUID if names_topics else topics[batch.topic].topic_id)
         self._requests += 1
         counters = self._counters
@@ -357,12 +361,12 @@ class Sender:
     def _send(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
         request, at_most = self._request(in_flight)
         answered = partial(self._answered, connection, in_flight, self._timers.now())
-        self._in_flight += 1  # before the request leaves: the transport may fail at once
+        self._in_flight += 1  # set before the request is written, because the transport may fail at once
         try:
             if self._codec_since is not None:
                 connection.versions.require(self._codec_since, f"compression={self._codec.name.lower()!r}")
             connection.send_with_callback(request, answered, timeout=self._request_timeout, at_most=at_most)
-        # The batches count as sent since ``take``, so they must be reported although no request left.
+        # The batches count as sent since ``take``, so they must be reported although no request was written.
         except KafkaError as error:
             self._request_ended()
             self._failed(in_flight, error)
@@ -374,8 +378,8 @@ class Sender:
         sent_at: float,
         answer: ProduceResponse | Exception,
     ) -> None:
-        # First of all: whatever the answer says, the slot is free, and an exception below must not leak it. A request
-        # that is cut off by the end of the producer is not handled, but it is no longer in flight either.
+        # This comes first: the slot is free after any answer, and an exception below must not leak it. A request that
+        # the end of the producer interrupts is not handled, but it is no longer in flight either.
         self._request_ended()
         self._timers.run(self._handle, connection, in_flight, sent_at, answer)
 
@@ -385,7 +389,7 @@ class Sender:
         if freed is not None and not freed.done():
             freed.set_result(None)
         if self._all_answered is not None and not self._in_flight:
-            # The waiter is woken in a later iteration of the loop, so it finds the answer handled.
+            # The waiter continues in a later iteration of the loop, when the answer is handled.
             waiter, self._all_answered = self._all_answered, None
             if not waiter.done():
                 waiter.set_result(None)
@@ -411,8 +415,8 @@ class Sender:
         names = self._client.view.topic_names
         answers: dict[tuple[str, int], ProduceResponsePartition | None] = {}
         for topic in response.responses:
-            # An answer by topic id is matched by the metadata of now: a topic that vanished since the request is not
-            # found, and its batches are retried.
+            # An answer by topic id is matched with the present metadata: a topic that was deleted since the request is
+            # not found, and its batches are retried.
             name = topic.name or names.get(topic.topic_id, "")
             for answer in topic.partition_responses:
                 place = name, answer.index
@@ -433,8 +437,8 @@ class Sender:
             self._settlement.answered(each, found, response.node_endpoints, connection)
 
     def _failed(self, in_flight: list[InFlightBatch], error: KafkaError) -> None:
-        """A request ended without an answer. Whether the broker has written its batches is not known."""
-        # The connection is lost or the broker is frozen: another broker may lead its partitions by now.
+        """Handle a request without an answer. It is not known whether the broker has written its batches."""
+        # The connection is lost or the broker is frozen, so another broker may lead its partitions now.
         self._client.request_refresh()
         retriable = is_retriable(error)
         for each in in_flight:
@@ -447,7 +451,7 @@ class Sender:
 
     def _send_without_answer(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
         """With acks=0 a batch is delivered when it is written to the socket, because the broker does not answer."""
-        # Nothing answers, so no slot is taken. ``drain`` bounds the unsent bytes instead.
+        # There is no answer, so no slot is taken. ``drain`` bounds the unsent bytes instead.
         request, at_most = self._request(in_flight)
         try:
             if self._codec_since is not None:
@@ -460,7 +464,7 @@ class Sender:
             self._settlement.delivered(each, -1, -1)
 
     def _hung_up(self, closed: asyncio.Future[KafkaError | None]) -> None:
-        """With acks=0 a broker that refuses a batch can only close the connection, as when it no longer leads."""
+        """Handle a closed connection with acks=0: a broker that refuses a batch can only close the connection."""
         if not self._timers.stopped and not closed.cancelled() and closed.result() is not None:
             self._client.request_refresh()
 
@@ -469,7 +473,8 @@ class Sender:
 
 
 class Senders:
-    """The senders of a producer, one per broker. Also the brokers' load, as a partitioner sees it (``BrokerLoad``)."""
+    """The senders of a producer, one per broker. It is also the load of the brokers for a partitioner (``BrokerLoad``).
+    """
 
     def __init__(
         self, context: SenderContext, load: Counter[int], spawn: Callable[[Sender], anyio.CancelScope]
@@ -485,9 +490,9 @@ class Senders:
         self._senders[node_id] = sender, self._spawn(sender)
 
     def keep(self, listed: Container[int]) -> None:
-        """Stop the senders of brokers that metadata no longer lists, unless they have something to do."""
+        """Stop the idle senders of brokers that metadata no longer lists."""
         for node_id, (sender, scope) in list(self._senders.items()):
-            # With load, a partition still has sealed batches for this broker.
+            # If the broker has load, a partition still has sealed batches for it.
             if node_id not in listed and sender.is_idle and not self._load[node_id]:
                 del self._senders[node_id]
                 self._context.dispatcher.drop_broker(node_id)

@@ -1,4 +1,4 @@
-"""Serializers: they make bytes of the keys and values of a user. Headers are checked here as well."""
+"""Serializers convert the keys and values of a user to bytes. Headers are checked here as well."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NO_HEADERS: tuple[Header, ...] = ()
 
 
 class Serializer(Protocol[T_contra]):
-    """Makes bytes of a key or a value. It is not called for None, which is written as null.
+    """Converts a key or a value to bytes. It is not called for None, which is written as null.
 
     ``headers`` is a list with the headers of the record. The serializer may change it, and the record is written with
     the changes: ``headers.append(Header("schema-id", b"7"))``. The key is serialized before the value. The send raises
     any exception as the cause of a SerializationError. Runs in the event loop, so it must not block.
 
-    ``serialize`` may return an awaitable of the bytes, for example until it knows a schema; it is called again for the
-    same record then. ``send_nowait`` cannot wait and raises. An optional method ``for_part(part)`` is called once with
+    ``serialize`` may return an awaitable of the bytes, for example until it knows a schema; it is then called again for
+    the same record. ``send_nowait`` cannot wait and raises. An optional method ``for_part(part)`` is called once with
     ``"key"`` or ``"value"``, and returns the serializer for this part.
     """
 
@@ -39,7 +39,7 @@ class Serializer(Protocol[T_contra]):
 
 
 class AsyncSerializer(Protocol[T_contra]):
-    """A serializer that awaits something, such as a schema registry: the same with ``async def``.
+    """A serializer with an ``async def``, for example because it asks a schema registry.
 
     Calls overlap: it may be called again before an earlier call has returned.
     """
@@ -83,13 +83,13 @@ class AsyncFunctionSerializer:
 
 
 class BytesSerializer:
-    """Accepts bytes, which stay as they are, and str, which becomes UTF-8. The default of a producer."""
+    """Accepts bytes, which it does not change, and str, which it encodes as UTF-8. It is the default of a producer."""
 
     def serialize(self, topic: str, data: object, headers: list[Header]) -> bytes:
         if isinstance(data, str):
             return data.encode()
         if isinstance(data, bytes | bytearray | memoryview):
-            # A copy, because the caller may change its buffer after the call.
+            # It is a copy, because the caller may change its buffer after the call.
             return bytes(data)
         raise TypeError("the type must be bytes or str; pass a serializer, such as JsonSerializer(), for other types")
 
@@ -129,7 +129,7 @@ class IntSerializer:
     """Accepts int, and writes it in ``size`` bytes as big-endian two's complement.
 
     With 2, 4 and 8 bytes it is compatible with Java's serializers for Short, Integer and Long. Raises
-    ConfigurationError for another ``size`` than 1, 2, 4 or 8.
+    ConfigurationError unless ``size`` is 1, 2, 4 or 8.
     """
 
     def __init__(self, size: int = 8) -> None:
@@ -143,7 +143,7 @@ class IntSerializer:
 
 
 def _check_type(data: object, wanted: type) -> None:
-    """Raise TypeError for another type, and for a bool in place of an int."""
+    """Raise TypeError for any other type, and for a bool instead of an int."""
     if not isinstance(data, wanted) or isinstance(data, bool):
         raise TypeError(f"the type must be {wanted.__name__}")
 
@@ -170,7 +170,10 @@ def is_async(serializer: AnySerializer) -> bool:
 
 
 class Serialization:
-    """The serializers of a producer. ``plain_keys`` and ``plain_values``: none was given, so bytes are taken as is."""
+    """The serializers of a producer.
+
+    ``plain_keys`` and ``plain_values``: no serializer was given, so bytes are not changed.
+    """
 
     __slots__ = ("is_async", "key", "plain_keys", "plain_values", "value")
 
@@ -221,7 +224,7 @@ async def serialize_async(
         if isinstance(result, Awaitable):
             result = await result
     except KafkaTimeout:
-        raise  # a server that does not answer is no fault of the record
+        raise  # a server that does not answer is not an error of the record
     except Exception as error:
         raise _not_serialized(serializer, topic, part, data, error) from error
     return _checked(serializer, topic, part, data, result), headers_of(topic, changeable)
@@ -255,7 +258,7 @@ def _checked(serializer: AnySerializer, topic: str, part: str, data: object, res
 
 
 def _drop(result: object) -> None:
-    """End a result that nothing will await."""
+    """Close an awaitable that is never awaited."""
     if isinstance(result, Coroutine):
         result.close()
     elif isinstance(result, asyncio.Future):
@@ -285,7 +288,7 @@ def headers_of(topic: str, headers: Headers) -> tuple[Header, ...]:
         ) from error
     except SerializationError:
         raise
-    except Exception as error:  # the headers may be an iterator of the user's
+    except Exception as error:  # the headers may be an iterator of the user
         raise SerializationError(
             f"the headers of a record for topic {topic!r} must be pairs of a name and bytes: {error}"
         ) from error

@@ -1,23 +1,23 @@
-"""Batches settle: an answer is classified, and the batch is delivered, sent again, split, failed or expired.
+"""Settles batches: classifies an answer, and delivers, retries, splits, fails or expires the batch.
 
 Rule 1: ``Settlement`` owns the set of unsettled batches, and is the only writer of a batch's result. A batch enters it
 by ``register`` with its first record and leaves it once, by ``_deliver``, ``_fail`` or ``_replace``; then its bytes of
 ``buffer_memory`` are released.
 
-Rule 2: the partition learns of an event first and decides what follows (``Next``); then the result is set, which wakes
-the callers; then the decision is carried out by the ``Dispatcher``. A caller that is woken can send again at once, so
-the partition must be consistent before.
+Rule 2: the partition handles an event first and decides the next action (``Next``). Then the result is set, which wakes
+  the callers. Then the ``Dispatcher`` performs the action. A caller that wakes up can send again at once, so the
+  partition must be consistent before that.
 
 Rule 3: a batch may expire while a request carries it. Its answer still arrives, and only ends the request.
 
 Invariants that once broke:
 
- - A batch that is proven written (``is_written``) is delivered, without an offset, whatever the broker answers later:
-   the broker has only forgotten it. Under other sequence numbers it would be written twice.
- - An answer may name records that the batch does not have. If such an answer were believed, the batch would be sent
-   again unchanged, without an end.
+ - A batch that is proven written (``is_written``) is delivered without an offset, even if the broker answers with an
+   error later, because the broker has only forgotten it. With other sequence numbers it would be written twice.
+ - An answer may name records that the batch does not have. If these were not ignored, the batch would be sent again
+   unchanged, without an end.
  - Batches expire in the order in which they were begun, so one timer is enough. Only pending records (``is_ordered``)
-   and split batches can break that order, and the set is sorted then.
+   and split batches can change that order, and the set is sorted then.
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ class InFlightBatch(NamedTuple):
 
 
 class Settlement:
-    """Owner of the unsettled batches of a producer.
+    """Owns the unsettled batches of a producer.
 
     ``fatal`` is the error that ended the producer. ``refusal`` is the error with which new records are refused: the
-    same one, or, with transactions, the reason why none is open. ``transaction`` is the number of the last transaction.
+    same error or, with transactions, the reason why none is open. ``transaction`` is the number of the last
+    transaction.
     """
 
     def __init__(
@@ -95,11 +96,11 @@ class Settlement:
         self._partitions: dict[Batch, PartitionProducer] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._is_ordered = True
-        self._retrying: set[TopicPartition] = set()  # the last answer asked for another attempt
-        self._expiring: set[TopicPartition] = set()  # the last batch that was settled had expired
+        self._retrying: set[TopicPartition] = set()  # whether the last answer required another attempt
+        self._expiring: set[TopicPartition] = set()  # whether the last settled batch had expired
         self._expiry_log = ExpiryLog()
 
-    # Batches in.
+    # New batches.
 
     def register(self, batch: Batch, partition: PartitionProducer, *, is_ordered: bool = True) -> None:
         """Add a new batch. ``is_ordered`` is False if an earlier batch may expire later than this one."""
@@ -118,7 +119,7 @@ class Settlement:
         self.unsettled[records] = None
 
     def remove_pending(self, records: BatchResult) -> None:
-        """Pending records have failed, or have moved into batches."""
+        """Remove pending records that have failed, or have moved into batches."""
         self.unsettled.pop(records, None)
 
     def partitions(self) -> list[PartitionProducer]:
@@ -134,7 +135,7 @@ class Settlement:
         endpoints: Collection[ProduceResponseNodeEndpoint],
         peer: object,
     ) -> None:
-        """A broker answered for one batch."""
+        """Handle the answer of a broker for one batch."""
         partition, batch = in_flight
         code = ErrorCode.of(answer.error_code)
         if code is ErrorCode.NONE and 0 <= answer.base_offset <= INT64_MAX - batch.builder.count:
@@ -161,8 +162,8 @@ class Settlement:
             self._note_missing_offset(in_flight, answer, peer)
             self.delivered(in_flight, UNKNOWN_OFFSET, answer.log_append_time_ms)
             return
-        # RETRY says nothing about the batch, and a later attempt may still return its offset. FATAL has to end the
-        # producer; ``_fail`` delivers a written batch all the same.
+        # After RETRY, a later attempt may still return the batch's offset. FATAL has to end the producer, and ``_fail``
+        # still delivers a written batch.
         if batch.is_written and outcome not in (Outcome.RETRY, Outcome.FATAL):
             self.delivered(in_flight, UNKNOWN_OFFSET, -1)
             return
@@ -171,11 +172,11 @@ class Settlement:
         text = f"{attempt}: {answer.error_message}" if answer.error_message else attempt
         error = error_for(answer.error_code, text)
         if self._transactional_id is not None and code in FENCED:
-            from .transaction_requests import write_refused  # other producers do not import it
+            from .transaction_requests import write_refused  # imported here, because other producers do not need it
 
             error = write_refused(code, attempt, self._transactional_id, self._transaction_timeout)
         if outcome in (Outcome.RETRY, Outcome.UNKNOWN_SEQUENCE):
-            # A hint of the answer saves the round trip for metadata.
+            # If the answer names the new leader, no request for metadata is necessary.
             if code.stale_metadata and not self._take_leader_hint(partition, answer, endpoints):
                 self._client.request_refresh()
             self.retry(in_flight, error, unknown_sequence=outcome is Outcome.UNKNOWN_SEQUENCE)
@@ -192,10 +193,13 @@ class Settlement:
             self.refuse(in_flight, error)
 
     def delivered(self, in_flight: InFlightBatch, base_offset: int, log_append_time: int) -> None:
-        """The broker has written a batch. ``log_append_time`` is in milliseconds, -1 if the broker sets none."""
+        """Deliver a batch that the broker has written.
+
+        ``log_append_time`` is in milliseconds, -1 if the broker sets none.
+        """
         partition, batch = in_flight
         following = partition.delivered(batch)
-        # Hot: without an outage, a delivered batch costs two checks of empty sets.
+        # Hot: without an outage, a delivered batch needs only two checks of empty sets.
         if self._retrying or self._expiring:
             self._recovered(partition)
         # An expired batch has failed already, and its caller may have sent the record again. The result is final.
@@ -204,7 +208,7 @@ class Settlement:
         self._dispatcher.act(partition, following)
 
     def retry(self, in_flight: InFlightBatch, error: Exception, *, unknown_sequence: bool = False) -> None:
-        """A batch has to be sent again. It fails instead if all its ``retries`` are used up."""
+        """Send a batch again. If all its ``retries`` are used up, it fails instead."""
         partition, batch = in_flight
         if batch.attempts > self._retries and not batch.settled:
             # The batch is dropped like an expired batch: it may be written, so its sequence numbers are a gap. The
@@ -220,29 +224,30 @@ class Settlement:
         self._dispatcher.act(partition, partition.failed(batch, error, unknown_sequence=unknown_sequence))
 
     def refuse(self, in_flight: InFlightBatch, error: Exception) -> None:
-        """A batch fails, because another attempt would fail as well."""
+        """Fail a batch, because another attempt would fail as well."""
         partition, batch = in_flight
-        # The partition first (rule 2): ``_fail`` wakes the caller, who may send to this partition at once.
+        # The partition comes first (rule 2): ``_fail`` wakes the caller, which may send to this partition at once.
         following = partition.refused(batch)
         self._fail(batch, error)
         self._dispatcher.act(partition, following)
 
     def unreachable(self, partition: PartitionProducer, error: KafkaError) -> None:
-        """The leader of a partition cannot be reached. The batches wait, unless the error is not retriable.
+        """Handle an unreachable leader of a partition. The batches wait, unless the error is not retriable.
 
-        An error that a broker answers during the handshake is retried whatever its code, as Java's client does: the
+        An error answer during the handshake is retried with any code, as in Java's client: the
         batches were not sent, and ``delivery_timeout`` bounds the attempts.
         """
         self._client.request_refresh()
         if not is_retriable(error) and not isinstance(error, BrokerError):
-            # Batches in flight fail as well: a connection that is refused for good brings no answer for them either.
+            # Batches in flight fail as well, because they have no answer either when a connection is finally refused.
             for batch in partition.batches:
                 partition.expired(batch)
                 self._fail(batch, error)
         self._dispatcher.act(partition, partition.unreachable(error))
 
     def _recovered(self, partition: PartitionProducer) -> None:
-        """One outage for all partitions: a broker that is down affects each partition that it leads."""
+        """End the outage. All partitions share one, because a broker that is down affects each partition that it leads.
+        """
         self._retrying.discard(partition.topic_partition)
         if not self._retrying:
             self._client.outages.recovered(logger, _PLACE, "batches are written without a retry")
@@ -251,7 +256,7 @@ class Settlement:
             self._expiry_log.finish()
 
     def _note_missing_offset(self, in_flight: InFlightBatch, answer: ProduceResponsePartition, peer: object) -> None:
-        """A success with an impossible offset is unusual, but no reason to write the batch again."""
+        """Log a success with an impossible offset. The batch is not written again."""
         if not answer.error_code:
             error = ProtocolError(f"{peer!r} acknowledged {in_flight.batch!r} at offset {answer.base_offset}")
             self._client.outages.report(
@@ -260,8 +265,8 @@ class Settlement:
 
     def _use_another_producer_id(self, in_flight: InFlightBatch, error: KafkaError) -> None:
         partition, batch = in_flight
-        # Under another producer id the broker could not recognize the batch: sent again, it might be written twice. An
-        # unknown outcome is an error that the caller can see; a duplicate is not.
+        # Under another producer id, the broker could not recognize the batch, and a retry might write it twice. The
+        # caller gets an unknown outcome as an error, but could not detect a duplicate.
         if not batch.settled and batch.may_be_written:
             partition.expired(batch)
             self._fail(batch, error)
@@ -282,10 +287,10 @@ class Settlement:
         if hint.leader_id < 0 or hint.leader_epoch < 0:
             return False
         news = self._client.update_leader(partition.topic_partition, hint.leader_id, hint.leader_epoch, endpoints)
-        # A hint that metadata has overtaken is as good as a new one: no refresh is necessary.
+        # If metadata is already newer than the hint, no refresh is necessary either.
         return news or partition.leader == hint.leader_id
 
-    # Batches that turn into others.
+    # Batches that are replaced by others.
 
     def _split(self, in_flight: InFlightBatch) -> None:
         partition, batch = in_flight
@@ -318,7 +323,7 @@ class Settlement:
         partition, batch = in_flight
         following = partition.split(batch, parts.batches)
         self._remove(batch)
-        # The parts have taken over ``reserved``, so nothing is released here.
+        # The parts now have the bytes of ``reserved``, so nothing is released here.
         for part in parts.batches:
             self.register(part, partition)
         # The parts have the old deadline, but were registered behind younger batches.
@@ -326,18 +331,19 @@ class Settlement:
         batch.move(parts.places)
         self._dispatcher.act(partition, following)
 
-    # Batches out.
+    # Settled batches.
 
     def _deliver(self, batch: Batch, base_offset: int, log_append_time: int) -> None:
         self._remove(batch)
         self._budget.release(batch.reserved)
         self._counters.records_delivered += batch.builder.count
-        # Deliveries that a caller keeps refer to the batch, and must not keep its bytes beyond ``buffer_memory``.
+        # Deliveries that a caller keeps refer to the batch. They must not keep its bytes, which no longer count in
+        # ``buffer_memory``.
         batch.builder.drop()
         batch.deliver(base_offset, log_append_time)
 
     def _fail(self, batch: Batch, error: Exception, log: FailureLog | ExpiryLog | None = None) -> None:
-        """Fail a batch. One that is proven written is delivered instead, without an offset."""
+        """Fail a batch. A batch that is proven written is delivered instead, without an offset."""
         if batch.settled:
             return
         # The record is in the log. An error would make the caller send it again.
@@ -356,8 +362,8 @@ class Settlement:
 
     def fail_partition(self, partition: PartitionProducer, error: Exception) -> None:
         """Fail all batches of a partition that no longer exists."""
-        # Listed before ``abandon`` empties the partition. A linear search is fine: partitions vanish only with their
-        # topic.
+        # Listed before ``abandon`` empties the partition. A linear search is sufficient, because partitions are rarely
+        # deleted.
         batches = [batch for batch, owner in self._partitions.items() if owner is partition]
         partition.abandon()
         partition.retire()
@@ -377,7 +383,8 @@ class Settlement:
         if fatal and isinstance(error, KafkaError) and self.fatal is None:
             self.fatal = self.refusal = error
             logger.error("the producer fails every record from now on: %s", error)
-        # All partitions are emptied before the first caller wakes up: its reaction must not find half of the old state.
+        # All partitions are emptied before the first caller wakes up, so that its next call does not find a part of the
+        # old state.
         for partition in self.partitions():
             partition.abandon()
         for batch in list(self._partitions):
@@ -395,7 +402,7 @@ class Settlement:
     def _expire(self) -> None:
         """Fail the batches whose delivery timeout is over, in flight or not."""
         now = self._timers.now()
-        # The timer has fired. ``register`` must not take it for a pending one when the caller of a failing batch sends
+        # The timer has fired. It is reset, so that ``register`` sets a new one when the caller of a failing batch sends
         # again.
         self._expiry = None
         if not self._is_ordered:

@@ -1,4 +1,4 @@
-"""A batch turns into others: its halves, or the records that the broker did not refuse. Pure."""
+"""Replaces a batch by others: its halves, or the records that the broker did not refuse. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def without(whole: Batch, factory: BatchFactory, refused: Mapping[int, BatchResu
 def _replaced(
     whole: Batch, factory: BatchFactory, groups: list[Sequence[int]], settled: Mapping[int, BatchResult]
 ) -> Parts:
-    # Read back from the batch's bytes: Python objects are not kept for a case this rare.
+    # The records are decoded from the batch's bytes, because Python objects are not kept for such a rare case.
     records = RecordBatch(whole.encode()).columns(_ALL)
     places: list[tuple[BatchResult, int]] = [
         (settled[index], 0) if index in settled else (whole, 0) for index in range(whole.count)

@@ -1,4 +1,4 @@
-"""Callbacks of the event loop on behalf of a producer: an exception in one of them ends the producer."""
+"""Runs callbacks of a producer in the event loop. An exception in a callback ends the producer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ts = TypeVarTuple("Ts")
 class Timers:
     """Makes the producer's timers. A callback has no caller to raise to, so its exception goes to ``crash``.
 
-    After ``stop`` callbacks that are due run no more.
+    After ``stop``, no callback runs.
     """
 
     __slots__ = ("_crash", "_loop", "now", "stopped")
@@ -41,5 +41,5 @@ class Timers:
             self._crash(error)
 
     def stop(self) -> None:
-        """Run nothing more."""
+        """Run no more callbacks."""
         self.stopped = True

@@ -19,8 +19,8 @@ UNASSIGNED = -1
 class PendingRecords(BatchResult):
     """Records of a topic that metadata is asked for. They move to batches in their order, or fail.
 
-    ``records`` are those that have not moved yet, ``times`` the loop's time of each of their sends, and ``places`` the
-    places of the records before them.
+    ``records`` have not moved yet, ``times`` has the loop's time of the send of each, and ``places`` the places of the
+    records that have moved.
     """
 
     __slots__ = ("places", "records", "times")
@@ -52,7 +52,8 @@ class PendingRecords(BatchResult):
 class TopicProducer:
     """Owner of a topic's partitions.
 
-     - ``partitions``: by number, those that metadata lists. An answer with a huge number costs one entry.
+     - ``partitions``: by number, those that metadata lists. It is a dict, so that an answer with a huge number adds
+       only one entry.
      - ``pending``: records that were sent while the topic was not known.
      - ``unplaced``: records for partitions that metadata does not list. A broker leaves out a new partition whose
        replicas are all down, if it keeps its metadata in ZooKeeper.
@@ -62,9 +63,8 @@ class TopicProducer:
      - ``vanished``: partitions that the topic lost when it was created again. The accumulator fails their batches.
      - ``last_used``: the loop's time of the first record or of the last new batch.
 
-    The partitions outlive the topic's absence from metadata: their sequence numbers must, because brokers remember
-    them. Brokers before 2.8 have no topic ids; there a topic that lacks partitions may also be an outdated answer, so
-    it loses none.
+    The partitions stay while the topic is missing in metadata, because brokers remember their sequence numbers. Brokers
+    before 2.8 have no topic ids; there a topic that lacks partitions may also be an outdated answer, so it loses none.
     """
 
     __slots__ = (
@@ -97,12 +97,12 @@ class TopicProducer:
         self._seen: tuple[TopicView | None, object] | None = None
 
     def start_pending(self) -> PendingRecords:
-        """Records are pending from now on."""
+        """Begin to keep records as pending."""
         self.pending, self.is_open = PendingRecords(self.name), False
         return self.pending
 
     def end_pending(self) -> None:
-        """No record is pending any more."""
+        """End the time of pending records."""
         self.pending, self.is_open = None, self.is_known
 
     @property
@@ -112,12 +112,12 @@ class TopicProducer:
         return without_pending and all(partition.is_idle for partition in self.partitions.values())
 
     def retire(self) -> None:
-        """This idle topic is dropped: its partitions' producer ids are not used again."""
+        """Retire the producer ids of the partitions, because this idle topic is dropped."""
         for partition in self.partitions.values():
             partition.retire()
 
     def update(self, view: ClusterView) -> bool:
-        """Take what metadata says about the topic. Returns whether that is news for its partitions."""
+        """Apply the topic's metadata. Returns whether it has changes for its partitions."""
         topic = view.topics.get(self.name)
         if self._seen is not None and self._seen[0] is topic and self._seen[1] is view.nodes:
             return False

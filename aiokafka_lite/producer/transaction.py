@@ -1,4 +1,4 @@
-"""What users see of transactions: ``producer.transaction()``, and the same as single calls."""
+"""The public interface of transactions: ``producer.transaction()``, and the same as single calls."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ABORT_TIMEOUT = 10.0
-"""Seconds that leaving the body of a transaction by an exception waits for the abort, which then goes on without the
-caller."""
+"""Seconds to wait for the abort when an exception leaves the body of a transaction. After that, the abort continues
+without the caller."""
 
 
 class RecordOptions(TypedDict, total=False):
@@ -82,11 +82,11 @@ class Transaction:
     """One transaction: ``async with producer.transaction() as transaction``. Made by ``Producer.transaction``.
 
     Leaving the body commits: all records are flushed first. If the body raises, also by cancellation, or if a record or
-    an offset was not written, the transaction is aborted. What reaches the caller is the exception of the body, or else
-    the first failure. A KafkaTimeout of the commit says whether the outcome is known.
+    an offset was not written, the transaction is aborted. The caller gets the exception of the body, or otherwise the
+    first failure. The text of a KafkaTimeout of the commit tells whether the outcome is known.
 
-    Its methods are those of the producer, for the time of the body. Records that are sent with the producer itself
-    belong to the transaction too.
+    Its methods are methods of the producer, and can be used inside the body. Records that are sent with the producer
+    itself belong to the transaction too.
     """
 
     def __init__(self, producer: Sends, transactions: Transactions, timeout: float | None) -> None:
@@ -124,7 +124,7 @@ class Transaction:
             with anyio.CancelScope(shield=True), anyio.move_on_after(ABORT_TIMEOUT):
                 await self._transactions.abort(ABORT_TIMEOUT)
         except ProducerFenced:
-            pass  # the abort found that it is final, which Settlement has logged
+            pass  # the abort shows that the error is final, which Settlement has logged
         except KafkaError as failure:
             if failure is not error:
                 logger.warning("a transaction was not aborted after %r: %s", error, failure)
@@ -149,7 +149,10 @@ class Transaction:
     async def send_many(
         self, topic: str, values: Iterable[object], **options: Unpack[ManyOptions]
     ) -> list[RecordMetadata | Exception]:
-        """Write many records in this transaction, as ``Producer.send_many``. One that fails fails the transaction."""
+        """Write many records in this transaction, as ``Producer.send_many``.
+
+        If one of them fails, the transaction fails.
+        """
         self._check()
         return await self._producer.send_many(topic, values, **options)
 
@@ -240,17 +243,17 @@ class TransactionCalls(ABC):
 
         Raises the first failure in the transaction; then nothing is committed, and ``abort_transaction`` must be
         called. Raises KafkaTimeout after ``timeout`` seconds, by default ``api_timeout``; its text says whether the
-        outcome is known. If it is not, the producer goes on to ask for it: call this again to wait for it. Raises
-        ProducerFenced if another producer has taken over. When cancelled before the records are flushed, nothing is
-        committed; later, the commit goes on.
+        outcome is known. If it is not, the producer continues to request it: call this again to wait for it. Raises
+        ProducerFenced if another producer has taken over. If the call is cancelled before the records are flushed,
+        nothing is committed. If it is cancelled later, the commit continues.
         """
         check_timeout(timeout)
         await self._transactions().commit(timeout)
 
     async def abort_transaction(self, *, timeout: float | None = None) -> None:
-        """Abort: nothing of the transaction becomes visible, and records that are not written yet fail.
+        """Abort: no record of the transaction becomes visible, and records that are not written yet fail.
 
-        Raises KafkaTimeout after ``timeout`` seconds, by default ``api_timeout``; the abort goes on, and the next
+        Raises KafkaTimeout after ``timeout`` seconds, by default ``api_timeout``; the abort continues, and the next
         transaction begins after it. Raises ProducerFenced if another producer has taken over.
         """
         check_timeout(timeout)
@@ -275,11 +278,11 @@ class TransactionCalls(ABC):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Commit offsets of a group in the open transaction: they are committed if and when it is.
+        """Commit offsets of a group in the open transaction: they are committed together with its records.
 
-        ``offsets`` has the offset of the next record to read of each partition. ``group_metadata`` is what
-        ``Consumer.group_metadata`` returns, by which the coordinator of the group recognizes a former member. Brokers
-        before Kafka 2.5 do not check it; the first such call of a producer logs a warning.
+        ``offsets`` has the offset of the next record to read of each partition. ``group_metadata`` is the result of
+        ``Consumer.group_metadata``, with which the coordinator of the group detects a former member. Brokers before
+        Kafka 2.5 do not check it; the first such call of a producer logs a warning.
 
         Raises CommitFailed if the group has taken the partitions away, KafkaTimeout after ``timeout`` seconds (by
         default ``api_timeout``), AuthorizationError, ProducerFenced. After an error, and after a cancellation, the

@@ -1,14 +1,14 @@
 """The requests of a transactional producer to its coordinator, each repeated until it has a definite answer.
 
-Rule 1: the outcome of a request is never guessed. A request whose answer was lost is sent again; the coordinator
-answers a repeated one as it answered the first.
+Rule 1: the outcome of a request is never guessed. A request whose answer was lost is sent again, and the coordinator
+  answers the repeated request like the first one.
 
-Rule 2: in generation 1 such a request may still be on its way when its repetition is answered, and could then reach a
+Rule 2: in generation 1, such a request may still be in flight when its repetition is answered, and could then affect a
 later transaction. So it marks the epoch as outdated, and the producer takes a new one before the next transaction
 (KIP-360). In generation 2 each EndTxn raises the epoch, which refuses every late request.
 
 Rule 3: the tasks of the producer send these requests, never the task of a caller. So no cancellation makes the producer
-forget a request that the coordinator may execute. The exception is the question of ``wait_markers``, which changes
+forget a request that the coordinator may execute. The only exception is the request of ``wait_markers``, which changes
 nothing.
 
 Rule 4: a request with offsets whose answer was lost may still arrive later in the same transaction, where no epoch
@@ -69,12 +69,12 @@ R = TypeVar("R")
 
 CONCURRENT_PAUSE = 0.001
 """Seconds before a request that met CONCURRENT_TRANSACTIONS is sent again. Writing the markers of the previous
-transaction takes about a millisecond; with the 20 ms of Java's client, a transaction would mostly wait. The pause
-doubles, up to ``LONGEST_CONCURRENT_PAUSE``.
+transaction takes about a millisecond; with the 20 ms of Java's client, a transaction would spend most of its time
+waiting. The pause doubles, up to ``LONGEST_CONCURRENT_PAUSE``.
 
 If the code stays, for example because a partition of the previous transaction has no leader, the request is sent about
-six times a second. Nothing else bounds the attempts: callers wait until their timeouts, and closing the producer ends
-them."""
+six times a second. The attempts have no other limit: callers wait until their timeouts, and closing the producer ends
+the attempts."""
 
 LONGEST_CONCURRENT_PAUSE = 0.2
 
@@ -83,7 +83,7 @@ LONGEST_MARKER_WAIT = 0.02
 A partition leader that meets CONCURRENT_TRANSACTIONS waits as long."""
 
 _MARKER_PAUSES = (0.0, 0.0, 0.0, 0.001, 0.002, 0.004, 0.008, 0.016)
-"""Seconds between the questions for the markers. Without a pause, the round trip of a question is the pause: it is
+"""Seconds between the requests of ``wait_markers``. With 0, the only pause is the round trip of a request, which is
 shorter than the millisecond to which event loops round a sleep."""
 
 _PREPARED = ("PrepareCommit", "PrepareAbort")
@@ -108,7 +108,7 @@ class TransactionCoordinator:
         self._markers_until = -math.inf
         self._is_certain = True
         self._has_warned = False
-        self._late_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}  # whose answers were lost
+        self._late_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}  # requests whose answers were lost
         self._client = client
         self._transactional_id = transactional_id
         self._transaction_timeout = transaction_timeout
@@ -127,7 +127,7 @@ class TransactionCoordinator:
         return self._client.known_coordinator(self._transactional_id, CoordinatorKind.TRANSACTION)
 
     def begin(self) -> None:
-        """A transaction begins. The coordinator does not know it yet."""
+        """Begin a transaction. The coordinator does not know it yet."""
         self.has_started = False
         self._markers_until = -math.inf
         self._is_certain = True
@@ -136,7 +136,10 @@ class TransactionCoordinator:
     # Requests to the coordinator of the transactional id.
 
     async def initialize(self, present: ProducerIdAndEpoch | None = None) -> None:
-        """Get the producer id, or a newer epoch than ``present``. The coordinator ends an open transaction first."""
+        """Get the producer id, or a newer epoch than that of ``present``.
+
+        The coordinator ends an open transaction first.
+        """
 
         def build(versions: VersionTable) -> InitProducerIdRequest:
             if present is not None and not versions.supports(InitProducerIdRequest.EPOCH_BUMP):
@@ -191,7 +194,7 @@ class TransactionCoordinator:
                 at_most=None if generation >= 2 else LAST_END_OF_GENERATION_1,
             )
             code = self._noted(answer.error_code, node_id)
-            # No earlier request was answered with success, so none may have begun the transaction there.
+            # No earlier request was successful, so the coordinator may not have begun the transaction.
             if code is ErrorCode.INVALID_TXN_STATE and not committed and not self._is_certain:
                 return ErrorCode.NONE
             if code is ErrorCode.NONE and generation >= 2:
@@ -206,7 +209,7 @@ class TransactionCoordinator:
         """Wait until the markers of the last transaction are written, but not longer than ``LONGEST_MARKER_WAIT`` after
         its end, or ``timeout`` seconds.
 
-        Generation 1 does not wait: this client itself repeats the request that comes too early.
+        Generation 1 does not wait, because this client itself repeats a request that comes too early.
         """
         now = asyncio.get_running_loop().time()
         end = min(self._markers_until, now + timeout)
@@ -219,7 +222,7 @@ class TransactionCoordinator:
                 await asyncio.sleep(pause)
 
     async def _writes_markers(self) -> bool:
-        """Whether the coordinator says that it still writes the markers. A lost or refused answer says nothing."""
+        """Whether the coordinator answers that it still writes the markers. False after a lost or refused answer."""
         try:
             request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
             answer, _ = await self._send(lambda _: request)
@@ -321,7 +324,7 @@ class TransactionCoordinator:
         return self._ids.newest
 
     def _starts(self) -> None:
-        """A request leaves that begins the transaction at the coordinator, if its answer is a success."""
+        """Record a request that begins the transaction at the coordinator, if its answer is a success."""
         if not self.has_started:
             self.has_started, self._is_certain = True, False
 
@@ -334,7 +337,7 @@ class TransactionCoordinator:
         self._ids.received(ProducerIdAndEpoch(producer_id, epoch))
 
     async def _send(self, build: Callable[[VersionTable], Request[R]], *, at_most: int | None = None) -> tuple[R, int]:
-        """One attempt. Notes the level of the feature that the connection reports."""
+        """Make one attempt. Stores the level of the feature that the connection reports."""
 
         def noted(versions: VersionTable) -> Request[R]:
             # A proxy may limit the versions of a cluster that has finalized generation 2.
@@ -360,10 +363,10 @@ class TransactionCoordinator:
         channel: CoordinatorChannel | None = None,
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """Repeat an attempt until it succeeds, or is not wanted any more. Raises an error that no retry repairs.
+        """Repeat an attempt until it succeeds, or is not wanted any more. Raises an error if a retry cannot help.
 
-        ``is_outdating``: a lost answer makes the epoch outdated (rule 2), and calls ``on_lost``. ``channel`` is the one
-        that the attempt uses; without it, that of the transactional id.
+        ``is_outdating``: a lost answer makes the epoch outdated (rule 2), and calls ``on_lost``. ``channel`` is the
+        channel that the attempt uses, by default that of the transactional id.
         """
         backoff = self._client.retry_backoff()
         concurrent = Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
@@ -396,7 +399,7 @@ class TransactionCoordinator:
                     pauses = concurrent
             self.last_error = failure
             pause = pauses.next()
-            if pauses is concurrent:  # normal after a transaction, so no outage
+            if pauses is concurrent:  # normal after a transaction, so it is not an outage
                 logger.debug("%s: %s; next attempt in %.3f s", what, failure, pause)
             else:
                 outages.report(logger, _PLACE, failure, "%s failed: %s; next attempt in %.2f s", what, failure, pause)

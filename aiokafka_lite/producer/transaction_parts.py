@@ -1,7 +1,7 @@
-"""What belongs to an open transaction besides its batches: partitions (generation 1) and offsets of groups.
+"""The parts of an open transaction besides its batches: partitions (generation 1) and offsets of groups.
 
 Each is a task of the producer, which ends at the latest after its present attempt when the transaction is over. EndTxn
-is sent when none of them runs (``wait_quiet``), so none of their requests reaches a broker behind it.
+is sent when none of them runs (``wait_quiet``), so none of their requests reaches a broker after it.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class TransactionParts:
 
     @property
     def sends_offsets(self) -> bool:
-        """Whether a call of ``send_offsets`` has not returned."""
+        """Whether a call of ``send_offsets`` is in progress."""
         return self._offset_calls > 0
 
     async def wait_quiet(self) -> None:
-        """Wait until no request is under way."""
+        """Wait until no request is in progress."""
         await self._quiet.wait()
 
     def request_partitions(self) -> None:
-        """Partitions wait until the coordinator has added them to the transaction."""
+        """Add waiting partitions to the transaction at the coordinator."""
         if not self._is_adding:
             self._is_adding = True
             self._begins()
@@ -79,7 +79,7 @@ class TransactionParts:
             self._dispatcher.offer(partition)
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
-        """Commit offsets in the transaction. A caller that is cancelled leaves the present attempt behind."""
+        """Commit offsets in the transaction. If the caller is cancelled, the present attempt continues."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._offset_calls += 1
         self._begins()
@@ -101,7 +101,7 @@ class TransactionParts:
 
         error: KafkaError | None = None
         try:
-            # One call after the other, so that the last one decides which offset is committed.
+            # The calls run one after the other, so that the last one decides which offset is committed.
             async with self._offsets_in_order:
                 await self._coordinator.send_offsets(offsets, group, is_wanted)
         except KafkaError as failure:

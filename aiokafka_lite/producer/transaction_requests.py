@@ -1,8 +1,8 @@
-"""The requests of a transaction, and what an error code in their answers means for it. Pure.
+"""The requests of a transaction, and the meaning of error codes in their answers. Pure.
 
 Codes that are retriable are retried. Of the others, some concern one transaction, which has to be aborted; the rest
-refuse the producer for good. They follow Java's client, with one difference: INVALID_TXN_STATE as the answer to a
-commit only demands an abort. In generation 2 it says that the coordinator has aborted the transaction at its timeout,
+refuse the producer finally. This is as in Java's client, with one difference: INVALID_TXN_STATE as the answer to a
+commit only demands an abort. In generation 2 it means that the coordinator has aborted the transaction at its timeout,
 and the abort returns the epoch with which the producer continues.
 """
 
@@ -68,7 +68,7 @@ _LOST_MEMBERSHIP = (
 def is_fatal(error: KafkaError) -> bool:
     """Whether the producer cannot continue after this error; otherwise it can abort its transaction."""
     if isinstance(error, CommitFailed):
-        # The answer to the abort says whether an outdated epoch is final.
+        # The answer to the abort decides whether an outdated epoch is final.
         codes = [each.code for each in error.refused.values() if isinstance(each, BrokerError)]
         return any(code is not ErrorCode.INVALID_PRODUCER_EPOCH and not _is_abortable(code) for code in codes)
     return isinstance(error, BrokerError) and not _is_abortable(error.code)
@@ -108,7 +108,7 @@ def _hint(code: ErrorCode, transactional_id: str, transaction_timeout: float) ->
 
 
 def fenced_reason(transactional_id: str, transaction_timeout: float) -> str:
-    """What brokers mean when they refuse the epoch of a transactional producer."""
+    """The possible reasons why brokers refuse the epoch of a transactional producer."""
     return (
         f"another producer with transactional_id={transactional_id!r} has started, or the transaction was open for"
         f" longer than transaction_timeout={transaction_timeout:g} s and the coordinator aborted it"
@@ -116,7 +116,7 @@ def fenced_reason(transactional_id: str, transaction_timeout: float) -> str:
 
 
 def write_refused(code: int, attempt: str, transactional_id: str, transaction_timeout: float) -> BrokerError:
-    """The error of a batch whose epoch its leader refused. The answer to the abort says whether that is final."""
+    """The error of a batch whose epoch its leader refused. The answer to the abort decides whether that is final."""
     reason = fenced_reason(transactional_id, transaction_timeout)
     return error_for(code, f"{attempt}: {reason}; {_FENCED_ADVICE}")
 
@@ -124,7 +124,7 @@ def write_refused(code: int, attempt: str, transactional_id: str, transaction_ti
 def init_request(
     transactional_id: str, transaction_timeout: float, present: ProducerIdAndEpoch | None
 ) -> InitProducerIdRequest:
-    """Ask for a producer id and epoch. ``present`` is the identity whose epoch has to be raised (KIP-360)."""
+    """The request for a producer id and epoch. ``present`` is the identity whose epoch has to be raised (KIP-360)."""
     timeout = max(1, round(transaction_timeout * 1000))  # brokers refuse 0
     if present is None:
         return InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout)
@@ -163,9 +163,9 @@ def read_added(
 
 
 def decisive(codes: Iterable[ErrorCode]) -> ErrorCode:
-    """The code that decides about a request for many partitions: a final one, or else one that is retried.
+    """The code that decides about a request for many partitions: a final one, otherwise a retriable one.
 
-    OPERATION_NOT_ATTEMPTED only says that another partition has the reason.
+    OPERATION_NOT_ATTEMPTED only means that another partition has the reason.
     """
     return max(codes, key=_weight, default=ErrorCode.NONE)
 
@@ -237,7 +237,7 @@ def read_offsets(
 def _answered(
     partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, ErrorCode]
 ) -> dict[TopicPartition, ErrorCode]:
-    """The code of each partition of a request. One that the answer omits is tried again."""
+    """The code of each partition of a request. A partition that the answer omits is retried."""
     return {each: found.get(each, ErrorCode.NETWORK_EXCEPTION) for each in partitions}
 
 
@@ -264,7 +264,7 @@ def offsets_refused(
 
 
 def end_request(transactional_id: str, identity: ProducerIdAndEpoch, *, committed: bool) -> EndTxnRequest:
-    """Commit or abort."""
+    """The request to commit or abort."""
     return EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,

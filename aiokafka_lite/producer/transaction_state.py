@@ -1,11 +1,11 @@
 """The state of a transactional producer (KIP-98, KIP-360, KIP-588, KIP-691). Pure: no I/O, no clock.
 
-Rule 1: the first failure in a transaction is its cause. Later failures are its consequences, and are no events.
+Rule 1: the first failure in a transaction is its cause. Later failures are its consequences, and not events.
 
 Rule 2: a transaction that failed can only be aborted. Afterwards the producer is usable again.
 
-Rule 3: only the coordinator ends a transaction. COMMITTING and ABORTING last until it has answered, also when the call
-that began them has timed out or was cancelled.
+Rule 3: only the coordinator ends a transaction. COMMITTING and ABORTING last until it has answered, even if the call
+  that began them has timed out or was cancelled.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class TransactionMachine:
 
     @property
     def has_failed(self) -> bool:
-        """Whether ``cause`` is an error that the next call has to raise."""
+        """Whether the transaction has failed, so that the next call has to raise ``cause``."""
         return self.state in (TransactionState.ABORTABLE_ERROR, TransactionState.FATAL_ERROR)
 
     def happened(self, event: TransactionEvent, cause: Exception | None = None) -> None:

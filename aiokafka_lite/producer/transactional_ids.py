@@ -1,14 +1,14 @@
-"""The producer id, epoch and partitions of a transactional producer. Pure bookkeeping: no requests are made here.
+"""The producer id, epoch and partitions of a transactional producer. Pure: this module sends no requests.
 
-Rule 1: all partitions write under the identity that the transaction coordinator assigned. No epoch is made up here, so
-a partition whose sequence has a gap continues only after the coordinator has raised the epoch.
+Rule 1: all partitions write under the identity that the transaction coordinator assigned. The producer never raises the
+  epoch itself, so a partition whose sequence has a gap continues only after the coordinator has raised the epoch.
 
 Rule 2: in generation 1 of the protocol a partition is written to only after the coordinator has added it to the
 transaction (AddPartitionsToTxn). In generation 2 (KIP-890) the Produce request adds it.
 
 Rule 3: in generation 1 the epoch stays the same from transaction to transaction. So a request of this transaction whose
-answer was lost could still arrive in the next one. ``is_outdated`` demands a new epoch then (KIP-360). In generation 2
-each transaction has an epoch of its own.
+answer was lost could still arrive in the next one. ``is_outdated`` then requires a new epoch (KIP-360). In generation
+2, each transaction has its own epoch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TransactionalIds(ProducerIds):
         self._request_partitions = request_partitions
 
     def begin(self, generation: int) -> None:
-        """A transaction begins, without partitions."""
+        """Begin a transaction without partitions."""
         self.generation = generation
         self.wanted.clear()
         self._added.clear()
@@ -49,7 +49,7 @@ class TransactionalIds(ProducerIds):
         self.is_outdated = False
 
     def added(self, topic_partition: TopicPartition) -> None:
-        """The coordinator has added a partition to the transaction."""
+        """Record that the coordinator has added a partition to the transaction."""
         self.wanted.pop(topic_partition, None)
         self._added.add(topic_partition)
 
@@ -72,7 +72,7 @@ class TransactionalIds(ProducerIds):
         return False
 
     def has_replaced(self, identity: ProducerIdAndEpoch) -> bool:
-        """Whether the coordinator has assigned another identity since."""
+        """Whether the coordinator has assigned another identity since then."""
         return identity != self.newest
 
     def newer_than(self, used: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch | None:
@@ -80,13 +80,14 @@ class TransactionalIds(ProducerIds):
         return self.newest
 
     def discard(self, identity: ProducerIdAndEpoch) -> None:
-        """Nothing: the answer that names a newer epoch also ends the transaction."""
+        """Does nothing, because the answer with a newer epoch also ends the transaction."""
 
     def retire(self, identity: ProducerIdAndEpoch) -> None:
-        """A partition is dropped. Brokers remember its sequence numbers, so the next transaction needs a new epoch."""
+        """Handle a dropped partition. Brokers remember its sequence numbers, so the next transaction needs a new epoch.
+        """
         if identity == self.newest:
             self.is_outdated = True
 
 
 def _nothing() -> None:
-    """The coordinator is asked for an identity between transactions only, never by a partition."""
+    """Does nothing: identities are requested from the coordinator only between transactions, never by a partition."""

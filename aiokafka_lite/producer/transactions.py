@@ -1,20 +1,22 @@
 """The transactions of one producer: begin, offsets, commit, abort.
 
-Rule 1: ``TransactionMachine`` decides what is possible. ``_happened`` is the only place that moves it, and sets the
-error with which new records are refused.
+Rule 1: ``TransactionMachine`` decides what is possible. Only ``_happened`` moves it, and sets the error with which new
+  records are refused.
 
-Rule 2: a task of the producer ends a transaction (``_end``), not the task of the caller. A caller that is cancelled, or
-whose time is over, leaves; the task goes on until the coordinator has answered. So the outcome is always found out, and
-the next transaction begins only afterwards.
+Rule 2: a task of the producer ends a transaction (``_end``), not the task of the caller. If the caller is cancelled, or
+  its time is over, the task continues until the coordinator has answered. So the outcome is always determined, and the
+  next transaction begins only afterwards.
 
-Rule 3: EndTxn is sent when no other request of the transaction is under way. In generation 1 these are also the Produce
-requests: a batch that a broker appends behind the marker of an abort would belong to the next transaction.
+Rule 3: EndTxn is sent when no other request of the transaction is in progress. In generation 1, this includes the
+  Produce requests: a batch that a broker appends behind the marker of an abort would belong to the next transaction.
 
-Rule 4: EndTxn is not sent before all records are flushed. A commit that fails until then has certainly not happened.
+Rule 4: EndTxn is not sent before all records are flushed. If a commit fails before that, the transaction is certainly
+  not committed.
 
 Rule 5: a transaction of generation 2 does not begin before the markers of the previous one are written, for which
-``TransactionCoordinator.wait_markers`` asks the coordinator. A partition leader whose question reaches the coordinator
-earlier gets CONCURRENT_TRANSACTIONS, and asks again only after 20 ms, in which the Produce request waits.
+``TransactionCoordinator.wait_markers`` asks the coordinator. If the request of a partition leader reaches the
+coordinator earlier, the leader gets CONCURRENT_TRANSACTIONS, and repeats its request only after 20 ms, in which the
+Produce request waits.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ _S, _E = TransactionState, TransactionEvent
 
 
 class _Ending:
-    """A commit or an abort that a task carries out. ``error`` is set before ``done``."""
+    """A commit or an abort in progress. ``error`` is set before ``done``."""
 
     __slots__ = ("committed", "done", "error")
 
@@ -67,7 +69,7 @@ class _Ending:
 
 
 class Transactions:
-    """Owner of the state of a producer's transactions. ``flush`` waits until all accepted records are settled."""
+    """Owns the state of a producer's transactions. ``flush`` waits until all accepted records are settled."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class Transactions:
         )
         self._idle = asyncio.Event()  # no commit or abort is in progress
         self._flushing: anyio.CancelScope | None = None
-        self._ending: _Ending | None = None  # until a caller has got its outcome
+        self._ending: _Ending | None = None  # kept until a caller has got its outcome
         self._begun_at = 0.0
         self._committed = 0
         self._aborted = 0
@@ -117,7 +119,7 @@ class Transactions:
 
     @property
     def can_abort(self) -> bool:
-        """Whether a transaction is open that is not being ended."""
+        """Whether a transaction is open and is not being committed or aborted."""
         return self._machine.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
 
     @property
@@ -161,7 +163,7 @@ class Transactions:
         bound = self._bound(timeout)
         with deadline(bound, lambda: self._late("no transaction was begun")):
             await self._service.while_running(self._idle.wait())
-            # The outcome of a commit was not waited for, and is known by now: the coordinator demands an abort.
+            # No caller waited for the outcome of a commit. It is known now: the coordinator requires an abort.
             if self._ending is not None and self.state is _S.ABORTABLE_ERROR:
                 await self._outcome(self._start_ending(committed=False))
         await self._coordinator.wait_markers(bound)
@@ -199,7 +201,8 @@ class Transactions:
             await self._outcome(ending)
 
     async def detach(self, timeout: float | None) -> DetachedTransaction:
-        """Flush, and leave the transaction open, for another process to end. Only ``close`` is possible then."""
+        """Flush, and leave the transaction open, so that another process can end it. Then only ``close`` is possible.
+        """
         self._check_open()
         await self._flush_before(self._timers.now() + self._bound(timeout))
         assert self._ids.newest is not None, "the producer is initialized"
@@ -228,7 +231,7 @@ class Transactions:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, timeout: float | None
     ) -> None:
-        """Commit offsets of a group in the transaction. A failure, and a cancellation, make it abortable."""
+        """Commit offsets of a group in the transaction. After a failure or a cancellation, it can only be aborted."""
         self._check_open()
         if not offsets:
             return
@@ -243,11 +246,11 @@ class Transactions:
             raise
 
     def record_refused(self, error: Exception) -> None:
-        """A record of the open transaction was refused, and its caller gets the error in a list."""
+        """Fail the open transaction: a record was refused, and its caller gets the error in a list."""
         self._fail(error, fatal=False)
 
     async def close(self) -> None:
-        """Bring the open transaction to its end: a commit goes on, anything else is aborted."""
+        """End the open transaction: a commit continues, otherwise the transaction is aborted."""
         if self.can_abort:
             await self.abort(None)
         else:
@@ -309,7 +312,7 @@ class Transactions:
             await self._coordinator.end(committed=ending.committed)
         except KafkaError as error:
             ending.error = error
-            # The coordinator demands an abort. Everything else it refuses for good.
+            # The coordinator requires an abort. Any other error is final.
             can_abort = ending.committed and not is_fatal(error)
             self._happened(_E.FAILED if can_abort else _E.REFUSED, error)
         else:
@@ -350,17 +353,21 @@ class Transactions:
     # Failures.
 
     def _record_failed(self, error: Exception, batch: Batch | None) -> None:
-        """Records have failed. Runs while a batch is settled, so what follows is left to the next iteration."""
-        # The sequence may have a gap now, which in generation 1 only a new epoch repairs. The numbers of a batch that
-        # its leader refused for itself are free again, unless the leader refused the numbers.
+        """Handle failed records. Runs while a batch is settled, so the abort begins in the next iteration of the loop.
+        """
+        # The sequence may have a gap now, which in generation 1 only a new epoch repairs. If the leader refused a batch
+        # because of its content, its numbers are free again.
         if batch is not None and batch.sequence != NO_SEQUENCE:
             is_aborting = self.state is _S.ABORTING
             self._ids.is_outdated = self._ids.is_outdated or is_aborting or not frees_numbers(error, batch)
-        # The answer to the abort says whether an outdated epoch (INVALID_PRODUCER_EPOCH) is final.
+        # The answer to the abort decides whether an outdated epoch (INVALID_PRODUCER_EPOCH) is final.
         self._fail(error, fatal=isinstance(error, ProducerFenced) and error.code is ErrorCode.PRODUCER_FENCED)
 
     def _fail(self, error: Exception, *, fatal: bool | None = None) -> None:
-        """Something in the open transaction failed. The first failure counts. ``fatal``: None asks the error."""
+        """Record a failure in the open transaction. The first failure counts.
+
+        With ``fatal=None``, the error decides whether it is fatal.
+        """
         if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING) or self._ending is not None:
             return
         if fatal is None:
@@ -377,7 +384,7 @@ class Transactions:
         if self._flushing is not None:
             self._flushing.cancel()
         assert cause is not None
-        # Their callers may wait for them in the body of the transaction, and would wait for the delivery timeout.
+        # Callers may wait for these records in the body of the transaction, and would wait until the delivery timeout.
         if self.state is _S.FATAL_ERROR:
             self._timers.soon(partial(self._settlement.fail_all, cause, fatal=True))
         else:
@@ -407,5 +414,5 @@ def _aborted(cause: Exception | None) -> Exception:
 
 
 def _quiet_log(error: Exception) -> FailureLog:
-    """The log of records that share the end of their transaction, which its own error and log line report."""
+    """The log for records that fail with their transaction, whose own error and log line report the failure."""
     return FailureLog(error, logging.DEBUG)
