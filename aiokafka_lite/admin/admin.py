@@ -40,11 +40,11 @@ class Admin(Component):
     ``close()``, or inside ``async with``; any number of tasks may call at the same time. The constructor raises
     ConfigurationError.
 
-    A call on many items returns ``Results``: each item has its own result or its own error, also when a broker is down
-    or the time is over. A call on one item returns its result or raises. Wrong arguments raise TypeError or ValueError
-    before a request is sent. Every call takes ``timeout`` in seconds, ``api_timeout`` by default, and retries until
-    then what is retriable: a controller, coordinator or leader that has moved, a lost connection. If the broker is too
-    old, UnsupportedVersion names the release that is needed. No call creates a topic as a side effect.
+    A call on many items returns ``Results``: each item has its own result or its own error, even if a broker is down or
+    the time is over. A call on one item returns its result or raises. Wrong arguments raise TypeError or ValueError
+    before a request is sent. Every call takes ``timeout`` in seconds, ``api_timeout`` by default, and retries retriable
+    errors until then: a controller, coordinator or leader that has moved, a lost connection. If the broker is too old,
+    UnsupportedVersion names the release that is needed. No call creates a topic as a side effect.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Admin(Component):
         super().__init__()
         unknown = sorted(settings.keys() - ClientSettings.__annotations__.keys())
         if unknown:
-            from ..setting_names import unknown_setting  # here, as most programs have none
+            from ..setting_names import unknown_setting  # imported here, because most programs do not need it
 
             raise unknown_setting(unknown[0], {*ClientSettings.__annotations__, "bootstrap_servers"})
         config = ClientConfig(bootstrap_servers=bootstrap_servers, allow_auto_create_topics=False, **settings)

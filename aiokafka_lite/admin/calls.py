@@ -1,19 +1,19 @@
-"""How an admin call on many items reaches the brokers: which broker is asked for what, retries, and the deadline.
+"""Sends an admin call on many items to the brokers: chooses the broker of each item, retries, and has a deadline.
 
 Every family of calls uses ``Calls.settle``. An item is settled when it has its result or its error.
 
-Rule 1: Each round finds the brokers of the items that are not settled, and asks all of them at the same time, each
-once. A round does not wait for the end of the previous one, so a broker that does not answer delays only its own items.
+Rule 1: Each round finds the brokers of the unsettled items, and asks all these brokers at the same time, each once. A
+  round does not wait for the end of the previous one, so a broker that does not answer delays only its own items.
 
 Rule 2: An item whose error is retriable stays for the next round, which begins after a backoff and with new metadata.
 At the deadline it fails with KafkaTimeout, which names its last error.
 
 Rule 3: Three answers are treated differently from ``aio.retry.is_retriable``, as Java's admin client does.
-UNKNOWN_TOPIC_OR_PARTITION is final from the controller, which decides; other brokers may not have heard of a new topic
-yet, so from them it is retried for ``GRACE`` seconds. Codes in ``final`` are results of the operation. Codes in
-``already`` are a success if an earlier attempt of the same call may have been carried out.
+UNKNOWN_TOPIC_OR_PARTITION is final from the controller, which decides; other brokers may not know a new topic yet, so
+from them it is retried for ``GRACE`` seconds. Codes in ``final`` are results of the operation. Codes in ``already`` are
+a success if an earlier attempt of the same call may have been executed.
 
-Nothing here depends on what is asked.
+This module does not depend on the content of requests.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ V = TypeVar("V")
 R = TypeVar("R")
 
 GRACE = 0.5
-"""Seconds. A broker that does not know a topic may just not have heard of it for that long."""
+"""Seconds for which a new topic may be unknown to a broker."""
 
 LEADERS_MAX_AGE = 1.0
-"""Seconds for which known leaders are used, so that a series of calls does not wait for metadata each time. A broker
-that no longer leads a partition answers so, and then the metadata is refreshed."""
+"""Seconds for which known leaders are used, so that a series of calls does not wait for metadata each time. If a broker
+no longer leads a partition, it answers with an error, and the metadata is refreshed."""
 
 NOT_FOUND = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID))
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -85,7 +85,8 @@ class Deadline:
         return max(0.0, self.at - asyncio.get_running_loop().time())
 
     def first_part(self) -> Deadline:
-        """Three quarters of the time left, for a step that others follow, so that a failure leaves time for them."""
+        """Three quarters of the remaining time, for a step before other steps, so that a failure leaves time for these.
+        """
         return Deadline(max(self.left * 0.75, 0.001))
 
 
@@ -101,7 +102,7 @@ class Peer:
 
     @property
     def timeout_ms(self) -> int:
-        """The milliseconds that the broker itself may take: a little less than the client waits."""
+        """The milliseconds that the broker may take, a little less than the client waits."""
         return max(1, round(min(self._timeout, LONGEST) * 900))
 
     async def send(self, request: Request[R], *, at_most: int | None = None) -> R:
@@ -129,7 +130,7 @@ class Targets:
     by_node: dict[int, list[Any]] = field(default_factory=dict)
     errors: dict[Any, KafkaError] = field(default_factory=dict)
     any_broker: bool = False
-    """Whether any broker can answer. One that does not answer must then leave time to ask another."""
+    """Whether any broker can answer. If so, a broker that does not answer must leave time to ask another one."""
 
     def put(self, node_id: int, item: Any) -> None:
         self.by_node.setdefault(node_id, []).append(item)
@@ -145,14 +146,17 @@ class Calls:
     def __init__(self, client: Client, owner: Service | None = None) -> None:
         self._client = client
         self._owner = owner or client.service
-        self._avoided: set[int] = set()  # brokers that failed last time
+        self._avoided: set[int] = set()  # brokers whose last attempt failed
 
     @property
     def client(self) -> Client:
         return self._client
 
     def deadline(self, timeout: float | None) -> Deadline:
-        """A deadline from now on, ``api_timeout`` if None. Raises IllegalStateError unless the client is started."""
+        """A deadline ``timeout`` seconds from now (``api_timeout`` if None).
+
+        Raises IllegalStateError unless the client is started.
+        """
         self._owner.check()
         return Deadline(self._client.config.api_timeout if timeout is None else timeout)
 
@@ -172,11 +176,10 @@ class Calls:
         """Ask until every item has its result or its error. ``what`` names the call in errors.
 
         ``find_targets`` chooses the brokers. ``ask`` sends requests once and returns the result or the error of each
-        item; an item that it leaves out has failed, and an error that it raises is the error of all its items.
-        ``grace`` is how many seconds a missing topic is retried. ``final`` are codes that are not retried.
-        ``already`` makes results of errors of a repeated request: "no such topic" after a deletion without an answer
-        is a success. ``key_of`` returns the group or transactional id of an item whose coordinator is asked, which may
-        move.
+        item; an omitted item has failed, and an error that it raises is the error of all its items. ``grace`` is the
+        number of seconds for which a missing topic is retried. ``final`` are codes that are not retried. ``already``
+        has the results for errors of a repeated request: "no such topic" is a success after a deletion without an
+        answer. ``key_of`` returns the group or transactional id of an item whose coordinator is asked, which may move.
         """
         call = _Call(self, what, items, deadline, _Rules(grace, final, already, key_of))
         return await self._owner.while_running(call.run(find_targets, ask))
@@ -190,7 +193,7 @@ class Calls:
         *,
         final: Collection[ErrorCode] = (),
     ) -> R:
-        """Ask for one item as ``settle`` does for many. Return its result, or raise its error."""
+        """Do the same as ``settle`` for one item. Return its result, or raise its error."""
 
         async def each(peer: Peer, items: list[str]) -> Mapping[str, R | KafkaError]:
             result = await ask(peer)
@@ -202,7 +205,7 @@ class Calls:
     # Targets.
 
     async def any_broker(self, items: list[Any], deadline: Deadline) -> Targets:
-        """All items at one broker, preferably a connected one, and one that did not fail last time."""
+        """All items at one broker, preferably a connected one whose last attempt did not fail."""
         nodes = self._client.view.nodes
         good = [node_id for node_id in nodes if node_id not in self._avoided] or list(nodes)
         if not good:
@@ -269,7 +272,7 @@ class Calls:
     async def _coordinators(self, kind: CoordinatorKind, items: list[str]) -> Targets:
         """Unknown coordinators are looked up at the same time, each once.
 
-        So the items of a coordinator that is down do not delay others.
+        So an unreachable coordinator does not delay the items of others.
         """
         targets = Targets()
 
@@ -303,7 +306,7 @@ class Calls:
         return sorted(view.nodes)
 
     async def of_all_brokers(self, what: str, ask: Ask[int, V], deadline: Deadline) -> Mapping[int, V]:
-        """The result of every broker. If one leaves, others take over what it coordinates, so all are asked again.
+        """The result of every broker. If a broker leaves, others take over its groups, so all brokers are asked again.
 
         Raises the error if one broker did not answer: a list would not be complete.
         """
@@ -323,18 +326,18 @@ class Calls:
         return Peer(broker, connection.versions, bound)
 
     def broker_failed(self, node_id: int) -> None:
-        """Prefer other brokers, and refresh the metadata: this one may have left."""
+        """Prefer other brokers, and refresh the metadata, because this broker may have left."""
         self._avoided.add(node_id)
         self._client.request_refresh()
 
     def broker_answered(self, node_id: int) -> None:
-        """The broker is reachable."""
+        """Record that the broker is reachable."""
         self._avoided.discard(node_id)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules(Generic[K, V]):
-    """How a call classifies errors; ``Calls.settle`` explains the fields."""
+    """The rules by which a call classifies errors; ``Calls.settle`` explains the fields."""
 
     grace: float
     final: Collection[ErrorCode]
@@ -355,8 +358,8 @@ class _Call(Generic[K, V]):
         self._pending: dict[K, KafkaError | None] = dict.fromkeys(self._items)
         self._done: dict[K, V] = {}
         self._failed: dict[K, KafkaError] = {}
-        self._repeated: set[K] = set()  # an earlier attempt had no answer and may have been carried out
-        self._asked: set[K] = set()  # a request for the item is in flight
+        self._repeated: set[K] = set()  # items for which an earlier attempt had no answer and may have been executed
+        self._asked: set[K] = set()  # items with a request in flight
         self._answered = asyncio.Event()
         self._wrong: list[Exception] = []  # errors of the caller, not of an item
 
@@ -393,9 +396,9 @@ class _Call(Generic[K, V]):
             requests.start_soon(self._ask_one, node_id, share, ask, 0.5 if targets.any_broker else 1.0)
 
     async def _until_next_round(self) -> None:
-        """Wait until a pending item can be asked for again, or no item is pending.
+        """Wait until a pending item can be retried, or no item is pending.
 
-        Raises the TypeError or ValueError of an argument that no version can carry: it is the caller's.
+        Raises the TypeError or ValueError of an argument that no version can carry, which is an error of the caller.
         """
         while self._pending and self._asked.issuperset(self._pending):
             self._answered.clear()
@@ -499,12 +502,13 @@ class _Call(Generic[K, V]):
 
 
 def answer_of(code: int, what: str, value: V, message: str | None = None) -> V | KafkaError:
-    """The value, or the error of a code that is not 0. ``what`` was asked, ``message`` is the broker's."""
+    """The value, or the error of a code that is not 0. ``what`` names the operation, ``message`` is the broker's text.
+    """
     return value if code == ErrorCode.NONE else refusal(code, what, message)
 
 
 def refusal(code: int, what: str, message: str | None) -> KafkaError:
-    """The error of a code. ``what`` was asked, ``message`` is the broker's."""
+    """The error of a code. ``what`` names the operation, ``message`` is the broker's text."""
     return error_for(code, what, reason=message)
 
 

@@ -32,7 +32,7 @@ from .results import Results
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster. ``fenced`` are brokers that are registered and out of service, None without ``include_fenced``.
+    """The cluster. ``fenced`` are registered brokers that are out of service, None without ``include_fenced``.
 
     On a cluster without ZooKeeper ``controller`` is a broker that forwards requests to the controllers.
     """
@@ -73,7 +73,7 @@ class FeatureChange(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A controller or a broker that has the metadata log, up to ``end_offset``.
+    """A controller or a broker with a replica of the metadata log, up to ``end_offset``.
 
     Times are milliseconds since the epoch, None if unknown or before Kafka 3.3.
     """
@@ -100,7 +100,7 @@ class Quorum:
 
 @dataclass(frozen=True, slots=True)
 class ApiSupport:
-    """An API of a broker: its versions, and the newest that this client speaks too (None if there is none).
+    """An API of a broker: its versions, and the newest version that this client also supports (None if there is none).
 
     ``name`` is None for an API that this client does not know.
     """
@@ -209,7 +209,7 @@ class Cluster:
         return await self._calls.one("describing the metadata quorum", self._calls.any_broker, ask, deadline)
 
     async def unregister_broker(self, node_id: int, *, timeout: float | None = None) -> None:
-        """Remove a broker that has left for good, and is listed as fenced. Requires Kafka 3.0 without ZooKeeper.
+        """Remove a broker that has left permanently, and is listed as fenced. Requires Kafka 3.0 without ZooKeeper.
 
         Raises BrokerError with BROKER_ID_NOT_REGISTERED for an unknown broker.
         """
@@ -226,7 +226,7 @@ class Cluster:
     async def api_versions(
         self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> Results[int, tuple[ApiSupport, ...]]:
-        """The APIs that brokers offer, in order of their keys. All brokers if None."""
+        """The APIs that these brokers offer, or all brokers if None, in order of their keys."""
         wanted = None if brokers is None else arguments.broker_ids(brokers)
 
         async def ask(peer: Peer, items: list[int]) -> Mapping[int, tuple[ApiSupport, ...] | KafkaError]:

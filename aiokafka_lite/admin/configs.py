@@ -2,7 +2,8 @@
 
 Settings of one broker are described and changed at that broker. All others are described at any broker and changed at
 the controller. Before Kafka 2.3 there is no IncrementalAlterConfigs (KIP-339), and a change replaces all settings of a
-resource. So the present ones are read first and sent again: a change by another client between the two is lost.
+resource. So the present settings are read first and sent again, and a change by another client between the two requests
+is lost.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class ConfigResource(NamedTuple):
 
     @property
     def node_id(self) -> int | None:
-        """The broker that alone has these settings, None if any broker can describe them."""
+        """The only broker that has these settings, None if any broker can describe them."""
         return int(self.name) if self.type in _OF_BROKERS and self.name else None
 
 
@@ -152,7 +153,7 @@ class Setting:
 
     @property
     def is_default(self) -> bool:
-        """Whether it has Kafka's default."""
+        """Whether the value is Kafka's default."""
         return self.source is ConfigSource.DEFAULT
 
 
@@ -384,7 +385,7 @@ def _altered(responses: Iterable[Any]) -> dict[ConfigResource, KafkaError | None
 async def _replace(
     peer: Peer, share: Mapping[ConfigResource, list[ConfigChange]], validate_only: bool
 ) -> dict[ConfigResource, KafkaError | None]:
-    """Change settings where only all of them can be replaced: read them, change some, write all."""
+    """Change settings on a broker that can only replace all of them: read all, change some, write all."""
     answers: dict[ConfigResource, KafkaError | None] = {}
     resources = []
     for resource, described in (await _describe(peer, list(share), None, True, False)).items():

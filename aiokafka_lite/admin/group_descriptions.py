@@ -1,9 +1,9 @@
 """The descriptions of groups, and the requests that list and describe them at one broker.
 
-- States are listed since Kafka 2.6 (KIP-518), types with the consumer group protocol (KIP-848). An older broker's
+- States are listed since Kafka 2.6 (KIP-518), types with the consumer group protocol (KIP-848). On an older broker,
   groups are described to find their states, and all are of the classic type. So the filters work with every broker.
 - Groups of the new type are described by ConsumerGroupDescribe, since Kafka 4.0.
-- Before Kafka 4.0 a group that does not exist is described as a dead one. Here it is GROUP_ID_NOT_FOUND always.
+- Before Kafka 4.0, brokers describe a group that does not exist as dead. Here the error is always GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member. Topics and assignment are None if they cannot be read, as in groups that are not of consumers.
+    """A member. Topics and assignment are None if they cannot be read, for example in groups of Kafka Connect.
 
     ``target`` is the assignment at the end of the rebalance, None unless the coordinator assigns. While a classic group
     rebalances, its members have no assignment. ``epoch`` is the member epoch, None unless the coordinator assigns: the
@@ -129,7 +129,7 @@ def _is_unsupported(answer: GroupDescription | KafkaError) -> bool:
 
 
 def is_missing(answer: object) -> bool:
-    """Whether the answer is that the group does not exist."""
+    """Whether the answer means that the group does not exist."""
     return isinstance(answer, BrokerError) and answer.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 

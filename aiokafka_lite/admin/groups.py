@@ -1,7 +1,7 @@
 """Groups of consumers: list, describe, delete; their committed offsets, their lag, and resets of their offsets.
 
-A broker knows the groups that it coordinates, and no others. So all brokers are asked for the list, and each group's
-coordinator for everything else.
+A broker knows only the groups that it coordinates. So all brokers are asked for the list, and the coordinator of a
+group for all other data.
 """
 
 from __future__ import annotations
@@ -278,9 +278,9 @@ class Groups:
     ) -> Results[TopicPartition, ResetOffset]:
         """Reset the committed offsets of a group without members. ``dry_run`` changes nothing.
 
-        Resets ``partitions`` and all partitions of ``topics``; without both, those that the reset has offsets for (as a
-        file does), else all partitions that the group has committed. New offsets stay within the range of the
-        partition. Raises BrokerError (NON_EMPTY_GROUP) if the group has members.
+        Resets ``partitions`` and all partitions of ``topics``. Without both, it resets the partitions for which the
+        reset has offsets (for example, from a file), otherwise all partitions that the group has committed. New offsets
+        stay within the range of the partition. Raises BrokerError (NON_EMPTY_GROUP) if the group has members.
         """
         if not isinstance(to, Reset):
             raise TypeError(arguments.must_be("to", "a Reset such as Reset.to_earliest()", to))
@@ -322,7 +322,7 @@ class Groups:
         isolation_level: str | IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout: float | None = None,
     ) -> Results[str, GroupLag]:
-        """The lag of groups in each partition with a committed offset, and in each that a member owns.
+        """The lag of groups in each partition that has a committed offset or is owned by a member.
 
         It counts up to the high watermark, or with ``isolation_level="read_committed"`` up to the last stable offset:
         the first record of the oldest open transaction.

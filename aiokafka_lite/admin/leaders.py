@@ -51,7 +51,7 @@ class Leaders:
         election: Election = Election.PREFERRED,
         timeout: float | None = None,
     ) -> Results[TopicPartition, bool]:
-        """Elect leaders of the partitions, or of all that need an election if None. Requires Kafka 2.2.
+        """Elect leaders of the partitions, or of all partitions that need an election if None. Requires Kafka 2.2.
 
         The result is True if the partition has a new leader, False if the election was not needed.
         """
@@ -105,7 +105,7 @@ def _elected(answer: ElectLeadersResponse) -> dict[TopicPartition, bool | KafkaE
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition whose replicas move: broker ids of all replicas, of those to add and of those to remove."""
+    """A partition whose replicas move: the broker ids of all replicas, of the added ones and of the removed ones."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -125,7 +125,7 @@ class Reassignments:
         allow_replication_factor_change: bool = True,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Move partitions to these brokers, of which the first is the preferred leader. None cancels a move.
+        """Move partitions to these brokers, the first of which is the preferred leader. None cancels a move.
 
         Returns when the moves have begun. ``allow_replication_factor_change=False`` requires Kafka 4.1.
         """

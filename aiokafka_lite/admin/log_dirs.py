@@ -104,9 +104,9 @@ class LogDirs:
     ) -> Results[Replica, None]:
         """Move replicas to other directories of their brokers, given by absolute paths. Requires Kafka 1.1.
 
-        The broker copies a replica in the background; ``describe`` shows it with ``is_future`` meanwhile. A directory
-        that the broker does not have is a BrokerError with LOG_DIR_NOT_FOUND, a replica that it does not have one with
-        REPLICA_NOT_AVAILABLE.
+        The broker copies a replica in the background; ``describe`` shows it with ``is_future`` meanwhile. A missing
+        directory fails with BrokerError (LOG_DIR_NOT_FOUND), a missing replica with BrokerError
+        (REPLICA_NOT_AVAILABLE).
         """
         arguments.mapping("directories", directories, "Replica to path")
         for each, path in directories.items():
@@ -158,7 +158,7 @@ class LogDirs:
             find,
             ask,
             deadline,
-            final=[ErrorCode.REPLICA_NOT_AVAILABLE],  # as in Java's client: a retry brings no replica
+            final=[ErrorCode.REPLICA_NOT_AVAILABLE],  # final as in Java's client, because a retry does not help
         )
 
 

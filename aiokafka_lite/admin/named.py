@@ -10,7 +10,10 @@ from .. import arguments
 
 
 class Named(Enum):
-    """Names that newer brokers may extend. Upper and lower case are equal. A subclass has a member ``UNKNOWN``."""
+    """An enumeration of names that newer brokers may extend. Names are not case-sensitive.
+
+    A subclass has a member ``UNKNOWN``.
+    """
 
     @classmethod
     def _missing_(cls, value: object) -> Named | None:

@@ -83,7 +83,7 @@ class OffsetsOfPartitions:
         isolation_level: str | IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout: float | None = None,
     ) -> Results[TopicPartition, FoundOffset | None]:
-        """The offset of each partition: a special one, or that of the first record not older than a time.
+        """The offset of each partition: a special offset, or the offset of the first record not older than a time.
 
         None if there is no such offset: all records are older, or tiered storage is empty.
         """
@@ -96,7 +96,7 @@ class OffsetsOfPartitions:
     async def look_up(
         self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel, deadline: Deadline
     ) -> Results[TopicPartition, FoundOffset | None]:
-        """As ``list``, for checked arguments, as one step of a longer call."""
+        """Do the same as ``list`` for checked arguments, as one step of a longer call."""
 
         async def ask(
             peer: Peer, items: list[TopicPartition]

@@ -37,7 +37,7 @@ class Match(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """The clients that a quota is for. A part that is None does not matter."""
+    """The clients that a quota is for. A part that is None is not compared."""
 
     user: str | Match | None = None
     client_id: str | Match | None = None

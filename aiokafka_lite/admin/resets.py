@@ -1,4 +1,4 @@
-"""New offsets of a group: how they are chosen. Pure, except for reading the file.
+"""Ways to choose new offsets of a group. Pure, except for reading the file.
 
 A file has a line for each partition, ``topic,partition,offset``, as Kafka's own tool writes and reads it.
 """
@@ -78,7 +78,7 @@ class Reset:
 
     @classmethod
     def shift_by(cls, records: int) -> Reset:
-        """Forward by this many records, or back if the number is negative."""
+        """Move forward by this number of records, or back if it is negative."""
         return cls(_Kind.SHIFT, arguments.whole("records", records, -arguments.INT64_MAX, arguments.INT64_MAX))
 
     @classmethod

@@ -135,7 +135,7 @@ class ShareGroups:
     async def alter_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, None]:
-        """Set the start offsets of a share group without members. One with members refuses with NON_EMPTY_GROUP."""
+        """Set the start offsets of a share group without members. A group with members fails with NON_EMPTY_GROUP."""
         wanted = {each: arguments.offset(given) for each, given in arguments.by_partition("offsets", offsets).items()}
         return await self._alter(arguments.text("group", group), wanted, self._calls.deadline(timeout))
 
@@ -176,7 +176,10 @@ class ShareGroups:
     async def delete_offsets(
         self, group: str, topics: str | Iterable[str], *, timeout: float | None = None
     ) -> Results[str, None]:
-        """Delete the offsets of topics in a share group without members: the group begins them again."""
+        """Delete the offsets of topics in a share group without members.
+
+        The group then reads the topics from its start policy.
+        """
         group_id = arguments.text("group", group)
         what = f"deleting offsets of share group {group_id!r}"
 

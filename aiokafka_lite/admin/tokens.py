@@ -96,7 +96,7 @@ class Tokens:
     async def renew(self, hmac: bytes, *, period: float | None = None, timeout: float | None = None) -> int:
         """Extend the life of a token by ``period`` seconds from now. Returns its expiry in milliseconds.
 
-        By default, and at most, by the brokers' ``delegation.token.expiry.time.ms``.
+        The default and the maximum are the brokers' ``delegation.token.expiry.time.ms``.
         """
         request = RenewDelegationTokenRequest(hmac=_hmac(hmac), renew_period_ms=_milliseconds("period", period))
 

@@ -221,7 +221,7 @@ class Topics:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[str, None]:
-        """Increase the partitions of topics to these totals. Records with keys go to other partitions then.
+        """Increase the partitions of topics to these totals. Afterwards, keys may belong to other partitions.
 
         ``assignments`` has the brokers of each new partition by topic.
         """
@@ -304,7 +304,8 @@ class TopicPages:
         self._size = size
         self._timeout = timeout
         self._cursor: TopicPartitionCursor | None = None
-        self._rest: list[TopicDescription] | None = None  # not returned yet, if the pages are cut here
+        # The pages that are not returned yet, if a response is cut here.
+        self._rest: list[TopicDescription] | None = None
         self._over = False
 
     def __aiter__(self) -> TopicPages:
@@ -353,7 +354,7 @@ class TopicPages:
                 described.append(answer)
             elif self._names is not None or not isinstance(answer, BrokerError) or answer.code not in _DELETED:
                 raise answer
-        # During an upgrade a newer broker may have returned the first pages. Leave out what is before its cursor.
+        # During an upgrade a newer broker may have returned the first pages. Leave out the part before its cursor.
         self._rest = [_from(each, self._cursor) for each in sorted(described, key=lambda each: each.name)]
         return self._cut()
 
@@ -466,7 +467,8 @@ def _nothing(item: object) -> None:
 
 
 async def _describe_named(peer: Peer, names: Sequence[str] | None) -> dict[str, TopicDescription | KafkaError]:
-    """Describe topics by name, all if None. Some hundreds at a time, which bounds the size of a response."""
+    """Describe topics by name, all if None. A request has some hundreds of topics, which bounds the size of a response.
+    """
     if names is None:
         answer = await peer.send(MetadataRequest(topics=None))
         return {each.name or "": _described(each, each.name) for each in answer.topics}
@@ -546,7 +548,7 @@ def _created(given: CreatableTopicResult) -> CreatedTopic:
     )
 
 
-# For owners of a client.
+# For components that have a client.
 
 
 async def create_topic(

@@ -1,8 +1,8 @@
 """Transactions: list and describe them, find and abort hanging ones, and fence producers (KIP-664).
 
-Three brokers know a part of a transaction each. Its coordinator knows the transactional id, the state and the
+Three kinds of brokers know a part of a transaction each. Its coordinator knows the transactional id, the state and the
 partitions. The leader of a partition knows the producers that write to it, and where their open transactions begin. A
-transaction hangs if the leader has it open and the coordinator does not have it. No coordinator will end it then, and
+transaction hangs if the leader has it open and the coordinator does not have it. Then no coordinator will end it, and
 consumers with ``read_committed`` cannot read past it.
 """
 
@@ -174,7 +174,7 @@ class Transactions:
         merged: dict[str, TransactionListing] = {}
         for listed in (await self._calls.of_all_brokers("listing transactions", ask, deadline)).values():
             merged.update((each.transactional_id, each) for each in listed)
-        # A broker ignores a state that is newer than itself.
+        # A broker ignores a state that it does not know.
         return tuple(
             merged[name] for name in sorted(merged) if not wanted_states or merged[name].state in wanted_states
         )
@@ -245,7 +245,7 @@ class Transactions:
     ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
         """The producers that have written to partitions and are not expired, from the leaders. Requires Kafka 2.8.
 
-        With ``broker``, this broker is asked for its replicas instead.
+        With ``broker``, this broker is asked instead of the leaders.
         """
         wanted = arguments.partitions(partitions)
         if broker is not None:
@@ -394,7 +394,7 @@ class Transactions:
     async def _partitions_led(
         self, given: Iterable[TopicPartition] | None, broker: int | None, deadline: Deadline
     ) -> tuple[TopicPartition, ...]:
-        """The given partitions, or all, with Kafka's own; with ``broker``, those that it leads."""
+        """The given partitions, or all including Kafka's own; with ``broker``, only those that it leads."""
         if given is not None and broker is None:
             return tuple(given)
 

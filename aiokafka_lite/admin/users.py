@@ -71,7 +71,7 @@ class Users:
     ) -> Results[str, None]:
         """Add users, or change their passwords for one mechanism, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
 
-        More ``iterations`` (4,096 to 16,384) make a login slower, and a stolen credential harder to break.
+        With more ``iterations`` (4,096 to 16,384), a login takes longer, and a stolen credential is harder to break.
         """
         _number(mechanism)
         arguments.whole("iterations", iterations, FEWEST_ITERATIONS, MOST_SCRAM_ITERATIONS)
