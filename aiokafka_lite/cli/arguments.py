@@ -19,7 +19,7 @@ _ESCAPED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0", b"\\": b"\\"}
 
 
 def name_value(option: str, text: str) -> tuple[str, str]:
-    """The parts of ``NAME=VALUE``. ConfigurationError, which does not show the value, since it may be a secret."""
+    """The parts of ``NAME=VALUE``. Raises ConfigurationError, without the value, because that may be a secret."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         from ..arguments import must_be
@@ -30,7 +30,7 @@ def name_value(option: str, text: str) -> tuple[str, str]:
 
 
 def principal_of(user: str) -> str:
-    """The principal of a user that is given as such, ``User:alice``, or by name."""
+    """The principal of a user, which may be given as a principal (``User:alice``) or by name."""
     return user if ":" in user else f"User:{user}"
 
 

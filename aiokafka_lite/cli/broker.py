@@ -39,7 +39,7 @@ async def broker(
         security=security,
         super_users=None if super_users is None else list(map(principal_of, super_users)),
         data_dir=data_dir,
-        # No test reads the history here, and it would keep all requests in memory.
+        # The history is off, because it would keep all requests in memory, and nothing reads it here.
         config=ClusterConfig(history_limit=0, first_node_id=first_node_id),
     )
     default = cluster.controller.settings.of().number("num.partitions")
@@ -49,7 +49,7 @@ async def broker(
 
 
 def security(tls: bool, client_auth: str, users: list[str], mechanisms: list[str]) -> Security:
-    """What the options require of clients. Raises ConfigurationError."""
+    """The security settings of the options. Raises ConfigurationError."""
     passwords = {}
     for user in users:
         name, colon, passwords[name] = user.partition(":")
@@ -81,7 +81,7 @@ async def _serve(
                 await cluster.create_topic(name, partitions, replicas)
             except Refused as refusal:
                 if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS and keeps_data:
-                    continue  # made by an earlier run
+                    continue  # an earlier run has created the topic
                 raise ConfigurationError(f"topic {name!r} cannot be created: {refusal}") from refusal
         if client_config is not None:
             _write(client_config, _properties(cluster.client_settings()))

@@ -59,12 +59,12 @@ class Acks(StrEnum):
 
 
 def _formats(incomplete: str) -> list[str]:
-    """The names of formats that begin with what the user has typed in the shell."""
+    """The names of formats that begin with the typed text."""
     return [each.value for each in Format if each.value.startswith(incomplete)]
 
 
 def _codecs(incomplete: str) -> list[str]:
-    """The compression codecs that begin with what the user has typed in the shell."""
+    """The compression codecs that begin with the typed text."""
     from ..types import Compression
 
     return [each.name.lower() for each in Compression if each.name.lower().startswith(incomplete)]

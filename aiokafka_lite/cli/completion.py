@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..admin import Admin
 
 LIMIT = 1.0
-"""Seconds: a person waits at the prompt."""
+"""The time limit in seconds, because a person waits at the prompt."""
 
 
 def topics(context: typer.Context, incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""From the user's options, environment and file to a client.
+"""Makes a client from the user's options, environment and file.
 
 Options override the environment, which overrides the file. Secrets come from the environment or from files: anyone who
 lists the processes of a machine can read their arguments.
@@ -69,11 +69,11 @@ class Connection:
         return Producer(**_merged(settings, **timeouts, **given))
 
     def group(self, given: str | None) -> str | None:
-        """The group to join: the one given, or ``group.id`` of the properties."""
+        """The group to join: the given one, or ``group.id`` of the properties."""
         from ..errors import ConfigurationError
         from ..properties import consumer_settings
 
-        if given == "":  # from a shell variable that is not set: without a group nothing would be committed
+        if given == "":  # probably a shell variable that is not set; without a group, nothing would be committed
             raise ConfigurationError("group must be a name that is not empty, got ''")
         group = consumer_settings(self.all_properties(), group_id=given).get("group_id")
         return None if group is None else str(group)

@@ -168,7 +168,7 @@ class _Bounds(RebalanceListener):
             reader.seek(partition, max(firsts[partition], min(offset, ends[partition])))
 
     async def _at_time(self, time: int, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The offset of the first record of a time or later; the end where all records are older."""
+        """The offset of the first record of a time or later; the end if all records are older."""
         found = await self.consumer.offsets_for_times(dict.fromkeys(ends, time))
         return {each: ends[each] if at is None else min(at.offset, ends[each]) for each, at in found.items()}
 
@@ -232,7 +232,8 @@ class _Reading:
             return
         kept = bisect_left(batch.offsets, end)
         if kept < len(batch):
-            self._consumer.seek(partition, end)  # else the request for the next batch would commit the dropped records
+            # Otherwise the request for the next batch would commit the dropped records.
+            self._consumer.seek(partition, end)
         for column in ("offsets", "timestamps", "keys", "values", "headers"):
             setattr(batch, column, getattr(batch, column)[:kept])
         self._consumer.pause([partition])

@@ -1,4 +1,4 @@
-"""``aiokafka-lite consume --share``: prints records of a share group, each of which it accepts after it was printed."""
+"""``aiokafka-lite consume --share``: prints records of a share group, and accepts each of them after it was printed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAIT = 60.0
 
 
 async def consume_share(connection: Connection, job: Job) -> int:
-    """Print records until a limit or a signal. Those that are not printed are released, for any member of the group."""
+    """Print records until a limit or a signal. The other records are released for any member of the group."""
     group = _checked(job, connection.group(job.group))
     await check_topics(connection, job.topics, may_create=False)
     print_batch = formatter(job.line)

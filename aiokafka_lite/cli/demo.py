@@ -64,7 +64,7 @@ class Check:
         self._last_of_key: dict[bytes | None, int] = {}
 
     def acknowledged(self, number: int, partition: int, offset: int) -> None:
-        """Note where the broker acknowledged a record."""
+        """Store the partition and offset at which the broker acknowledged a record."""
         self.partitions[number] = partition
         self.offsets[number] = offset
 

@@ -1,6 +1,6 @@
 """The group part of the demo: members join and leave while records are written, and every record is processed.
 
-The members are ordinary consumers in one process. When a member asks for the next record, the one before counts as
+The members are ordinary consumers in one process. When a member asks for the next record, the previous one counts as
 processed, so a partition that moves continues where its last owner stopped.
 """
 

@@ -2,7 +2,8 @@
 
 While a command waits for a pipe, signals can stop it and its group membership sends heartbeats.
 
-Neither descriptor is made non-blocking: that would outlive this process, because the shell shares the descriptors.
+The descriptors are not made non-blocking, because the shell shares them, and they would stay so after this process has
+ended.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``aiokafka-lite diagnose``: whether a client on this machine can work with the cluster, and why it cannot.
+"""``aiokafka-lite diagnose``: checks whether a client on this machine can work with the cluster, and explains failures.
 
-A client of its own tries each address: first the bootstrap servers, then the addresses that the brokers advertise. The
+A separate client tries each address: first the bootstrap servers, then the addresses that the brokers advertise. The
 most frequent mistake is a broker that answers as a bootstrap server, but not at its advertised address.
 """
 

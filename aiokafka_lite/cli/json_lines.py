@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 _WRITTEN = ("key", "key_base64", "value", "value_base64", "headers", "partition", "timestamp")
 _MEMBERS = {*_WRITTEN, "topic", "offset", "timestamp_type"}
-"""The last three belong to the record that was read, and are not written."""
+"""The members of a record. The last three belong to the record that was read, and are not written."""
 
 
 class JsonRecord(NamedTuple):
-    """A record to write. Without a partition the partitioner chooses, without a timestamp it is that of the sending."""
+    """A record to write. Without a partition, the partitioner chooses one.
+
+    Without a timestamp, the time of the send is used.
+    """
 
     key: bytes | None
     value: bytes | None

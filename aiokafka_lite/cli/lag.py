@@ -44,7 +44,7 @@ async def lag(connection: Connection, output: Output, view: View, every: float |
 
         async def look_up() -> tuple[Table, Sequence[KafkaError]]:
             table, failed = await _look_up(admin, view)
-            measured = trend.add(table, asyncio.get_running_loop().time())  # also the rows that are not shown
+            measured = trend.add(table, asyncio.get_running_loop().time())  # includes the rows that are not shown
             return Table(TREND_HEADINGS, selected(measured.rows, view)), failed
 
         if every is None:
@@ -66,7 +66,7 @@ async def _look_up(admin: Admin, view: View) -> tuple[Table, Sequence[KafkaError
 
 
 def selected(rows: Sequence[tuple[Cell, ...]], view: View) -> list[tuple[Cell, ...]]:
-    """The rows that the user wants, in the wanted order. A row without a known lag is behind nothing. Pure."""
+    """The rows that the user wants, in the wanted order. A row without a known lag counts as not behind. Pure."""
 
     def lag_of(row: tuple[Cell, ...]) -> int:
         lag = row[_LAG]

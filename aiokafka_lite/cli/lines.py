@@ -42,7 +42,7 @@ class LineSplitter:
 
 
 class Lines:
-    """Reads lines from a descriptor, as many at a time as one read gives."""
+    """Reads lines from a descriptor. Each call returns the lines of one read."""
 
     def __init__(self, descriptor: int, limit: int) -> None:
         self._descriptor = descriptor

@@ -53,7 +53,8 @@ async def offsets(
 
     async with shared.connection.admin() as admin:
         wanted = await partitions_of(admin, partitions)
-        # EARLIEST first: if records are deleted in between, the difference is too large, and never negative.
+        # EARLIEST is looked up first: if records are deleted in between, the difference is too large, but never
+        # negative.
         firsts = await find(admin, OffsetSpec.EARLIEST) if spec is None else None
         found = await find(admin, OffsetSpec.LATEST if spec is None else spec)
     if firsts is None:

@@ -44,7 +44,8 @@ def run_blocking(command: Callable[[], int], *, verbose: bool = False) -> int:
 
             traceback.print_exception(error)
         say(str(error) or repr(error))
-        is_system = isinstance(error.__cause__, OSError)  # the machine refused, for example a port that is in use
+        # An error of the operating system, for example a port that is in use.
+        is_system = isinstance(error.__cause__, OSError)
         return WRONG if isinstance(error, ValueError) and not is_system else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -61,7 +62,8 @@ def say(text: str) -> None:
 
 
 def log_warnings() -> None:
-    """From now on print the client's warnings. Until the client is connected, the command's own error says enough."""
+    """From now on print the client's warnings. Before the client is connected, the error of the command is sufficient.
+    """
     import logging
 
     logger = logging.getLogger("aiokafka_lite")

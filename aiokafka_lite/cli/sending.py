@@ -80,7 +80,7 @@ class _Records:
         self._deliveries = deliveries
 
     def settle(self) -> bool:
-        if not self._deliveries[-1].done():  # mostly the last one to be done: one check in place of all
+        if not self._deliveries[-1].done():  # usually the last one to be done, so one check is enough
             return False
         for number, delivery in enumerate(self._deliveries, self._first):
             if not delivery.done():
@@ -159,7 +159,7 @@ class Sending:
         try:
             delivery = await self._producer.put_arrow(self._job.topic, table)
         except RecordTooLarge:
-            await self._send_records(block.split(b"\n")[:-1])  # which names the line in its error
+            await self._send_records(block.split(b"\n")[:-1])  # the settled block names the line in its error
             return
         self._open.append(_Columns(self.read + 1, table.num_rows, delivery))
         self.read += table.num_rows

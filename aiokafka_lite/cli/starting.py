@@ -1,4 +1,4 @@
-"""Starting a client: a person at the terminal sees after a second why nothing happens yet."""
+"""Starts a client, and tells a person at the terminal after a second what the command waits for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound="Admin | Consumer | Producer | ShareConsumer")
 
 NOTICE_AFTER = 1.0
-"""Seconds after which a person wonders whether the command works."""
+"""Seconds after which a notice tells what the command waits for."""
 
 
 @asynccontextmanager
@@ -33,7 +33,7 @@ async def started(client: C) -> AsyncIterator[C]:
 
 def _report(client: Admin | Consumer | Producer | ShareConsumer) -> None:
     if not sys.stderr.isatty():
-        return  # a script reads the error at the end
+        return  # a script needs only the error at the end
     outages = client.diagnose().outages
     kind, _, reason = outages[0].error.partition(": ") if outages else ("", "", "no broker has answered yet")
     say(f"still connecting: {reason or kind}")

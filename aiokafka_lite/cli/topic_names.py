@@ -1,4 +1,4 @@
-"""Names of topics that do not exist: found at once, and answered with the nearest name."""
+"""Finds names of topics that do not exist at once, and suggests the nearest name."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ GRACE = 1.0
 
 
 async def check_topics(connection: Connection, names: Iterable[str], *, may_create: bool) -> None:
-    """Report the topics that do not exist, also after ``GRACE``. Raises KafkaError unless a producer may create them.
+    """Report the topics that do not exist even after ``GRACE`` seconds.
 
-    Raises the other errors of topics, such as AuthorizationError. A list of all topics lacks those that the user may
-    not see, so each topic is asked for by its name.
+    Raises KafkaError unless a producer may create them. Raises the other errors of topics, such as AuthorizationError.
+    A list of all topics lacks those that the user may not see, so each topic is asked for by its name.
     """
     wanted = list(dict.fromkeys(names))
     loop = asyncio.get_running_loop()
@@ -54,6 +54,6 @@ async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> list[Kafk
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """The end of an error: the known name that is most alike, if one is alike at all. Pure."""
+    """The end of an error: the most similar known name, if one is similar. Pure."""
     near = get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
