@@ -1,7 +1,7 @@
 """Kafka as a data source of PySpark, without a jar: ``spark.read.format("kafka-lite")``, and the same for streams.
 
-``register(spark)`` registers the format with a session. Where the package is installed, Spark finds it by itself too.
-This module imports nothing of Spark or Arrow, because every Python worker imports it.
+``register(spark)`` registers the format with a session. Spark also finds the format without this call if its Python has
+the package installed. This module imports nothing of Spark or Arrow, because every Python worker imports it.
 """
 
 from __future__ import annotations
@@ -47,5 +47,5 @@ def _give_workers_this_python(spark: SparkSession) -> None:
         context.pythonExec = worker_python()
 
 
-if not TYPE_CHECKING:  # with it, a type checker would accept any name
+if not TYPE_CHECKING:  # with a __getattr__, a type checker would accept every name
     __getattr__ = lazy.attributes(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""Fetched batches to Arrow record batches, for one task: checksums, transactions, then the columns.
+"""Decodes fetched batches into Arrow record batches, for one task: checksums, transactions, then the columns.
 
 The columns are decoded by ``protocol.records.columns``, many batches in one pass.
 """
@@ -57,7 +57,7 @@ class Decoder:
                 try:
                     if self._check_crcs:
                         batch.verify_crc()
-                    # Before the offsets are looked at: an abort marker counts wherever it is.
+                    # This comes before the check of offsets, because an abort marker counts at any offset.
                     hidden = is_hidden(batch, aborted, self._max_decompressed_size)
                 except ProtocolError as error:
                     raise _corrupt(packed, str(error)) from error
@@ -65,7 +65,7 @@ class Decoder:
                     yield from self._columns.add(packed)
 
     def rest(self) -> Iterator[pyarrow.RecordBatch]:
-        """The records that no record batch has yet: one record batch, or none."""
+        """The remaining records: one record batch, or none."""
         return self._columns.rest()
 
 

@@ -17,7 +17,8 @@ Rule 3: before the first commit of a batch, the driver commits the number of tas
 batch must have the same number, because its rows would be distributed to the tasks in another way, and some of them
 could be committed already. Otherwise the batch fails before anything of it is committed.
 
-Rule 4: a batch that is older than a marker is refused: an earlier batch cannot be recognized any more.
+Rule 4: a batch that is older than a marker is refused: it can no longer be detected whether an earlier batch was
+  committed.
 
 This module does not import Spark.
 """
@@ -220,7 +221,7 @@ async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prep
                 group = GroupMetadata(task.place.transactional_id)
                 await end_detached(client, task.transaction, committed=True, offsets=marker, group=group)
 
-    # All are waited for: what Spark does after a failure must not meet a commit that is still under way.
+    # All commits are awaited, because Spark's reaction to a failure must not overlap with a commit in progress.
     for task, error in zip(tasks, await asyncio.gather(*map(end, tasks), return_exceptions=True), strict=True):
         if isinstance(error, KafkaError):
             raise KafkaError(

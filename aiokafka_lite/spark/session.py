@@ -88,8 +88,8 @@ def ship(spark: SparkSession, directory: Path, *, through_connect: bool) -> None
 def pack(directory: Path) -> Path:
     """A zip with the modules of this package, from which Python can import.
 
-    It has their bytecode too: without, every Python worker compiles the modules again, for 0.3 s of CPU time. Another
-    version of Python ignores the bytecode and uses the source.
+    It has their bytecode too: without it, every Python worker would compile the modules again, which takes 0.3 s of CPU
+    time. Another version of Python ignores the bytecode and uses the source.
     """
     target, compiled = directory / f"{PACKAGE.name}.zip", directory / "module.pyc"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -140,7 +140,10 @@ class BatchReader(DataSourceReader):
         return ranges(start, end, topic_ids)
 
     def _check_start(self, planner: Planner, start: PartitionOffsets, end: PartitionOffsets) -> None:
-        """Check starting offsets of the user: one after the end of the log is a mistake, or its records are deleted."""
+        """Check the user's starting offsets.
+
+        If one is after the end of the log, it is wrong or its records are deleted.
+        """
         latest = planner.latest(each for each, offset in end.items() if offset < start[each])
         for partition, offset in latest.items():
             if start[partition] <= offset:
@@ -153,7 +156,7 @@ class BatchReader(DataSourceReader):
             logger.warning("%s; the partition is skipped", what)
 
     def _check_end(self, planner: Planner, start: PartitionOffsets, end: PartitionOffsets) -> None:
-        """Check ending offsets of the user: one after the end of the log would never be reached."""
+        """Check the user's ending offsets, because one after the end of the log would never be reached."""
         latest = planner.latest(end)
         for partition, offset in end.items():
             if offset > latest[partition]:
@@ -195,7 +198,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Offsets of the query.
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 — Spark's name
-        """The first offsets of a new query. Every call returns the same: Spark calls twice, and "latest" moves."""
+        """The first offsets of a new query.
+
+        Every call returns the same offsets, because Spark calls twice, and "latest" changes.
+        """
         if self._initial is None:
             partitions = self._planner.partitions().partitions
             starting = self._read.starting
@@ -274,7 +280,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{what}; records may be lost. Set failOnDataLoss=false to continue with the existing records, or "
                 "begin with a new checkpointLocation",
             )
-        if what not in self._warned:  # every trigger finds the same loss until a batch is past it
+        if what not in self._warned:  # every trigger finds the same loss until a batch has passed it
             self._warned.add(what)
             logger.warning("%s; the query continues (failOnDataLoss=false)", what)
 
@@ -302,7 +308,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of one batch: a pure function of both offsets and the options."""
         begin, until = from_json(start), from_json(end)
         if start_of(start) is None:
-            # The first batch: its end says where it began. After a restart, ``start`` is the result of a new lookup.
+            # The first batch: its end contains its start. After a restart, ``start`` is the result of a new lookup.
             begin = start_of(end) or begin
             if begin == self._initial and any(offset > until.get(each, offset) for each, offset in begin.items()):
                 # A first batch whose end lacks its start was empty: Spark runs one if the first trigger finds no

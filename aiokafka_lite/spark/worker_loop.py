@@ -1,9 +1,10 @@
-"""One event loop per worker process: Spark calls from its own threads, and clients are lease from task to task.
+"""One event loop per worker process: Spark calls from its own threads, and clients are leased from task to task.
 
 Spark reuses its Python workers for many tasks, and asks for rows from a thread of its own. So each process has one
-daemon thread with one event loop. What is expensive to start (connections, metadata, a producer) is lease there under
-its settings, and closed when it was not used for ``IDLE_TIMEOUT``. Workers are forked: a process that finds the loop of
-its parent has neither its thread nor its sockets, and makes a loop of its own.
+daemon thread with one event loop. Components that are expensive to start (connections, metadata, a producer) are kept
+in this loop by their settings, leased to tasks, and closed when they are not used for ``IDLE_TIMEOUT`` seconds. Workers
+are forked: a process that finds the loop of its parent has neither its thread nor its sockets, and makes a loop of its
+own.
 """
 
 from __future__ import annotations

@@ -116,7 +116,8 @@ def make_producer(properties: Properties, **fixed: Any) -> Producer:
     """
     try:
         settings: dict[str, Any] = {**DEFAULTS, **producer_settings(properties)}
-        # A property of Java's consumer only. Here it also keeps a write from creating a topic with a misspelled name.
+        # In Java, only the consumer has this property. Here it also prevents a write from creating a topic with a
+        # misspelled name.
         settings["allow_auto_create_topics"] = consumer_settings(properties).get("allow_auto_create_topics", True)
     except ConfigurationError as error:
         raise ConfigurationError(f"option {KAFKA_PREFIX}{error}") from None
@@ -139,7 +140,7 @@ class RowsOfTask:
             await self._count_first()
 
     async def finish(self) -> Outcome:
-        """Wait until all rows are acknowledged; what was written."""
+        """Wait until all rows are acknowledged. Returns the written records."""
         while self._open:
             await self._count_first()
         return self._outcome
