@@ -1,4 +1,4 @@
-"""The ACLs of a cluster, and the decision by them, as Kafka's StandardAuthorizer decides.
+"""The ACLs of a cluster, and the decisions that follow from them, as in Kafka's StandardAuthorizer.
 
 1. A super user may do everything.
 2. An ACL applies if its pattern matches the resource, and its principal, host and operation those of the request.
@@ -34,7 +34,8 @@ _IMPLIED_BY = {
     AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
 }
 _MOST_DECISIONS = 10_000
-"""Decisions that are kept until the ACLs change. Finding one again takes 0.22 µs, making it 0.16 µs for each ACL."""
+"""The number of decisions that are cached until the ACLs change. A lookup takes 0.22 µs, a new decision 0.16 µs for
+each ACL."""
 _NO_NAME = "hardcode"
 """The name with which Kafka asks whether a super user, or the default, allows any resource of a type."""
 
@@ -64,7 +65,7 @@ class Acls:
         return f"<Acls {sum(map(len, self._by_type.values()))} super_users={sorted(self._super_users)}>"
 
     def create(self, binding: AclBinding) -> None:
-        """Add an ACL. One that exists already stays as it is."""
+        """Add an ACL. An existing equal ACL is not changed."""
         self._by_type.setdefault(binding.resource_type, {})[binding] = None
         self._decisions.clear()
 
@@ -140,7 +141,7 @@ def _is_wildcard(binding: AclBinding) -> bool:
 
 
 def _is_denied(allowed: AclBinding, denied: Collection[AclBinding]) -> bool:
-    """Whether the ACLs that deny leave nothing of what one allows."""
+    """Whether the ACLs that deny cover everything that one ACL allows."""
     if allowed.pattern_type is AclPatternType.LITERAL:
         return any(covers(binding, allowed.resource_name) for binding in denied)
     return any(

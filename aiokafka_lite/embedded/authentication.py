@@ -8,8 +8,8 @@ The rules, which are those of Kafka's SaslServerAuthenticator:
 2. After SaslHandshake v0 the messages have no header; after v1 each is a SaslAuthenticate request.
 3. A refused login is answered after ``connection.failed.authentication.delay.ms``; then the connection closes.
 4. The session ends with ``connections.max.reauth.ms`` or with the token, whichever is earlier. The first request after
-   that closes the connection. A client logs in again before, with SaslHandshake v1 on the open connection (KIP-368), by
-   the same mechanism and as the same principal.
+   that closes the connection. Before that, a client logs in again, with SaslHandshake v1 on the open connection
+   (KIP-368), by the same mechanism and as the same principal.
 5. A session without an end is not renewed, and none is renewed twice within a second: the handlers of SaslHandshake and
    SaslAuthenticate answer such requests, with ILLEGAL_SASL_STATE.
 """
@@ -39,7 +39,7 @@ from .sasl_verifiers import LoginRefused, OAuthBearerVerifier, PlainVerifier, Sa
 from .scram_users import ScramUsers
 
 SHORTEST_SESSION = 1.0
-"""Seconds between the beginnings of two renewals of a session at least."""
+"""The shortest time between the beginnings of two renewals of a session, in seconds."""
 
 
 class LoginState(Enum):
@@ -86,7 +86,7 @@ class LoginFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What the brokers of a cluster check logins against. Owner: the cluster.
+    """The data with which the brokers of a cluster check logins. Owner: the cluster.
 
     ``mechanisms`` are those that the brokers offer, ``passwords`` the users of PLAIN. ``time`` returns seconds since
     the epoch, for the expiry of tokens.
@@ -116,7 +116,7 @@ class Authentication:
         self.name = ""
         """The name of the principal, after the first login."""
         self.by_token = False
-        """Whether the last login was one with a delegation token."""
+        """Whether the last login used a delegation token."""
         self._credentials = credentials
         self._settings = settings
         self._clock = clock

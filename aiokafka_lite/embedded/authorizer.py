@@ -1,4 +1,7 @@
-"""Authorization: what a client may do. Without ACLs, everything that a test has not denied."""
+"""Authorization: the operations that a client may do.
+
+Without ACLs, these are all operations that a test has not denied.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ OPERATIONS: dict[AclResourceType, tuple[AclOperation, ...]] = {
 class Authorizer:
     """Decides at once what a principal, at an IP address, may do. Owner: the EmbeddedCluster.
 
-    A test may deny operations to every principal. What is not denied is decided by ``acls``; without them, every
+    A test may deny operations to every principal. For all other operations, ``acls`` decide; without them, every
     operation is allowed.
     """
 

@@ -55,7 +55,7 @@ def _define(schema: Any, namespace: str, names: Names) -> Any:
     inner = full.rpartition(".")[0]
     made: dict[str, Any] = {"type": "record" if kind == "error" else kind, "name": full}
     made["aliases"] = {_short(each) for each in schema.get("aliases", ())}
-    names[full] = made  # before its fields, which may contain the type itself
+    names[full] = made  # registered before its fields are read, because these may contain the type itself
     if kind == "enum":
         made["symbols"], made["default"] = list(schema.get("symbols", ())), schema.get("default")
     elif kind == "fixed":
@@ -89,7 +89,7 @@ def _short(name: str) -> str:
 
 
 def incompatibilities(reader: AvroSchema, writer: AvroSchema) -> list[str]:
-    """What keeps ``reader`` from reading data of ``writer``; empty if they are compatible."""
+    """The reasons why ``reader`` cannot read data of ``writer``; empty if they are compatible."""
     return list(_Comparison(reader.names, writer.names).compare(reader.root, writer.root, ""))
 
 
@@ -102,7 +102,7 @@ class _Comparison:
         self._begun: set[tuple[str, str]] = set()
 
     def compare(self, read: Any, written: Any, path: str) -> Iterable[str]:
-        """What is incompatible at this place. ``path`` names the place in the text of a message."""
+        """The incompatibilities at this place. ``path`` names the place in the text of a message."""
         if isinstance(written, list):
             return [found for each in written for found in self.compare(read, each, path)]
         if isinstance(read, list):

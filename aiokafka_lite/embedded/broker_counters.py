@@ -19,7 +19,7 @@ class TopicCounters:
     failed_fetch_requests: int = 0
 
     def produced(self, messages: int, size: int, *, failed: bool) -> None:
-        """A client has sent a batch of this size in bytes, which was appended unless that ``failed``."""
+        """Count a batch of this size in bytes from a client, which was appended unless the append ``failed``."""
         self.produce_requests += 1
         if failed:
             self.failed_produce_requests += 1
@@ -28,7 +28,7 @@ class TopicCounters:
             self.bytes_in += size
 
     def fetched(self, size: int, *, failed: bool) -> None:
-        """A client gets this number of bytes of a partition, or an error."""
+        """Count the bytes of a partition that a client gets, or an error."""
         self.fetch_requests += 1
         self.bytes_out += size
         self.failed_fetch_requests += failed

@@ -31,7 +31,7 @@ class BrokerSessions:
         self._timers: dict[int, asyncio.TimerHandle] = {}  # until a broker is fenced
 
     def register(self, node: BrokerNode) -> None:
-        """A broker runs: register it, and bring its metadata up to date. A broker that is cut off stays fenced."""
+        """Register a broker that runs, and update its metadata. A broker that is cut off stays fenced."""
         if self._network.reaches_controller(node.node_id):
             self._cancel(node.node_id)
             ports = {name: listener.port for name, listener in node.listeners.items()}

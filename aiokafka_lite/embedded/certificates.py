@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
 _BEFORE, _AFTER = timedelta(days=1), timedelta(days=365)
-"""How long a certificate is valid before and after its issue: clocks differ."""
+"""The time for which a certificate is valid before and after its issue, because clocks differ."""
 
 
 class CertificateAuthority:

@@ -4,7 +4,7 @@ Rules of this file:
 
  1. A join is a heartbeat with all values, and the partitions in its subscription are those that the member has. No
     member leads: the group assigns, so every join is answered at once and no subscriptions are in the answer.
- 2. The generation of a member is its epoch. A sync answers the partitions that it has at this epoch.
+ 2. The generation of a member is its epoch. The answer to a sync has the member's partitions at this epoch.
  3. A heartbeat asks the member to join again when the assignment is newer than the member, when the member has to
     revoke partitions, or when the partitions that it waits for are free.
  4. A member that is asked to join, or that has joined and did not sync yet, has its rebalance timeout to do so.
@@ -41,7 +41,7 @@ class ClassicMembers:
         self._new_id = new_id
 
     def join(self, request: JoiningMember, *, require_member_id: bool) -> JoinResult:
-        """A member joins, or joins again."""
+        """Handle the join of a member, or another join."""
         if not self._supports(request):
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         member_id = request.member_id or self._new_id()
@@ -96,7 +96,7 @@ class ClassicMembers:
         protocol_type: str | None = None,
         protocol: str | None = None,
     ) -> SyncResult:
-        """A member asks for its partitions. The ``assignments`` of a former leader do not count."""
+        """Answer a member's request for its partitions. The ``assignments`` of a former leader do not count."""
         try:
             member, classic = self._member(member_id, instance_id, generation)
         except GroupRefusal as refusal:
@@ -112,7 +112,7 @@ class ClassicMembers:
         return SyncResult(ErrorCode.NONE, encode_assignment(self._metadata, member.assigned, metadata), CONSUMER, name)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """A member is alive. REBALANCE_IN_PROGRESS asks it to join again."""
+        """Handle a heartbeat. REBALANCE_IN_PROGRESS asks the member to join again."""
         try:
             member, _ = self._member(member_id, instance_id, generation)
             self._group.touch(member)
@@ -130,7 +130,7 @@ class ClassicMembers:
         return ErrorCode.REBALANCE_IN_PROGRESS
 
     def leave(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """A member leaves, or an operator removes a static member by its instance id alone."""
+        """Remove a member that leaves, or a static member that an operator names by its instance id alone."""
         try:
             self._group.leave(member_id, instance_id, LEAVE)
         except GroupRefusal as refusal:

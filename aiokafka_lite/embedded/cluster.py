@@ -320,7 +320,7 @@ class EmbeddedCluster(Component):
         nth: int = 1,
         times: int | None = 1,
     ) -> Fault:
-        """Make a fault for one kind of request. A method of the returned fault says what it does.
+        """Make a fault for one kind of request. A method of the returned fault sets its effect.
 
         It hits the ``nth`` matching request (counting from 1) and up to ``times`` requests in all. ``times=None`` is
         unlimited, until ``remove()``.
@@ -350,7 +350,7 @@ class EmbeddedCluster(Component):
         await self.start_node(node, port=port)
 
     async def freeze(self, node: int) -> None:
-        """Suspend a broker: connections stay open, and nothing answers. It is fenced when its session expires."""
+        """Suspend a broker: its connections stay open without answers. It is fenced when its session expires."""
         self.nodes[node].freeze()
         self._sessions.fence_after(node, self.broker_session_timeout)
 
@@ -379,7 +379,7 @@ class EmbeddedCluster(Component):
         return self.leadership.move_leader((topic, partition), node, unclean=unclean)
 
     async def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
-        """Set the in-sync set. A follower outside it returns with its next fetch, unless it is cut off or frozen."""
+        """Set the in-sync set. Another follower joins again with its next fetch, unless it is cut off or frozen."""
         key: PartitionKey = (topic, partition)
         state = self.controller.state_of(key)
         if not set(isr) <= set(state.replicas) or state.leader not in isr:

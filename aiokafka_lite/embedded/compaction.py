@@ -17,7 +17,7 @@ from .log import MAX_DECOMPRESSED_SIZE, Log, StoredBatch
 
 
 def is_due(log: Log, stable_offset: int, now_ms: int, config: TopicConfig) -> bool:
-    """Whether enough of the log is new since its last compaction, or something new is old enough."""
+    """Whether enough of the log is new since its last compaction, or a new record is old enough."""
     segments = log.segments[: _cleanable(log, stable_offset, now_ms, config.min_compaction_lag_ms)]
     dirty = [segment for segment in segments if segment.batches[-1].last_offset >= log.compacted_up_to]
     size = sum(segment.size for segment in dirty)
@@ -29,7 +29,7 @@ def is_due(log: Log, stable_offset: int, now_ms: int, config: TopicConfig) -> bo
 
 
 def _cleanable(log: Log, stable_offset: int, now_ms: int, min_lag_ms: int) -> int:
-    """How many segments may be compacted: closed, below the stable offset, no record younger than ``min_lag_ms``."""
+    """Number of compactable segments: closed, below the stable offset, no record younger than ``min_lag_ms``."""
     count = 0
     while (
         count < len(log.segments) - 1

@@ -159,7 +159,7 @@ def _level(compression: Compression | None, value: Callable[[str], str]) -> int 
 
 
 class Synonym(NamedTuple):
-    """One of the values that a setting has, and where it comes from."""
+    """One of the values of a setting, and its source."""
 
     name: str
     value: str | None
@@ -219,7 +219,7 @@ class ClusterSettings:
         self._resources: dict[tuple[int, str], dict[str, str]] = {}  # by type and name
 
     def set_static(self, broker: str, values: Mapping[str, str]) -> None:
-        """Set what one broker alone has in its file: its addresses, its rack."""
+        """Set the settings that only one broker has in its file: its addresses and its rack."""
         self._of_brokers[broker] = {"broker.id": broker, "node.id": broker, **values}
 
     def merged(self, broker: str = "") -> dict[str, str]:

@@ -1,7 +1,7 @@
 """One consumer group of the protocol in which the coordinator assigns (KIP-848): epochs, targets, and fencing.
 
-The group decides; it neither answers requests nor stores anything. A member sends heartbeats only, and all that the
-group has to say is in their answers.
+The group decides; it neither answers requests nor stores anything. A member sends only heartbeats, and all data of the
+group is in their answers.
 
 Rules of this file:
 
@@ -180,7 +180,7 @@ class ConsumerGroup:
     # Heartbeats.
 
     def heartbeat(self, request: MemberHeartbeat, may_describe: Callable[[str], bool] | None) -> HeartbeatAnswer:
-        """A member joins, or is alive. ``may_describe``: regular expressions match only these topics.
+        """Handle the heartbeat of a new or known member. ``may_describe``: regular expressions match only these topics.
 
         None keeps the topics that they matched before. Raises GroupRefusal.
         """
@@ -249,7 +249,7 @@ class ConsumerGroup:
         return GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {name} is not a member of group {self.group_id}.")
 
     def _replace(self, member: ConsumerMember, member_id: str) -> None:
-        """A static member is back under a new id. If another member has that id, the static one takes its place."""
+        """Replace a static member that returns under a new id. If another member has this id, it is replaced too."""
         del self.members[member.member_id]
         self.targets[member_id] = self.targets.pop(member.member_id, NO_TARGET)
         if member_id in self.members:
@@ -260,7 +260,7 @@ class ConsumerGroup:
     # Topics.
 
     def _refresh(self, may_describe: Callable[[str], bool] | None, *, changed: bool) -> None:
-        """Look at the topics of all members. A new epoch begins if they changed, or if a subscription ``changed``."""
+        """Check the topics of all members. A new epoch begins if they changed, or if a subscription ``changed``."""
         if may_describe is not None:
             self._topics.match(may_describe)
         metadata_hash = self._topics.hash()
@@ -322,7 +322,7 @@ class ConsumerGroup:
         return not any(each.has(partition) for each in self.members.values() if each is not member)
 
     def _expire(self, member: ConsumerMember) -> None:
-        """The session of a member is over, or its time to revoke, to join or to sync."""
+        """Fence a member whose session, or time to revoke, join or sync, has ended."""
         try:
             self._fence(member)
         except GroupRefusal as refusal:
@@ -331,7 +331,7 @@ class ConsumerGroup:
     # Leaving.
 
     def leave(self, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatAnswer:
-        """A member leaves, with epoch -1, or -2 if it is static and will be back. Raises GroupRefusal.
+        """Handle a member that leaves, with epoch -1, or -2 if it is static and will return. Raises GroupRefusal.
 
         An operator removes a static member by its instance id alone.
         """

@@ -36,7 +36,7 @@ class MemberState(IntEnum):
 
 
 class ClassicSupport(NamedTuple):
-    """What a member of the classic protocol brought: its session timeout in seconds, and its protocols."""
+    """The data of a member of the classic protocol: its session timeout in seconds, and its protocols."""
 
     session_timeout: float
     protocols: tuple[tuple[str, bytes], ...]
@@ -143,7 +143,7 @@ class ConsumerMember:
         self.previous_epoch, self.epoch = self.epoch, epoch
 
     def _drop(self, surplus: Collection[TopicIdPartition], owned: Collection[TopicIdPartition] | None) -> None:
-        """The subscription lost topics before a new target was computed without them."""
+        """Remove topics that the subscription lost before a new target was computed without them."""
         if not surplus:
             return
         if _owns(owned, surplus):
@@ -160,5 +160,8 @@ class ConsumerMember:
 
 
 def _owns(owned: Collection[TopicIdPartition] | None, partitions: Collection[TopicIdPartition]) -> bool:
-    """Whether a member may still own one of these partitions: it does if its heartbeat does not list what it owns."""
+    """Whether a member may still own one of these partitions.
+
+    This is so if its heartbeat has no list of owned partitions.
+    """
     return owned is None or any(each in partitions for each in owned)

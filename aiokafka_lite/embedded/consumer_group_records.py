@@ -55,7 +55,7 @@ class StoredClassicProtocol:
 
 @struct
 class StoredClassicMember:
-    """What a classic member brought. The timeout is in milliseconds."""
+    """The stored data of a classic member. The timeout is in milliseconds."""
 
     session_timeout_ms: int = int32()
     supported_protocols: list[StoredClassicProtocol] = array(StoredClassicProtocol)
@@ -209,7 +209,7 @@ def encode_target(partitions: Iterable[TopicIdPartition]) -> bytes:
 
 
 def encode_current(member: ConsumerMember) -> bytes:
-    """The value that stores what a member has."""
+    """The value that stores the partitions of a member."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -260,7 +260,7 @@ def read_target(value: Buffer) -> set[TopicIdPartition]:
 
 
 def read_current(member: ConsumerMember, value: Buffer) -> None:
-    """Restore what a member had."""
+    """Restore the partitions of a member."""
     read = decode_versioned(ConsumerGroupCurrentMemberAssignmentValue, value)[0]
     member.epoch, member.previous_epoch = read.member_epoch, read.previous_member_epoch
     member.state = MemberState(read.state)

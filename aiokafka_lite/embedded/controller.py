@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 MAX_PARTITIONS = 100_000
 PRODUCER_ID_BLOCK = 1000
-"""As many producer ids are reserved at once, as in Kafka."""
+"""The number of producer ids that are reserved at once, as in Kafka."""
 
 
 class Refused(Exception):
@@ -96,14 +96,14 @@ class Controller:
         return next(iter(self.live_brokers()), -1)
 
     def register(self, node_id: int, host: str, ports: Mapping[str, int], rack: str | None) -> None:
-        """A broker started. It becomes the leader of its partitions that have none."""
+        """Register a broker that started. It becomes the leader of its partitions without a leader."""
         self.brokers[node_id] = Registration(node_id, host, ports, rack, alive=True)
         self._publish(None)
         for topic in list(self.topics.values()):
             self._update(topic, self._with_leader_back, node_id)
 
     def fence(self, node_id: int) -> None:
-        """A broker stopped. It leaves the in-sync sets, and other replicas become leaders.
+        """Fence a broker that stopped. It leaves the in-sync sets, and other replicas become leaders.
 
         The last member of an in-sync set stays in it.
         """
@@ -215,7 +215,7 @@ class Controller:
             self.create_topic(name)
 
     def stop(self) -> None:
-        """Create no more topics."""
+        """Stop creating topics."""
         for timer in self._creating.values():
             timer.cancel()
         self._creating.clear()

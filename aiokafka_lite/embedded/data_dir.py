@@ -36,7 +36,7 @@ class Section(Protocol):
 
 
 class InMemory:
-    """The same without a directory: nothing is kept."""
+    """The same interface without a directory: nothing is kept."""
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
@@ -104,7 +104,7 @@ class DataDir(InMemory):
         self.save(None, controller)
 
     def save(self, name: str | None, controller: Controller) -> None:
-        """A topic, or with None something else, has changed. Before ``open`` nothing is saved. Raises OSError."""
+        """Save a changed topic, or with None the other changes. Before ``open``, nothing is saved. Raises OSError."""
         if self._lock is None:
             return
         if name is None:

@@ -35,11 +35,11 @@ _IDENTITY = {
     *("resource_type", "resource_name", "entity", "entity_type", "entity_name"),
     *_PARTITION,
 }
-"""The fields that say what an element of a response is about."""
+"""The fields that identify an element of a response."""
 _WITH_TOPICS = (FetchResponse, MetadataResponse, ElectLeadersResponse, AlterPartitionReassignmentsResponse)
 """Responses of rule 4."""
 _NO_BROKER = ("node_id", "port")
-"""Fields that are -1 where there is no broker, whatever their default is."""
+"""Fields that are -1 if there is no broker, even if their default is different."""
 
 
 def error_response(request: Request[Any], code: ErrorCode, version: int) -> Response | None:
@@ -107,7 +107,7 @@ def _copied(name: str, spec: Spec, request: Any) -> Any:
 
 
 def _absent(name: str, spec: Spec, version: int) -> Any:
-    """The value of a field that has nothing to say."""
+    """The value of a field without information."""
     if name in _NO_BROKER and version in spec.versions:
         return -1
     if spec.default is not MISSING:

@@ -1,7 +1,7 @@
 """Faults on demand: ``cluster.on(ProduceRequest, topic="t", nth=2).apply_then_disconnect()``.
 
-A fault names the requests that it hits, and what happens instead of, or besides, their handling. A connection uses the
-first fault that matches a request. Handlers do not know of faults.
+A fault selects the requests that it hits, and has an effect instead of, or besides, their handling. A connection uses
+the first fault that matches a request. Handlers do not know of faults.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Outcome(Enum):
 
 
 class Fault:
-    """One fault: which requests it hits and what it does. ``EmbeddedCluster.on`` makes it.
+    """One fault: the requests that it hits and its effect. ``EmbeddedCluster.on`` makes it.
 
     It hits the ``nth`` matching request (counting from 1) and the ``times - 1`` matching requests that follow; with
     ``times=None`` all that follow. ``hits`` counts. ``remove()`` disables it, as does the end of a ``with`` block.
@@ -91,7 +91,7 @@ class Fault:
         """Disable this fault."""
         self._remove(self)
 
-    # What it does. ``times`` replaces the ``times`` of ``EmbeddedCluster.on``.
+    # The effects. ``times`` replaces the ``times`` of ``EmbeddedCluster.on``.
 
     def fail(self, code: ErrorCode | int, times: int | None = 0) -> Fault:
         """Answer with an error. With a ``topic`` or ``partition`` only that part fails, and the rest is handled."""
@@ -141,7 +141,7 @@ class Fault:
             self.times = times
         return self
 
-    # Which requests it hits.
+    # The selection of requests.
 
     def matches(self, node_id: int, request: Request[Any], topic_name: TopicName) -> bool:
         """Whether the fault hits this request. Counts every matching request."""

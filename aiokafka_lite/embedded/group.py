@@ -160,7 +160,7 @@ class Group:
         return self._await_join(member)
 
     def _replace(self, old: Member, request: JoiningMember, member_id: str) -> JoinResult | asyncio.Future[JoinResult]:
-        """A static member restarted: it gets a new id and its old assignment, if possible without a rebalance."""
+        """Replace a restarted static member: it gets a new id and its old assignment, if possible without a rebalance."""
         was_leader = self.members.leader == old.member_id
         self.members.remove(old, ErrorCode.FENCED_INSTANCE_ID)
         member = Member(member_id, *request[1:], assignment=old.assignment, is_new=False)
@@ -218,14 +218,15 @@ class Group:
             self._complete_join()
 
     def _complete_join(self) -> None:
-        """All members have joined, or the timeout has passed: drop the others and begin the next generation."""
+        """Begin the next generation, because all members have joined or the timeout has passed. The others are dropped.
+        """
         self._delaying = False
         for member in [each for each in self.members.values() if each.joining is None and each.instance_id is None]:
             self.members.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         joined = list(self.members.joined())
         if joined:
             self._begin_generation(joined)
-        elif self.members:  # only static members that are absent: they keep their places
+        elif self.members:  # only absent static members remain, which keep their places
             self._timer = self._call_later(self.members.rebalance_timeout, self._complete_join)
         else:
             self.generation += 1
@@ -263,7 +264,7 @@ class Group:
         protocol_type: str | None = None,
         protocol: str | None = None,
     ) -> SyncResult | asyncio.Future[SyncResult]:
-        """A member asks for its assignment. The leader's sync has the assignments of all members."""
+        """Answer a member's request for its assignment. The leader's sync has the assignments of all members."""
         error = self.check_generation(member_id, instance_id, generation)
         if error is not ErrorCode.NONE:
             return SyncResult(error)
@@ -293,7 +294,7 @@ class Group:
     # Sessions, and leaving.
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """A member is alive. REBALANCE_IN_PROGRESS asks it to join again."""
+        """Handle a heartbeat. REBALANCE_IN_PROGRESS asks the member to join again."""
         error = self.check_generation(member_id, instance_id, generation)
         if error is not ErrorCode.NONE:
             return error
@@ -303,7 +304,7 @@ class Group:
         return ErrorCode.NONE
 
     def leave(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """A member leaves, or an operator removes a static member by its instance id alone."""
+        """Remove a member that leaves, or a static member that an operator names by its instance id alone."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if member_id in self.pending:
@@ -372,7 +373,7 @@ class Group:
 
 
 def _join_error(group: Group, request: JoiningMember) -> ErrorCode:
-    """Why a member may not join: the group is dead, or full, or has no protocol in common with the member."""
+    """The reason why a member may not join: the group is dead or full, or has no protocol in common with the member."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     fits = bool(request.protocol_type and request.protocols)

@@ -8,7 +8,8 @@ Rules of this file:
  2. An offset is acknowledged when all in-sync replicas have it, and so is a heartbeat of a consumer group or a share
     group. A generation of a classic group is written without that wait: if the coordinator dies at this moment, only a
     rebalance is lost, and the members start another one.
- 3. Writing takes time. After it, the group may have been deleted, or belong to another node: check again.
+ 3. Writing takes time. Afterwards, the group may have been deleted, or belong to another node, so this is checked
+    again.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class GroupCoordinator:
     # Which groups are here.
 
     def apply(self) -> None:
-        """The leaders of the topic changed: load the partitions that this node leads now, drop the others."""
+        """Load the partitions that this node leads after a change of leaders, and drop the others."""
         led = self.log.leader_epochs(self._node_id)
         for index in [each for each in self._led if each not in led]:
             del self._led[index]
@@ -80,7 +81,7 @@ class GroupCoordinator:
         return ErrorCode.NONE if self.log.partition_for(group_id) in self._led else ErrorCode.NOT_COORDINATOR
 
     def stop(self) -> None:
-        """The node stops: cancel all timers. Requests that wait end with their connections."""
+        """Cancel all timers, because the node stops. Requests that wait end with their connections."""
         for index in list(self._led):
             del self._led[index]
             self._unload(index)
@@ -244,7 +245,8 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     async def until_replicated(self, group_id: str) -> None:
-        """Wait until the replicas have what was written for the members of a group. Raises GroupRefusal."""
+        """Wait until the replicas have the records that were written for the members of a group. Raises GroupRefusal.
+        """
         error = await self.log.until_all_replicated(group_id)
         error = error or self.check(group_id)  # the group may have moved to another node
         if error is not ErrorCode.NONE:
@@ -321,7 +323,7 @@ class GroupCoordinator:
         return error
 
     def drop_topic(self, topic: str) -> None:
-        """A topic was deleted: delete its committed offsets."""
+        """Delete the committed offsets of a deleted topic."""
         for hosted in self._hosted.values():
             self._drop_offsets(hosted, [key for key in hosted.offsets if key[0] == topic])
 

@@ -109,7 +109,7 @@ class GroupLog(CoordinatorLog):
         return self.for_members(response.error), response.base_offset
 
     def append_membership(self, group_id: str, rows: Rows) -> ErrorCode:
-        """Write what a heartbeat changed, if enough replicas are in sync. ``until_replicated`` waits for them."""
+        """Write the changes of a heartbeat, if enough replicas are in sync. ``until_replicated`` waits for them."""
         error = self.append_transactional(group_id, rows, (-1, -1), None).response.error
         return _OF_MEMBERSHIP.get(error, error)
 
@@ -135,7 +135,7 @@ class GroupLog(CoordinatorLog):
         )[key]
 
     async def until_replicated(self, group_id: str, status: ProduceStatus) -> ErrorCode:
-        """Wait until the replicas have what was written."""
+        """Wait until the replicas have the written records."""
         key = self._key(group_id)
         return (await self._replica_manager.until_replicated(COMMIT_TIMEOUT, {key: status}))[key].error
 

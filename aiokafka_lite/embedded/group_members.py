@@ -1,4 +1,4 @@
-"""The members of one group: who they are, who leads, and which protocol all of them support. Pure book-keeping."""
+"""The members of one group: their ids, their leader, and the protocols that all of them support. Pure."""
 
 from __future__ import annotations
 

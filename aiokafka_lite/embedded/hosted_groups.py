@@ -75,14 +75,15 @@ class HostedGroups(dict[str, HostedGroup]):
                 hosted.group.restore(records)
 
     def host(self, group_id: str) -> HostedGroup:
-        """The group of this id. If there is none, an empty classic group, as the first commit of offsets makes."""
+        """The group of this id. If there is none, an empty classic group is made, as by the first commit of offsets."""
         hosted = self.get(group_id)
         if hosted is None:
             hosted = self[group_id] = HostedGroup(self._classic_group(group_id), {}, self._now_ms())
         return hosted
 
     def classic(self, group_id: str) -> Group | ClassicMembers | None:
-        """The group for a classic member that joins; None if that has members of another type and may not migrate."""
+        """The group for a classic member that joins; None if the group has members of another type and may not migrate.
+        """
         hosted = self.host(group_id)
         if isinstance(hosted.group, ConsumerGroup):
             if not hosted.group.is_empty:

@@ -41,14 +41,14 @@ class InSyncSets:
         self._timer: asyncio.TimerHandle | None = None
 
     def wake_followers(self, partition: Partition) -> None:
-        """The leader has something new for its followers."""
+        """Wake the followers, because the leader has new data."""
         for node_id in partition.followers:
             self._wake(node_id, partition.key)
         if partition.followers and self._timer is None and partition.is_behind:
             self._arm()
 
     def follower_fetched(self, partition: Partition, node_id: int, end_offset: int) -> None:
-        """A follower has everything before ``end_offset``."""
+        """Record that a follower has all records before ``end_offset``."""
         moved = partition.update_follower(node_id, end_offset, asyncio.get_running_loop().time())
         if partition.may_join_isr(node_id):
             self._propose(partition, (*partition.state.isr, node_id))

@@ -14,8 +14,8 @@ from .controller import Controller, Refused
 from .topics import NO_LEADER, PartitionKey, PartitionState
 
 REASSIGNMENT_TIME = 0.1
-"""Seconds that a reassignment takes at least, so that it can be listed: in Kafka a follower joins with its next fetch,
-and the controller decides after that."""
+"""The shortest duration of a reassignment in seconds, so that it can be listed: in Kafka a follower joins with its next
+fetch, and the controller decides after that."""
 
 
 class PartitionLeadership:
@@ -26,7 +26,7 @@ class PartitionLeadership:
         self._ending: dict[PartitionKey, asyncio.TimerHandle] = {}  # reassignments whose new replicas are in sync
 
     def stop(self) -> None:
-        """End no more reassignments."""
+        """Stop completing reassignments."""
         for timer in self._ending.values():
             timer.cancel()
         self._ending.clear()
@@ -143,7 +143,7 @@ class PartitionLeadership:
 
     def _end_reassignment(self, key: PartitionKey) -> None:
         del self._ending[key]
-        if self._is_complete(key):  # else it was cancelled, or a new replica has fallen behind again
+        if self._is_complete(key):  # otherwise it was cancelled, or a new replica has fallen behind again
             state = self._controller.state_of(key)
             self._move_to(key, state, _without(state.replicas, state.removing))
 

@@ -1,6 +1,6 @@
 """A replica's log: batches in segments, found by offset or by time, and stored as the bytes that arrived.
 
-The log has offsets, epochs, times and sizes. It has no notion of leaders, requests, or the content of records: only a
+The log has offsets, epochs, times and sizes. It does not depend on leaders, requests, or the content of records: only a
 lookup by time and compaction decode a batch. A batch is an immutable ``bytes``: all replicas of a partition share one
 copy of it, and a read of one batch copies nothing.
 
@@ -117,7 +117,7 @@ class Segment:
         """Wait until the disk has everything."""
 
     def delete(self) -> None:
-        """The log has dropped this segment."""
+        """Delete the storage of a segment that the log has dropped."""
 
 
 class Segments:
@@ -253,7 +253,7 @@ class Log:
         self.epochs.clear()
 
     def _restart(self, offset: int) -> None:
-        # First of all: a crash after the deletion must not leave a log that begins, and continues, at its old start.
+        # This comes first: after a crash, the log must not begin, and continue, at its old start.
         self._made_by.start_moved(offset)
         for segment in self.segments:
             segment.delete()
@@ -346,7 +346,8 @@ class Log:
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
             batches = segment.batches
-            # No slice: it would copy the rest of the segment at each read, 500,000 references for small records.
+            # A slice is not used, because it would copy the rest of the segment at each read: 500,000 references for
+            # small records.
             for index in range(segment.index_of(offset) if number == first else 0, len(batches)):
                 yield batches[index]
 

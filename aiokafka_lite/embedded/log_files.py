@@ -113,7 +113,7 @@ class FileSegment(Segment):
         """Whether the disk surely has the file's name."""
 
     def append(self, batch: StoredBatch) -> None:
-        """Write the batch. If that fails, nothing of it stays. Raises OSError, BrokenLog if something stays."""
+        """Write the batch. If that fails, its bytes are removed. Raises OSError, or BrokenLog if bytes remain."""
         position, data = self.size, batch.data
         descriptor = self._files.get(self.path)
         try:
@@ -183,7 +183,7 @@ class LogFiles(Segments):
 
     def create_compacted(self, base_offset: int) -> FileSegment:
         segment = FileSegment(base_offset, self._directory / f"{base_offset:020}.compacted", self._files)
-        segment.delete()  # left by a compaction that a crash ended
+        segment.delete()  # files of a compaction that a crash ended
         return segment
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
@@ -234,7 +234,7 @@ class LogFiles(Segments):
 
     def delete(self, log: Log) -> None:
         """Delete the log and its directory."""
-        # First of all: after a crash, ``open`` takes a directory without it for one without a log.
+        # This comes first: after a crash, a directory without this file counts as a directory without a log.
         (self._directory / _CHECKPOINT).unlink(missing_ok=True)
         for segment in log.segments:
             segment.delete()
@@ -279,7 +279,7 @@ class LogFiles(Segments):
 
 
 def _index(segment: FileSegment, next_offset: int) -> bool:
-    """Index the batches of a file, and cut off what follows the last whole one. False if there was anything."""
+    """Index the batches of a file, and cut off bytes after the last whole batch. Returns False if there were any."""
     size = segment.path.stat().st_size
     position = 0
     if size:

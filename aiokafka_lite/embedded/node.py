@@ -131,7 +131,8 @@ class BrokerNode:
         self.rack = rack
         self.state = NodeState.STOPPED
         self.clock_skew = 0.0
-        self.connections: dict[ServerConnection, None] = {}  # in order, so that stopping repeats in virtual time
+        # A dict keeps the order, so that stopping is repeatable in virtual time.
+        self.connections: dict[ServerConnection, None] = {}
         self.faults = cluster.faults
         self.history = cluster.history
         self.connection_ids = cluster.connection_ids
@@ -270,7 +271,7 @@ class BrokerNode:
         self._thawed.set()
         self._repeat("log.retention.check.interval.ms", self._clean_up_periodically)
         self._repeat("log.cleaner.backoff.ms", lambda: self.replica_manager.compact(self.now_ms()))
-        if self.settings.number("log.flush.scheduler.interval.ms") < INT64_MAX:  # else, as by default, never
+        if self.settings.number("log.flush.scheduler.interval.ms") < INT64_MAX:  # otherwise, as by default, never
             self._repeat("log.flush.scheduler.interval.ms", lambda: self.replica_manager.flush_old(self.time()))
         self._repeat("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
         self._repeat("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.remove_expired)
@@ -311,7 +312,7 @@ class BrokerNode:
         return True
 
     def connected(self, stream: ServerStream) -> None:
-        """A client has connected."""
+        """Handle the connection of a client."""
         if self.state is NodeState.STOPPED or _is_full(self.connections, self.settings, stream.client_address):
             stream.abort()
             return

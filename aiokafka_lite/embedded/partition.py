@@ -1,7 +1,7 @@
 """One replica of a partition on one node: its log, its role, and, if it is the leader, the state of its followers.
 
-It decides and never waits. Its callers wake others: the ReplicaManager completes waiting requests, and the
-ReplicaFetcher copies batches.
+It never waits. Its callers wake others: the ReplicaManager completes waiting requests, and the ReplicaFetcher copies
+batches.
 
 Invariants:
 
@@ -314,7 +314,7 @@ class Partition:
             self._files.delete(self.log)
 
     def checkpoint(self) -> None:
-        """Write what an orderly end knows beside the log."""
+        """Write the checkpoint of an orderly end beside the log."""
         if self._files is not None:
             try:
                 self._files.checkpoint(self.log)
@@ -359,7 +359,7 @@ class Partition:
     # Followers, as their leader sees them.
 
     def update_follower(self, node_id: int, fetch_offset: int, now: float) -> bool:
-        """A follower has everything before ``fetch_offset``. True if the high watermark moved."""
+        """Record that a follower has all records before ``fetch_offset``. True if the high watermark moved."""
         follower = self.followers.get(node_id)
         if follower is None:
             return False

@@ -74,7 +74,7 @@ class Verification:
 
 
 ONGOING = Verification(NO_EPOCH, 0)
-"""The verification of a batch whose transaction has records here already: there is nothing to ask."""
+"""The verification of a batch whose transaction already has records here, so that no request is necessary."""
 
 
 class ProducerStateEntry:
@@ -211,7 +211,7 @@ class ProducerStates:
                 f"got {marker.producer_epoch}",
             )
 
-    # What was appended.
+    # Appended batches.
 
     def record(self, batch: RecordBatch, first_offset: int, last_offset: int, timestamp: int) -> None:
         """Record an appended batch of a producer. ``timestamp`` is the highest of its records, in milliseconds."""

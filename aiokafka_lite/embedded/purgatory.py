@@ -1,4 +1,4 @@
-"""Requests that wait: tried once, then watched under the keys whose changes may complete them.
+"""Waiting requests: each is tried once, and then tried again after a change of the keys that it watches.
 
 An operation leaves the purgatory exactly once: when its condition holds, at its timeout, or when its request is
 cancelled, whichever comes first.
@@ -61,7 +61,7 @@ class DelayedOperation(Generic[T]):
         return True
 
     def abandon(self) -> None:
-        """The request was cancelled: end the operation without a result."""
+        """End the operation without a result, because the request was cancelled."""
         self.completed = True
         if self.timer is not None:
             self.timer.cancel()
@@ -113,7 +113,7 @@ class DelayedOperationPurgatory:
             self.remove(operation)
 
     def complete_all(self) -> None:
-        """Complete all operations as if their timeouts had passed: the broker stops."""
+        """Complete all operations as after their timeouts, because the broker stops."""
         for watched in list(self._watchers.values()):
             for operation in list(watched):
                 self._expire(operation)

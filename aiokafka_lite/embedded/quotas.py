@@ -123,7 +123,7 @@ class Usage:
 
 
 class TokenBucket(Usage):
-    """The usage of an entity that may save up what it does not use in all windows together (KIP-599)."""
+    """The usage of an entity that may save unused amounts of all windows together (KIP-599)."""
 
     def __init__(self, windows: int, window: float) -> None:
         super().__init__(windows, window)
@@ -190,7 +190,7 @@ class Quotas:
         return True
 
     def fetch_limit(self, principal: str, client_id: str) -> int | None:
-        """Bytes that one fetch may return: more would never fit into the limit. None without a limit."""
+        """The maximum bytes of one fetch: more would always exceed the limit. None without a limit."""
         if not self._limits.are_set:
             return None
         found = self._limits.find(_user_of(principal), client_id, FETCH)
@@ -215,7 +215,7 @@ class Quotas:
         return self._throttle(key, *found, amount)
 
     def _throttle(self, key: str, entity: Entity, limit: float, amount: float) -> int:
-        """Count ``amount`` of a quota, after what has become free again. Returns the milliseconds to wait."""
+        """Count ``amount`` of a quota, and return the milliseconds to wait."""
         now = self._clock()
         usage = self._usage.get((key, entity))
         if usage is None:

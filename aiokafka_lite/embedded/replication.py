@@ -68,7 +68,7 @@ class Replication:
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
 
     def wake(self, follower: int, leader: int, key: PartitionKey) -> None:
-        """A follower may have something to copy from the leader."""
+        """Wake the fetcher, because a follower may have records to copy from the leader."""
         fetcher = self._fetchers.get((follower, leader))
         if fetcher is None:
             fetcher = ReplicaFetcher(self, self._brokers[follower], self._brokers[leader])
@@ -102,7 +102,7 @@ class ReplicaFetcher:
         return f"<ReplicaFetcher {self.leader.node_id} -> {self.follower.node_id} marked={len(self._marked)}>"
 
     def wake(self, key: PartitionKey) -> None:
-        """Mark a partition: there may be something to copy."""
+        """Mark a partition that may have records to copy."""
         self._marked[key] = None
         self.resume()
 
@@ -134,7 +134,7 @@ class ReplicaFetcher:
         if mine is None or theirs is None or mine.is_leader or not theirs.is_leader:
             return
         if mine.state.leader_epoch != theirs.state.leader_epoch or mine.offline or theirs.offline:
-            return  # one of the two does not know of the election yet; the news of it wakes this fetcher again
+            return  # one of the two brokers does not know the election yet; its next metadata wakes this fetcher again
         if mine.must_truncate:
             truncate_as_follower(mine, theirs)
         complete = self._copy_batches(mine, theirs)
@@ -146,7 +146,7 @@ class ReplicaFetcher:
             self.wake(key)
 
     def _copy_batches(self, mine: Partition, theirs: Partition) -> bool:
-        """Copy batches up to a limit. True if the follower then has everything."""
+        """Copy batches up to a limit. True if the follower then has all records."""
         if mine.log.end_offset < theirs.log.start_offset:
             mine.log.reset_to(theirs.log.start_offset)
         if mine.log.end_offset >= theirs.log.end_offset:
