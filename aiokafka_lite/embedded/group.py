@@ -160,7 +160,7 @@ class Group:
         return self._await_join(member)
 
     def _replace(self, old: Member, request: JoiningMember, member_id: str) -> JoinResult | asyncio.Future[JoinResult]:
-        """Replace a restarted static member: it gets a new id and its old assignment, if possible without a rebalance."""
+        """Replace a restarted static member: give it a new id, and if possible its assignment without a rebalance."""
         was_leader = self.members.leader == old.member_id
         self.members.remove(old, ErrorCode.FENCED_INSTANCE_ID)
         member = Member(member_id, *request[1:], assignment=old.assignment, is_new=False)
