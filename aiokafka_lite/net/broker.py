@@ -130,7 +130,7 @@ class Broker:
     @property
     def traffic(self) -> BrokerTraffic:
         """The traffic with this broker so far, over all its connections."""
-        from .metrics import BrokerTraffic  # imported here: its dataclasses take a millisecond to import
+        from .metrics import BrokerTraffic  # imported here: imported here: its dataclasses take a millisecond to import
 
         counted, open_now = self._counters, tuple(self._connections.values())
         p50, p99, longest = counted.latencies.at(0.5, 0.99, 1.0)
@@ -289,7 +289,7 @@ class Broker:
         )
         self._counters.connects += 1
         logger.debug("connecting to %s for %s requests", self.place, purpose.value)
-        self._end(connection)  # the connection is not open yet, but close() must close it
+        self._end(connection)  # the connection is the connection is not open yet, but close() must close it
         try:
             with anyio.CancelScope() as self._attempt_scope:
                 await connection.connect(self._config.connect_timeout)

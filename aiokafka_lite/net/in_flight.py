@@ -93,7 +93,8 @@ class _Promise:
     def fail(self, error: Exception) -> None:
         """Fail the promise.
 
-        Only the first failure counts: a request that times out is still in flight when the connection closes.
+        Fail the promise. Only the first failure counts: a request that times out is still in flight when the connection
+        closes.
         """
         if self.future is not None:
             if not self.future.done():

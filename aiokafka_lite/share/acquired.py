@@ -1,7 +1,7 @@
 """Selects the records of a ShareFetch answer that the member has acquired. Pure.
 
-Brokers send whole batches, and a batch may also have records that another member has. Acquired offsets may have no
-record: compaction removed it, or it is a control record. These gaps are acknowledged as such.
+Brokers send whole batches, and a batch may also have records that another member has acquired. An acquired offset may
+have no record: compaction removed it, or it is a control record. Such an offset is acknowledged as a gap.
 
 Batches are decoded one at a time, when the reader needs their records: kilobytes may decompress to many megabytes.
 """

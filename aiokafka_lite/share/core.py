@@ -61,8 +61,8 @@ class ShareCore:
         self._is_reading = False
         self._last_read_at: float | None = None  # the loop's time; None before the start
         self._ready = asyncio.Event()
-        self._failures: list[Exception] = []  # errors that the next reads raise
-        self._acknowledged: dict[TopicPartition, int] = {}  # results since the last commit
+        self._failures: list[Exception] = []  # errors errors that the next reads raise
+        self._acknowledged: dict[TopicPartition, int] = {}  # results results since the last commit
         self._refused: dict[TopicPartition, KafkaError] = {}
         self._missing: frozenset[str] = frozenset()
         self._is_running = False
@@ -212,7 +212,8 @@ class ShareCore:
         try:
             with anyio.move_on_after(timeout):
                 while not self.make_ready():
-                    self._request_records()  # again: records may have come, and been lost with their session
+                    # Checked again, because records may have arrived and been lost with their session.
+                    self._request_records()
                     self._ready.clear()
                     await self._ready.wait()
         finally:

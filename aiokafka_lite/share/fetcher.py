@@ -81,7 +81,7 @@ class BrokerShareFetcher:
         self._session = ShareSession()
         self._wanted: Mapping[TopicIdPartition, TopicPartition] = {}
         self._renewals: list[Renewal] = []
-        self._flushes: list[asyncio.Future[None]] = []  # flushes that wait for the next request
+        self._flushes: list[asyncio.Future[None]] = []  # flushes acknowledgements that wait for the next request
         self._sent_flushes: list[asyncio.Future[None]] = []  # flushes that wait for the request in progress
         self._carries_acknowledgements = False  # whether the request in progress carries acknowledgements
         self._due: float | None = None

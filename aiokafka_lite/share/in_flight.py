@@ -2,9 +2,9 @@
 
 An acquired record is in exactly one place of its ``Acquisition``:
 
-- ``unread`` or ``buffered``: the user has not got it. It is never acknowledged as processed. ``unread`` are batches
-  that are not decoded.
-- ``returned``: the user has got it and has not acknowledged it.
+- ``unread`` or ``buffered``: it is not yet returned to the user, so it is never acknowledged as processed. ``unread``
+  are batches that are not decoded.
+- ``returned``: it is returned to the user, who has not yet acknowledged it.
 - ``acknowledged``: the user has acknowledged it; the next request to its broker carries the acknowledgement.
 
 Rule 1: An acquisition belongs to one session with one broker and to one acquisition lock. When the session is lost or
