@@ -10,7 +10,7 @@ Rules of this benchmark:
 4. A topic belongs to one cell, and is deleted after it.
 
 Kafka is found as the tests find it: KAFKA_BOOTSTRAP, a container, or plain Java. ``--quick`` takes 8 minutes on two
-cores, the whole about half an hour. ``--only produce`` runs the cells whose title contains that word.
+cores, the whole a quarter of an hour. ``--only produce`` runs the cells whose title contains that word.
 """
 
 from __future__ import annotations

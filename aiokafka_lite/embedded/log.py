@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from ..compiled import mypyc_attr
 from ..errors import ErrorCode
 from ..protocol.records import RecordBatch, split_batches
 from ..protocol.records.scan import RecordSpan, scan
@@ -26,23 +27,42 @@ from ..protocol.records.scan import RecordSpan, scan
 MAX_DECOMPRESSED_SIZE = 128 * 1024 * 1024
 
 
-class StoredBatch(NamedTuple):
-    """One batch of the log: the values for lookups, and the bytes with their final offsets."""
+class StoredBatch:
+    """One batch of the log: the values for lookups, and the bytes with their final offsets.
 
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    leader_epoch: int
-    data: bytes
+    ``source`` is the bytes, or a function that reads ``size`` bytes from where they are kept.
+    """
+
+    __slots__ = ("_source", "base_offset", "last_offset", "leader_epoch", "max_timestamp", "size")
+
+    def __init__(
+        self,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        leader_epoch: int,
+        source: bytes | Callable[[], bytes],
+        size: int = -1,
+    ) -> None:
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.leader_epoch = leader_epoch
+        self._source = source
+        self.size = len(source) if isinstance(source, bytes) else size
+
+    def __repr__(self) -> str:
+        return f"<StoredBatch {self.base_offset}..{self.last_offset} epoch={self.leader_epoch} size={self.size}>"
+
+    @property
+    def data(self) -> bytes:
+        """All bytes. Raises OSError if they are in a file that cannot be read."""
+        source = self._source
+        return source if isinstance(source, bytes) else source()
 
     @property
     def next_offset(self) -> int:
         return self.last_offset + 1
-
-    @property
-    def size(self) -> int:
-        """The number of bytes."""
-        return len(self.data)
 
     def view(self) -> RecordBatch:
         """The parsed header of these bytes."""
@@ -73,6 +93,7 @@ class OffsetOutOfRange(Exception):
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Segment:
     """Consecutive batches that are kept or deleted together. This one is in memory."""
 
@@ -120,6 +141,7 @@ class Segment:
         """Delete the storage of a segment that the log has dropped."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Segments:
     """Makes the segments of a log: here in memory. ``log_files`` has those on disk."""
 

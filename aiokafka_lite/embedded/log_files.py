@@ -25,6 +25,7 @@ import mmap
 import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -70,36 +71,6 @@ class OpenFiles:
             self.close(path)
 
 
-class _Slice:
-    """Bytes of a segment's file."""
-
-    __slots__ = ("position", "segment", "size")
-
-    def __init__(self, segment: FileSegment, position: int, size: int) -> None:
-        self.segment = segment
-        self.position = position
-        self.size = size
-
-
-class FileBatch(StoredBatch):
-    """A batch whose bytes are in a file. The tuple has a ``_Slice`` in their place."""
-
-    __slots__ = ()
-
-    @property
-    def data(self) -> bytes:
-        place = self._slice
-        return place.segment.read(place.position, place.size)
-
-    @property
-    def size(self) -> int:
-        return self._slice.size
-
-    @property
-    def _slice(self) -> _Slice:
-        return cast("_Slice", tuple.__getitem__(self, 4))
-
-
 class FileSegment(Segment):
     """A segment in a file."""
 
@@ -130,9 +101,9 @@ class FileSegment(Segment):
 
     def index(self, batch: StoredBatch, position: int, size: int) -> None:
         """Add a batch that is in the file already."""
-        place: Any = _Slice(self, position, size)
+        read = partial(self.read, position, size)
         super().append(
-            FileBatch(batch.base_offset, batch.last_offset, batch.max_timestamp, batch.leader_epoch, place)
+            StoredBatch(batch.base_offset, batch.last_offset, batch.max_timestamp, batch.leader_epoch, read, size)
         )
 
     def read(self, position: int, size: int) -> bytes:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
+
+from ..compiled import mypyc_attr
 
 T = TypeVar("T")
 
 
-class Timer(Protocol):
-    def cancel(self) -> object: ...
+CallLater = Callable[[float, Callable[[], None]], Any]
+"""As ``loop.call_later``. The result has ``cancel()``; its type is no protocol, which a compiled module would check."""
 
 
-CallLater = Callable[[float, Callable[[], None]], Timer]
-
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedOperation(Generic[T]):
     """A response that is not ready yet. ``timeout`` is in seconds.
 
@@ -31,7 +31,7 @@ class DelayedOperation(Generic[T]):
         self.timeout = timeout
         self.completed = False
         self.expired = False
-        self.timer: Timer | None = None
+        self.timer: Any = None
         self.waiter: asyncio.Future[T] | None = None
         self.keys: tuple[Hashable, ...] = ()
 

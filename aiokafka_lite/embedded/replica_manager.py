@@ -487,8 +487,8 @@ class ReplicaManager:
                 self.end_for(partition, parameters),
                 at_least_one=at_least_one,
             )
-        except OffsetOutOfRange as error:
-            return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1, message=str(error))
+        except OffsetOutOfRange as outside:  # another name than above: compiled, a variable has one class
+            return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1, message=str(outside))
         if parameters.read_committed and fetched.records:
             fetched.aborted = partition.aborted_in(wanted.fetch_offset, len(fetched.records))
         return fetched

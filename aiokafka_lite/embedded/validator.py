@@ -77,7 +77,7 @@ def parse_produced(records: Buffer | None, version: int) -> RecordBatch:
     try:
         batches = [] if records is None else split_batches(records)
     except KafkaError as error:
-        raise RecordsRejected(_code_for_header(records), str(error)) from error
+        raise RecordsRejected(_code_for_header(records), str(error)) from None
     if records is None or not batches:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, "the partition has no complete record batch")
     batch = batches[0]
@@ -138,25 +138,25 @@ def validate(batch: RecordBatch, config: TopicConfig, now_ms: int, *, from_clien
     try:
         batch.verify_crc()
     except KafkaError as error:
-        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     refusal = why_not_produced(batch)
     if refusal is not None:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, refusal)
     try:
         body = batch.body(MAX_DECOMPRESSED_SIZE)
     except KafkaError as error:
-        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     try:
         check_lengths(body, batch.count)
     except KafkaError as error:
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, str(error)) from error
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, str(error)) from None
     try:
         if config.compacted:
             _check_keys(batch, body)
         if not config.log_append_time:
             _check_timestamps(batch, body, config, now_ms)
     except KafkaError as error:
-        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     return body
 
 
