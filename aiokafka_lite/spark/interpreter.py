@@ -1,8 +1,11 @@
-"""The Python of Spark's workers in a local session: this interpreter, with the bytecode of PySpark.
+"""The Python of Spark's workers in a local session: this interpreter, with less to import.
 
 Spark puts ``pyspark.zip``, which has no bytecode, before the installed PySpark on the path of its Python processes. So
 each of them compiles PySpark again: its imports take 1.0 s of CPU time instead of 0.3 s. A script that removes the zip
-from the path, and then becomes the interpreter, avoids that. Does not import pyspark.
+from the path, and then becomes the interpreter, avoids that.
+
+The script also replaces Spark's daemon by ``aiokafka_lite.spark.daemon``, whose workers need not import this package.
+Does not import pyspark.
 """
 
 from __future__ import annotations
@@ -20,7 +23,19 @@ from pathlib import Path
 _SCRIPT = """#!/bin/sh
 # Starts Python with the installed PySpark, which has bytecode, instead of PySpark's zip.
 export PYTHONPATH="${{PYTHONPATH#*pyspark.zip:}}"
+if [ "$1 $2" = "-m pyspark.daemon" ]; then
+  shift 2
+  exec {python} -c {daemon} "$@"
+fi
 exec {python} "$@"
+"""
+
+_DAEMON = """# pyspark.daemon, started by aiokafka_lite
+try:
+    from aiokafka_lite.spark.daemon import main
+except ImportError:  # the program has the package, but its workers do not
+    from pyspark.daemon import manager as main
+main()
 """
 
 
@@ -33,6 +48,6 @@ def worker_python() -> str:
     directory = Path(tempfile.mkdtemp(prefix="aiokafka-lite-python-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     script = directory / "python"
-    script.write_text(_SCRIPT.format(python=shlex.quote(sys.executable)))
+    script.write_text(_SCRIPT.format(python=shlex.quote(sys.executable), daemon=shlex.quote(_DAEMON)))
     script.chmod(0o755)
     return str(script) if os.access(script, os.X_OK) else sys.executable  # the file system may forbid programs
