@@ -52,6 +52,8 @@ class FetchPlan:
     max_bytes: int
     has_full_buffers: bool
     """Whether partitions are left out only because enough data is buffered. They may need data soon."""
+    has_backlog: bool
+    """Whether the broker has data of a target, as far as the last answers say. It answers at once then."""
     by_name: bool
     """Whether a topic has no id, so that only versions with topic names can carry the request."""
     retry_at: float | None
@@ -67,7 +69,7 @@ class Share:
     the buffer: an answer counts only if both are still the same.
     """
 
-    __slots__ = ("assigned", "buffered", "is_full", "is_paused", "key", "offset", "version")
+    __slots__ = ("assigned", "buffered", "has_backlog", "is_full", "is_paused", "key", "offset", "version")
 
     def __init__(self, assigned: AssignedPartition) -> None:
         self.assigned = assigned
@@ -77,6 +79,7 @@ class Share:
         self.buffered = 0
         self.is_paused = False
         self.is_full = False
+        self.has_backlog = False
 
 
 class FetchPlanner:
@@ -100,7 +103,7 @@ class FetchPlanner:
         self._backing_off: dict[AssignedPartition, None] = {}
         self._following: dict[AssignedPartition, None] = {}
         self._buffered = self._buffered_unpaused = 0
-        self._full = self._nameless = 0
+        self._full = self._backlogs = self._nameless = 0
 
     def __repr__(self) -> str:
         return f"<FetchPlanner node={self._node_id} partitions={len(self._shares)} wanted={len(self.session.wanted)}>"
@@ -126,6 +129,7 @@ class FetchPlanner:
             count=len(self._shares),
             max_bytes=max(max_bytes, 1),
             has_full_buffers=self._full > 0,
+            has_backlog=self._backlogs > 0,
             by_name=self._nameless > 0,
             retry_at=min((each.retry_at for each in self._backing_off), default=None),
             updated=updated,
@@ -171,6 +175,7 @@ class FetchPlanner:
         if not share.is_paused:
             self._buffered_unpaused -= share.buffered
         self._full -= share.is_full
+        self._backlogs -= share.has_backlog
         self._backing_off.pop(share.assigned, None)
         self._following.pop(share.assigned, None)
 
@@ -181,7 +186,7 @@ class FetchPlanner:
         share.offset = buffer.end
         share.buffered = buffer.bytes
         share.is_paused = position.paused
-        share.is_full = False
+        share.is_full = share.has_backlog = False
         self._buffered += buffer.bytes
         if not position.paused:
             self._buffered_unpaused += buffer.bytes
@@ -193,6 +198,8 @@ class FetchPlanner:
         elif assigned.retry_at > now:
             self._backing_off[assigned] = None
         else:
+            share.has_backlog = assigned.high_watermark is None or buffer.end < assigned.high_watermark
+            self._backlogs += share.has_backlog
             self._want(share, view)
             return
         self._drop(share)

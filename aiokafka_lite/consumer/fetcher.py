@@ -9,7 +9,10 @@ Rules of this file:
    ``lost``.
 4. No failure is retried at once. An empty answer that comes too early counts as a failure. Otherwise a broken broker
    would be asked in a busy loop.
-5. The fetcher ends when no partition is assigned to its broker, and then ends the session: brokers keep a limited
+5. A request that the broker answers only when new data comes delays every later request on this connection. So while
+   some buffers are full, such a request is held back for ``SHORT_WAIT``. A quick reader empties its buffers in that
+   time, and the request then asks for those partitions as well.
+6. The fetcher ends when no partition is assigned to its broker, and then ends the session: brokers keep a limited
    number.
 """
 
@@ -39,7 +42,8 @@ from .truncation import TruncationCheck, by_leader, checks_of, epochs_request
 logger = logging.getLogger(__name__)
 
 SHORT_WAIT = 0.01
-"""Seconds; the first wait of a request that leaves out partitions with full buffers. See ``_max_wait``."""
+"""Seconds; how long a request that leaves out partitions with full buffers is held back (rule 5), and how long the
+broker may hold it at first. See ``_max_wait``."""
 
 SESSION_CLOSE_TIMEOUT = 0.3
 """Seconds for the request that ends a fetch session. Without it the broker evicts the session later by itself."""
@@ -78,6 +82,7 @@ class BrokerFetcher:
         self._place = f"fetching from broker {node_id}"
         self._closing = False
         self._wake = asyncio.Event()
+        self._answered_at = 0.0
         self._backoff = client.retry_backoff()
         self._short_waits = Backoff(SHORT_WAIT, max(config.fetch_max_wait, SHORT_WAIT), jitter=0.0)
 
@@ -104,10 +109,13 @@ class BrokerFetcher:
                     self._client.outages.forget(self._place)
                     return
                 await self._end_session()  # the plan is made again, because partitions may have been assigned meanwhile
-            elif plan.targets:
-                await self._fetch(plan)
-            else:
+            elif not plan.targets:
                 await self._sleep_until(plan.retry_at)
+            # Counted from the answer, so that no number of wake-ups holds the request back for longer.
+            elif plan.has_full_buffers and not plan.has_backlog and now < self._answered_at + SHORT_WAIT:
+                await self._sleep_until(self._answered_at + SHORT_WAIT)
+            else:
+                await self._fetch(plan)
 
     async def _sleep_until(self, time: float | None) -> None:
         with anyio.CancelScope() as scope:
@@ -138,7 +146,8 @@ class BrokerFetcher:
                 raise
             await self._recover(error)
             return
-        self._counters.latencies.add(loop.time() - sent)
+        self._answered_at = loop.time()
+        self._counters.latencies.add(self._answered_at - sent)
         if self._client.outages:
             self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
         code = ErrorCode.of(response.error_code)

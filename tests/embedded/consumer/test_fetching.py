@@ -160,6 +160,35 @@ def bytes_given(cluster: EmbeddedCluster) -> int:
     )
 
 
+async def test_a_quick_reader_does_not_wait_behind_an_idle_partition() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, seed=1) as cluster:
+        await cluster.create_topic("large", partitions=2)
+        for _ in range(50):
+            write(cluster, TopicPartition("large", 0), [b"x" * 1_000])
+        async with consumer_of(cluster, max_partition_fetch_bytes=1_000, topics=["large"]) as consumer:
+            await take(consumer, 1)
+            began = asyncio.get_running_loop().time()
+            await take(consumer, 49)
+            assert asyncio.get_running_loop().time() - began < 0.01
+
+
+async def test_an_idle_partition_is_asked_for_while_another_is_not_read() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, seed=1) as cluster:
+        await cluster.create_topic("large", partitions=2)
+        first, second = TopicPartition("large", 0), TopicPartition("large", 1)
+        for _ in range(2):
+            write(cluster, first, [b"x" * 1_000])
+        async with consumer_of(cluster, max_partition_fetch_bytes=1_000, topics=["large"]) as consumer:
+            await consumer.poll(1, timeout=1.0)
+            for _ in range(20):  # each call wakes the fetcher, which has room for the second partition alone
+                await asyncio.sleep(0.005)
+                consumer.pause([second])
+                consumer.resume([second])
+            write(cluster, second, [b"news"])
+            (news,) = await consumer.poll(timeout=0.02, partitions=[second])
+            assert news.value == b"news"
+
+
 async def test_fetching_stops_when_nothing_is_read(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("orders")
     for _ in range(50):

@@ -297,5 +297,5 @@ def test_a_kept_plan_is_the_plan_that_would_be_made_again(
             if each.node_id == 1:
                 each.replanned = fetched.planner.changed
         assert dict(kept.targets) == dict(made.targets)
-        for name in ("count", "max_bytes", "has_full_buffers", "by_name", "retry_at"):
+        for name in ("count", "max_bytes", "has_full_buffers", "has_backlog", "by_name", "retry_at"):
             assert getattr(kept, name) == getattr(made, name), name
