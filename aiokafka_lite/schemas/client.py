@@ -183,7 +183,8 @@ class SchemaRegistryClient:
         answer = _dict(
             await self._http.request("POST", path, _body(schema), subject=subject, parameters=parameters)
         )
-        return Compatibility(bool(_field(answer, "is_compatible", bool)), tuple(map(str, answer.get("messages") or ())))
+        messages = _list(answer.get("messages") or [], object)
+        return Compatibility(_field(answer, "is_compatible", bool), tuple(map(str, messages)))
 
     # Subjects.
 
@@ -294,7 +295,7 @@ def _registered(answer: dict[str, Any], schema: Schema | None) -> RegisteredSche
 def _schema_of(answer: dict[str, Any]) -> Schema:
     references = tuple(
         SchemaReference(_field(each, "name", str), _field(each, "subject", str), _field(each, "version", int))
-        for each in map(_dict, answer.get("references") or ())
+        for each in _list(answer.get("references") or [], dict)
     )
     kind = answer.get("schemaType") or "AVRO"
     if kind not in ("AVRO", "JSON", "PROTOBUF"):

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -39,6 +41,9 @@ from ..security import Secret, TokenProvider
 logger = logging.getLogger(__name__)
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+
+LARGEST_ANSWER = 8 << 20
+"""Bytes. A list of 100,000 subjects fits in."""
 
 _LONGEST_QUOTE = 500
 _RETRIABLE = {408, 429}
@@ -160,19 +165,22 @@ class RegistryHttp:
         if self._token is not None:
             headers["Authorization"] = f"Bearer {(await _token_of(self._token)).encode().decode()}"
         client = self._open_client()
+        content, problem = None, "the answer is not JSON"
         try:
-            answer = await client.request(method, url + path, json=body, params=parameters, headers=headers)
+            async with client.stream(method, url + path, json=body, params=parameters, headers=headers) as answer:
+                given = await _content(answer)
+            content = json.loads(given)
         except self._httpx.RequestError as error:
             raise _lost(url, error) from error
+        except _UnusableAnswer as error:
+            problem = str(error)
+        except (ValueError, RecursionError):
+            pass
         if self._is_closed:
             raise IllegalStateError("the schema registry client was closed while it waited for an answer")
-        try:
-            content = answer.json()
-        except ValueError:
-            content = None
         if answer.is_success and content is not None:
             return content
-        raise _refusal(url, _named(method, path, subject), subject, answer.status_code, content)
+        raise _refusal(url, _named(method, path, subject), subject, answer.status_code, content, problem)
 
     def _open_client(self) -> Any:
         if self._is_closed:
@@ -249,8 +257,27 @@ def _lost(url: str, error: BaseException) -> KafkaError:
     return ConnectionLost(f"{url} does not answer: {error or type(error).__name__}", sent=True)
 
 
-def _refusal(url: str, what: str, subject: str | None, status: int, content: object) -> KafkaError:
-    """The error for an answer that is not a success, or is not JSON."""
+class _UnusableAnswer(Exception):
+    """The content of an answer cannot be read; the text says why."""
+
+
+async def _content(answer: Any) -> bytes:
+    """The content of an answer of httpx. Raises _UnusableAnswer if it takes too much memory."""
+    if "," in answer.headers.get("content-encoding", ""):
+        raise _UnusableAnswer("the answer is compressed more than once")
+    content = bytearray()
+    async with aclosing(answer.aiter_bytes()) as pieces:
+        async for piece in pieces:
+            content += piece
+            if len(content) > LARGEST_ANSWER:
+                raise _UnusableAnswer(f"the answer has more than {LARGEST_ANSWER >> 20} MiB")
+    return bytes(content)
+
+
+def _refusal(
+    url: str, what: str, subject: str | None, status: int, content: object, problem: str
+) -> KafkaError:
+    """The error for an answer that is not a success, or whose content has a ``problem``."""
     code, message = status, ""
     if isinstance(content, dict):
         message = harmless(str(content.get("message", "")), _LONGEST_QUOTE)
@@ -259,7 +286,7 @@ def _refusal(url: str, what: str, subject: str | None, status: int, content: obj
     if status in _RETRIABLE or status >= 500:
         return ConnectionLost(f"{url} answered {what} with HTTP status {status}: {message or 'no message'}", sent=True)
     if 200 <= status < 300:
-        message = "the answer is no JSON"
+        message = problem
     advice = _ADVICE.get(code) or _ADVICE.get(status, "check that url is the address of a schema registry")
     return SchemaRegistryError(
         f"{url} refused {what}: {message or 'no message'} (HTTP status {status}, code {code}); {advice}",
