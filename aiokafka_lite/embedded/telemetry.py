@@ -49,6 +49,10 @@ class Subscription:
     interval_ms: int
 
 
+MOST_INSTANCES = 16_384
+"""Clients that a node remembers, as in Kafka. The one that asked for its subscription first is dropped."""
+
+
 @dataclass(slots=True)
 class _Instance:
     """A client that has asked for its subscription. Times are the loop's, in seconds."""
@@ -84,6 +88,9 @@ class ClientTelemetry:
         known, now = self._instances.get(instance_id), self._clock()
         if known is not None and known.subscription == subscription and known.is_too_early(known.asked_at, now):
             return subscription, ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        self._instances.pop(instance_id, None)
+        if len(self._instances) >= MOST_INSTANCES:
+            del self._instances[next(iter(self._instances))]
         self._instances[instance_id] = _Instance(subscription, client, now)
         return subscription, ErrorCode.NONE
 

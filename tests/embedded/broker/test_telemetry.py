@@ -7,9 +7,10 @@ import gzip
 import uuid
 
 import confluent_kafka
+import pytest
 
 from aiokafka_lite.aio.virtual_time import run
-from aiokafka_lite.embedded import ClientMetrics, ClusterConfig, EmbeddedCluster
+from aiokafka_lite.embedded import ClientMetrics, ClusterConfig, EmbeddedCluster, telemetry
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     GetTelemetrySubscriptionsRequest,
@@ -56,6 +57,32 @@ async def test_librdkafka_pushes_its_metrics() -> None:
 
 async def test_without_a_receiver_the_apis_are_not_offered_as_in_kafka(one: EmbeddedCluster) -> None:
     assert not {GetTelemetrySubscriptionsRequest.api_key, PushTelemetryRequest.api_key} & one.nodes[1].versions.keys()
+
+
+def test_a_node_remembers_a_limited_number_of_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "MOST_INSTANCES", 3)
+
+    async def main() -> None:
+        config = ClusterConfig(receive_client_metrics=lambda pushed: None)
+        async with EmbeddedCluster(brokers=1, tcp=False, config=config) as cluster, Peer(cluster) as peer:
+            await subscribe_clients(peer, "all", interval_ms="100", metrics="*")
+            answers = [await subscription(peer) for _ in range(4)]
+            codes = [
+                await peer.ask(
+                    PushTelemetryRequest(
+                        client_instance_id=each.client_instance_id,
+                        subscription_id=each.subscription_id,
+                        terminating=False,
+                        compression_type=0,
+                        metrics=b"",
+                    )
+                )
+                for each in answers
+            ]
+        expected = [ErrorCode.UNKNOWN_SUBSCRIPTION_ID, *[ErrorCode.NONE] * 3]
+        assert [each.error_code for each in codes] == expected
+
+    run(main())
 
 
 def test_a_client_pushes_the_metrics_of_the_subscriptions_that_match_it() -> None:
