@@ -542,9 +542,12 @@ def without_cramjam() -> Iterator[None]:
 def damage_a_batch(cluster: EmbeddedCluster) -> None:
     """Flip a bit of the last record in the log, as a broken disk does."""
     batches = cluster.nodes[1].replica_manager.require(TopicPartition("orders", 0)).log.segments[0].batches
-    data = bytearray(batches[-1].data)
+    batch = batches[-1]
+    data = bytearray(batch.data)
     data[-1] ^= 1
-    batches[-1] = batches[-1]._replace(data=bytes(data))
+    batches[-1] = StoredBatch(
+        batch.base_offset, batch.last_offset, batch.max_timestamp, batch.leader_epoch, bytes(data)
+    )
 
 
 # The page.
