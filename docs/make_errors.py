@@ -33,6 +33,7 @@ from aiokafka_lite import (  # noqa: E402
     TopicPartition,
 )
 from aiokafka_lite.aio import virtual_time  # noqa: E402
+from aiokafka_lite.embedded.log import StoredBatch  # noqa: E402
 from aiokafka_lite.protocol.connection import ParsedRequest, encode_response, parse_request  # noqa: E402
 from aiokafka_lite.protocol.messages import (  # noqa: E402
     ApiVersion,
