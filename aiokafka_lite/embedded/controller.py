@@ -271,8 +271,8 @@ class Controller:
         present = len(topic.partitions)
         if count <= present or count > MAX_PARTITIONS:
             raise Refused(ErrorCode.INVALID_PARTITIONS, f"topic {name!r} has {present} partitions, not {count}")
+        factor = len(topic.partitions[0].replicas)
         if assignments is None:
-            factor = len(topic.partitions[0].replicas)
             new = self._assign(count - present, factor)
         else:
             new = [tuple(nodes) for nodes in assignments]
@@ -282,6 +282,11 @@ class Controller:
                     f"{count - present} new partitions need assignments, got {len(new)}",
                 )
             self.check_assignments(new)
+            if len(new[0]) != factor:
+                raise Refused(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"each partition of topic {name!r} has {factor} replicas, not {len(new[0])}",
+                )
         if not validate_only:
             states = tuple(self._new_partition(nodes) for nodes in new)
             self.store(replace(topic, partitions=topic.partitions + states))

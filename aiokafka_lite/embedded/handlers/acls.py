@@ -66,7 +66,7 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Answ
             )
         )
     return DescribeAclsResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, resources=list(by_pattern.values())
+        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message="", resources=list(by_pattern.values())
     )
 
 
@@ -76,9 +76,12 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> Answer:
     bindings = [_binding(creation) for creation in request.creations]
     if acls is None:
         return error_response(request, ErrorCode.SECURITY_DISABLED, context.version)
+    if any(_has_value_of_filters(binding) for binding in bindings):
+        # Kafka fails here with an IllegalArgumentException, so none of the ACLs is created.
+        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.version)
     results = []
     for binding in bindings:
-        result = AclCreationResult(error_code=ErrorCode.NONE, error_message=None)
+        result = AclCreationResult(error_code=ErrorCode.NONE, error_message="")
         try:
             _check(binding)
             acls.create(binding)
@@ -147,19 +150,29 @@ def _close_if_unknown(numbers: Iterable[int]) -> None:
         raise CloseConnection
 
 
+def _has_value_of_filters(binding: AclBinding) -> bool:
+    """Whether an ACL has ANY or MATCH, which only filters may have."""
+    return (
+        binding.resource_type is AclResourceType.ANY
+        or binding.pattern_type in (AclPatternType.ANY, AclPatternType.MATCH)
+        or binding.operation is AclOperation.ANY
+        or binding.permission is AclPermission.ANY
+    )
+
+
 def _check(binding: AclBinding) -> None:
     """Raise Refused unless an ACL can have these values."""
     if binding.resource_type is AclResourceType.CLUSTER and binding.resource_name != CLUSTER_NAME:
         raise Refused(ErrorCode.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not binding.resource_name:
         raise Refused(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
-    if binding.resource_type in (AclResourceType.UNKNOWN, AclResourceType.ANY):
+    if binding.resource_type is AclResourceType.UNKNOWN:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid resourceType {binding.resource_type.name}")
-    if binding.pattern_type not in (AclPatternType.LITERAL, AclPatternType.PREFIXED):
+    if binding.pattern_type is AclPatternType.UNKNOWN:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid patternType {binding.pattern_type.name}")
-    if binding.operation in (AclOperation.UNKNOWN, AclOperation.ANY):
+    if binding.operation is AclOperation.UNKNOWN:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid operation {binding.operation.name}")
-    if binding.permission not in (AclPermission.ALLOW, AclPermission.DENY):
+    if binding.permission is AclPermission.UNKNOWN:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid permissionType {binding.permission.name}")
     if ":" not in binding.principal:
         raise Refused(

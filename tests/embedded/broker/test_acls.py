@@ -106,17 +106,30 @@ async def test_wrong_acls_are_refused_one_by_one(secured: EmbeddedCluster) -> No
     wrong = [
         creation(resource_type=CLUSTER),
         creation(resource_name=""),
-        creation(resource_type=1),
         creation(resource_type=99),
-        creation(resource_pattern_type=2),
-        creation(operation=1),
-        creation(permission_type=1),
+        creation(resource_pattern_type=99),
+        creation(operation=99),
+        creation(permission_type=99),
         creation(principal="alice"),
     ]
     async with Peer(secured) as peer:
         results = (await peer.ask(m.CreateAclsRequest(creations=[*wrong, creation()]))).results
         assert [each.error_code for each in results] == [ErrorCode.INVALID_REQUEST] * len(wrong) + [0]
         assert all(each.error_message for each in results[:-1])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"resource_type": 1}, {"resource_pattern_type": 2}, {"operation": 1}, {"permission_type": 1}], ids=str
+)
+async def test_a_value_of_filters_in_one_acl_refuses_all_of_the_request(
+    secured: EmbeddedCluster, wrong: dict[str, int]
+) -> None:
+    grant(secured, AclOperation.ALL)
+    async with Peer(secured) as peer:
+        created = await peer.ask(m.CreateAclsRequest(creations=[creation(), creation(**wrong)]))
+        assert [each.error_code for each in created.results] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+    assert secured.authorizer.acls is not None
+    assert secured.authorizer.acls.find(AclFilter(TOPIC)) == []
 
 
 async def test_without_an_authorizer_there_are_no_acls(one: EmbeddedCluster) -> None:

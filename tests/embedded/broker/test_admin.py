@@ -17,6 +17,7 @@ from aiokafka_lite.protocol.messages import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
@@ -133,6 +134,17 @@ async def test_partitions_are_added_but_never_removed(three: EmbeddedCluster) ->
             request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1, validate_only=False)
             assert (await peer.ask(request)).results[0].error_code == code
         assert len(three.controller.topics["t"].partitions) == 4
+
+
+async def test_added_partitions_have_as_many_replicas_as_the_others(three: EmbeddedCluster) -> None:
+    await three.create_topic("t", 1, 2)
+    async with Peer(three) as peer:
+        for replicas, code in (([3], ErrorCode.INVALID_REPLICA_ASSIGNMENT), ([3, 1], 0)):
+            placed = CreatePartitionsAssignment(broker_ids=replicas)
+            wanted = CreatePartitionsTopic(name="t", count=2, assignments=[placed])
+            request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1, validate_only=False)
+            assert (await peer.ask(request)).results[0].error_code == code
+    assert three.state_of("t", 1).replicas == (3, 1)
 
 
 @pytest.mark.parametrize("version", range(14))
