@@ -397,12 +397,17 @@ async def test_topics_are_administered(library: Any, kafka: Kafka, topic: str) -
     try:
         new = library.admin.NewTopic(name, 2, 1, topic_configs={"retention.ms": "60000"})
         assert [each[:2] for each in (await client.create_topics([new])).topic_errors] == [(name, 0)]
-        assert [each[:2] for each in (await client.create_topics([new])).topic_errors] == [(name, 36)]
+        again = await client.create_topics([new])
+        assert [each[:2] for each in again.topic_errors] == [(name, 36)]
+        (found,) = again.to_object()["topic_errors"]
+        assert (found["topic"], found["error_code"]) == (name, 36)
         await until(client.describe_topics, [name], lambda found: found[0]["error_code"] == 0)
         assert name in await client.list_topics()
         (described,) = await client.describe_topics([name])
         assert (described["topic"], len(described["partitions"])) == (name, 2)
         await client.create_partitions({name: library.admin.NewPartitions(3)})
+        with pytest.raises(library.errors.InvalidPartitionsError):
+            await client.create_partitions({name: library.admin.NewPartitions(2)})
         await until(client.describe_topics, [name], lambda found: len(found[0]["partitions"]) == 3)
         assert (await client.describe_cluster())["brokers"]
         assert list((await client.delete_topics([name])).topic_error_codes) == [(name, 0)]
@@ -453,10 +458,14 @@ def test_keys_have_the_same_hash() -> None:
 PROGRAM = """
 from aiokafka_lite.compat import aiokafka
 aiokafka.install()
-import aiokafka.errors, aiokafka.structs
+import aiokafka.admin, aiokafka.errors, aiokafka.structs
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError
+from aiokafka.producer.message_accumulator import BatchBuilder
+assert aiokafka.admin.client.AIOKafkaAdminClient is aiokafka.admin.AIOKafkaAdminClient
+assert BatchBuilder is aiokafka.producer.producer.BatchBuilder
+assert aiokafka.__version__ == "0.14.0"
 AIOKafkaConsumer("t", group_id="g", partition_assignment_strategy=[RoundRobinPartitionAssignor])
 assert issubclass(aiokafka.errors.KafkaConnectionError, KafkaError)
 assert AIOKafkaConsumer.__module__.startswith("aiokafka_lite.")

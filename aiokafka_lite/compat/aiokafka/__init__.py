@@ -10,7 +10,6 @@ with the reason. The package uses only the public interface of aiokafka_lite. Th
 
 - Automatic commits cover the records of earlier reads. Those of the last ``getone()`` or ``getmany()`` are committed by
   the next read, by ``commit()``, or by ``stop()``. A rebalance waits until they are committed.
-- After ``start()``, ``subscribe()`` and ``unsubscribe()`` take effect with the next awaited call.
 - A send waits for room in 32 MiB of memory; aiokafka has no such limit.
 - ``start()`` keeps trying for ``request_timeout_ms`` before it raises KafkaConnectionError.
 - ``exclude_internal_topics`` and ``consumer_timeout_ms`` have no effect: a pattern never matches internal topics.
@@ -29,18 +28,26 @@ from .errors import ConsumerStoppedError, IllegalOperation
 from .producer import AIOKafkaProducer
 from .structs import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
+__version__ = "0.14.0"
+"""The version of aiokafka whose interface this is. Frameworks look at it."""
+
 _MODULES = {
     "abc": "abc",
     "admin": "admin",
+    "admin.client": "admin",
     "client": "client",
     "consumer": "consumer",
+    "consumer.consumer": "consumer",
     "errors": "errors",
     "helpers": "helpers",
     "partitioner": "partitioner",
     "producer": "producer",
+    "producer.message_accumulator": "producer",
+    "producer.producer": "producer",
     "structs": "structs",
     "coordinator": "assignors",
     "coordinator.assignors": "assignors",
+    "coordinator.assignors.abstract": "assignors",
     "coordinator.assignors.range": "assignors",
     "coordinator.assignors.roundrobin": "assignors",
     "coordinator.assignors.sticky": "assignors",
@@ -57,7 +64,9 @@ def install() -> None:
         raise RuntimeError("aiokafka is imported already; call install() before anything imports it")
     sys.modules["aiokafka"] = package
     for theirs, ours in _MODULES.items():
-        sys.modules[f"aiokafka.{theirs}"] = import_module(f"{__name__}.{ours}")
+        module = sys.modules[f"aiokafka.{theirs}"] = import_module(f"{__name__}.{ours}")
+        parent, _, name = f"aiokafka.{theirs}".rpartition(".")
+        setattr(sys.modules[parent], name, module)
 
 
 __all__ = [

@@ -51,11 +51,20 @@ class TopicErrors(NamedTuple):
 
     topic_errors: list[tuple[str, int, str | None]]
 
+    def to_object(self) -> dict[str, Any]:
+        """The same as dictionaries with ``topic``, ``error_code`` and ``error_message``."""
+        names = ("topic", "error_code", "error_message")
+        return {"topic_errors": [dict(zip(names, each)) for each in self.topic_errors]}
+
 
 class TopicErrorCodes(NamedTuple):
     """``topic_error_codes`` has a topic and an error code (0 is success) for each topic."""
 
     topic_error_codes: list[tuple[str, int]]
+
+    def to_object(self) -> dict[str, Any]:
+        """The same as dictionaries with ``topic`` and ``error_code``."""
+        return {"topic_error_codes": [dict(zip(("topic", "error_code"), each)) for each in self.topic_error_codes]}
 
 
 class AIOKafkaAdminClient:
@@ -109,7 +118,7 @@ class AIOKafkaAdminClient:
         timeout_ms: int | None = None,
         validate_only: bool = False,
     ) -> TopicErrors:
-        """Add partitions to topics. The response has an error code for each; nothing is raised for them."""
+        """Add partitions to topics. Raises the error of the first topic that has one."""
         totals = {topic: each.total_count for topic, each in topic_partitions.items()}
         assignments = {
             topic: each.new_assignments for topic, each in topic_partitions.items() if each.new_assignments is not None
@@ -118,7 +127,8 @@ class AIOKafkaAdminClient:
             results = await self._admin.topics.add_partitions(
                 totals, assignments=assignments, validate_only=validate_only, timeout=seconds(timeout_ms)
             )
-        return TopicErrors([(topic, *_outcome(results.failed.get(topic))) for topic in totals])
+            results.raise_for_errors()
+        return TopicErrors([(topic, 0, None) for topic in totals])
 
     async def list_topics(self) -> list[str]:
         """The names of all topics."""

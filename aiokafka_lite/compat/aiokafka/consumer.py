@@ -8,44 +8,38 @@ call starts it.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 import re
-import weakref
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Generic, Self, Unpack
 
 from ... import consumer as native
+from ...arguments import must_be
 from ...types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .abc import ConsumerRebalanceListener
-from .errors import ConsumerStoppedError, IllegalOperation, IllegalStateError, missing, translating
+from .errors import (
+    ConsumerStoppedError,
+    IllegalStateError,
+    KafkaError,
+    translating,
+)
+from .listening import Listening
+from .positions import PositionCalls
 from .producer import native_offsets
+from .reading import SharedReads, read_again
 from .running import Managed, RunningConsumer
 from .settings import ConnectionSettings, connection_settings, seconds
-from .structs import ConsumerRecord, OffsetAndTimestamp
+from .structs import ConsumerRecord
 
 logger = logging.getLogger(__name__)
 
 MOST_RECORDS = 10_000
 """The maximum number of records of one ``getmany`` without ``max_records``."""
 
-@dataclass(slots=True)
-class _Rebalance:
-    """A call of a listener: the consumer that it belongs to, and the calls of that consumer that it may make."""
 
-    consumer: object
-    handle: native.RebalanceHandle | None
-
-
-_rebalance: ContextVar[_Rebalance | None] = ContextVar("rebalance", default=None)
-"""The call of a listener in which this code runs. A task that the listener starts has it until the call returns."""
-
-
-class AIOKafkaConsumer(Managed, Generic[K, V]):
+class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
     """The same as aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
 
     def __init__(
@@ -75,9 +69,13 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
         client_rack: str | None = None,
         **settings: Unpack[ConnectionSettings],
     ) -> None:
+        if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
+            raise ValueError(must_be("max_poll_records", "a whole number >= 1", max_poll_records))
         self._group = group_id
-        self._settings = connection_settings(settings) | {
-            "fetch_max_wait": seconds(fetch_max_wait_ms),
+        connection = connection_settings(settings)
+        self._settings = connection | {
+            # This client refuses a wait after which the response comes too late.
+            "fetch_max_wait": min(fetch_max_wait_ms / 1000, connection["request_timeout"] / 2),
             "fetch_max_bytes": fetch_max_bytes,
             "fetch_min_bytes": fetch_min_bytes,
             "max_partition_fetch_bytes": max_partition_fetch_bytes,
@@ -102,23 +100,23 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
         self._commits = enable_auto_commit and group_id is not None
         self._deserialize = _Deserializers(key_deserializer, value_deserializer)
         self._max_poll_records = MOST_RECORDS if max_poll_records is None else max_poll_records
-        self.listener: ConsumerRebalanceListener | None = None
-        """The listener of the last ``subscribe()``."""
         self._topics: tuple[str, ...] | re.Pattern[str] = topics
         self._assigned: tuple[TopicPartition, ...] = ()
         self._partitions: dict[str, set[int]] = {}
-        self._one_reader = asyncio.Lock()
-        self._moved: set[TopicPartition] = set()
-        """Partitions whose position the program has moved since the last commit."""
+        self._has_new_topics = False
+        self._reads = SharedReads()
+        self._listening = Listening(self._reads.interrupt)
+        self._moved = set()
         self._is_started = False
-        self._is_closed = False
+        self._closed = False
+        """Whether ``stop()`` was called. With aiokafka's name, because frameworks look at it."""
         self._running = RunningConsumer(self._made)
 
     def _made(self) -> native.Consumer:
         """A consumer for the present subscription or assignment."""
         settings = dict(self._settings)
         if self._is_member:
-            settings |= {"strategies": self._strategies, "listener": _Listener(weakref.ref(self))}
+            settings |= {"strategies": self._strategies, "listener": self._listening}
         with translating():
             made: native.Consumer = native.Consumer(topics=self._topics, **settings)
             if self._assigned:
@@ -129,42 +127,50 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
     def _is_member(self) -> bool:
         return self._group is not None and bool(self._topics)
 
-    @property
-    def _consumer(self) -> native.Consumer:
-        return self._running.now
-
     # Lifetime.
 
     async def start(self) -> None:
         """Connect, and as a member of a group wait for partitions. Raises KafkaConnectionError if no broker answers."""
         self._is_started = True
+        self._has_new_topics = True
         await self._ready()
-        of_assigned = {partition.topic for partition in self._assigned}
-        names = of_assigned or self._consumer.subscription() or await self.topics()
-        # If a topic is deleted at this moment, start() does not fail.
-        await asyncio.gather(*map(self._learn, names), return_exceptions=True)
 
     async def _ready(self) -> native.Consumer:
         """The running consumer of the present subscription or assignment."""
         if self._handle is not None:
-            return self._consumer  # this code runs in a listener, of a rebalance or of ``stop()``
-        if self._is_closed:
+            return self._consumer  # this code runs in a listener
+        if self._closed:
             raise ConsumerStoppedError("the consumer was stopped")
         if not self._is_started:
             raise IllegalStateError("call start() first")
-        return await self._running.start()
+        consumer = await self._running.start()
+        while self._has_new_topics:
+            self._has_new_topics = False
+            of_assigned = {partition.topic for partition in self._assigned}
+            names = of_assigned or consumer.subscription() or await self.topics()
+            # If a topic is deleted at this moment, start() does not fail.
+            await asyncio.gather(*map(self._learn, names), return_exceptions=True)
+            consumer = await self._running.start()  # the subscription may have changed meanwhile
+        return consumer
+
+    async def _to_read(self) -> native.Consumer | None:
+        """The same; None while there is nothing to read."""
+        consumer = await self._ready()
+        return consumer if self._topics or self._assigned else None
 
     async def _learn(self, topic: str) -> None:
         with translating():
             self._partitions[topic] = {each.partition for each in await self._consumer.partitions_for(topic)}
 
     async def stop(self) -> None:
-        """Commit the returned records, leave the group, and end."""
-        self._is_closed = True
+        """Commit the returned records, leave the group, and end. As in aiokafka, a commit that fails is logged."""
+        self._closed = self._listening.is_stopped = True
         try:
             if self._commits and self._running.is_running and self._consumer.assignment:
                 with translating():
                     await self._commit_positions()
+        except KafkaError as error:
+            logger.error("the last commit of group %r failed: %s", self._group, error)
         finally:
             await self._running.close()
 
@@ -182,6 +188,8 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
         """
         if bool(topics) == bool(pattern):
             raise TypeError("subscribe() needs topics or a pattern, and not both")
+        if isinstance(topics, str):
+            raise TypeError(must_be("topics", "a list of names", topics))
         if self._assigned:
             raise IllegalStateError("partitions are assigned; call unsubscribe() first")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
@@ -190,12 +198,13 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
             raise NotImplementedError("a pattern needs a group_id")
         wanted = tuple(topics) if pattern is None else _of_prefix(pattern)
         was_member = self._is_member
-        self._topics, self.listener = wanted, listener
+        self._topics, self._listening.listener = wanted, listener
         if was_member:
             with translating():
                 self._consumer.subscribe(self._topics)
         else:
             self._running.replace()
+        self._on_change()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions."""
@@ -204,12 +213,21 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
         self._assigned = tuple(TopicPartition(*each) for each in partitions)
         with translating():
             self._consumer.assign(self._assigned)
+        self._on_change()
 
     def unsubscribe(self) -> None:
-        """Read nothing."""
+        """Read nothing, and leave the group."""
         if self._topics or self._assigned:
-            self._topics, self._assigned = (), ()
+            self._topics, self._assigned, self._listening.listener = (), (), None
             self._running.replace()
+            self._on_change()
+
+    def _on_change(self) -> None:
+        """After ``start()``, let the change of the subscription take effect now, also for reads that wait."""
+        self._has_new_topics = True
+        self._reads.interrupt()
+        if self._is_started and not self._closed:
+            self._running.start_soon()
 
     def assignment(self) -> set[TopicPartition]:
         return set(self._consumer.assignment)
@@ -242,36 +260,39 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
         """The next record, of these partitions if any are given."""
-        consumer = await self._ready()
         with self._reading():
-            async with self._one_reader:
-                if partitions:
-                    (record,) = await consumer.poll(1, math.inf, partitions=partitions)
-                else:
-                    record = await anext(consumer)
-        with _read_again(consumer, [record]):
+            if partitions:
+                _check_read(partitions)
+                (record,) = await self._reads.many(self._to_read, 1, math.inf, partitions)
+            else:
+                record = await self._reads.one(self._to_read)
+        with self._read_again([record]):
             return self._deserialize(record)
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """The fetched records. If there are none, wait ``timeout_ms`` milliseconds for some."""
+        """The fetched records. If there are none, wait ``timeout_ms`` milliseconds for some, or until ``stop()``."""
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("`max_records` must be a positive Integer")
-        consumer = await self._ready()
+        _check_read(partitions)
+        if self._closed:
+            raise ConsumerStoppedError("the consumer was stopped")
         most = max_records or self._max_poll_records
-        with self._reading():
-            async with self._one_reader:
-                records = await consumer.poll(most, timeout_ms / 1000, partitions=partitions or None)
+        try:
+            with self._reading():
+                records = await self._reads.many(self._to_read, most, timeout_ms / 1000, partitions)
+        except ConsumerStoppedError:
+            return {}
         found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
-        with _read_again(consumer, records):
+        with self._read_again(records):
             for record in records:
                 place = TopicPartition(record.topic, record.partition)
                 found.setdefault(place, []).append(self._deserialize(record))
         return found
 
     def __aiter__(self) -> Self:
-        if self._is_closed:
+        if self._closed:
             raise ConsumerStoppedError("the consumer was stopped")
         return self
 
@@ -288,96 +309,33 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
             with translating():
                 yield
         except (StopAsyncIteration, IllegalStateError):
-            if self._is_closed:
+            if self._closed:
                 raise ConsumerStoppedError("the consumer was stopped") from None
             raise
 
-    # Positions.
-
-    @property
-    def _calls(self) -> native.Consumer | native.RebalanceHandle:
-        """The consumer; in a rebalance listener, the calls that it may make."""
-        return self._handle or self._consumer
-
-    @property
-    def _handle(self) -> native.RebalanceHandle | None:
-        running = _rebalance.get()
-        return running.handle if running is not None and running.consumer is self else None
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        if not isinstance(offset, int) or offset < 0:
-            raise ValueError("Offset must be a positive integer")
-        with translating():
-            self._calls.seek(partition, offset)
-        self._moved.add(TopicPartition(*partition))
-
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        return await self._seek(self._calls.seek_to_beginning, partitions)
-
-    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        return await self._seek(self._calls.seek_to_end, partitions)
-
-    async def _seek(self, seek: Callable[..., Awaitable[None]], partitions: Sequence[TopicPartition]) -> bool:
-        await self._ready()
-        with translating():
-            await seek(partitions or None)
-        self._moved.update(partitions or self._consumer.assignment)
-        return True
-
-    async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
-        """Read from the committed offsets, which are returned."""
-        consumer = await self._ready()
-        wanted = partitions or tuple(consumer.assignment)
-        with translating():
-            await consumer.seek_to_committed(wanted)
-            found = await consumer.committed(wanted)
-        return {partition: None if offset is None else offset.offset for partition, offset in found.items()}
-
-    async def position(self, partition: TopicPartition) -> int:
-        await self._ready()
-        with translating():
-            return await self._calls.position(partition)
-
-    def highwater(self, partition: TopicPartition) -> int | None:
-        with translating():
-            return self._consumer.high_watermark(partition)
-
-    last_stable_offset = missing("last_stable_offset() has no counterpart; with read_committed use end_offsets()")
-    last_poll_timestamp = missing("last_poll_timestamp() has no counterpart")
-
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        consumer = await self._ready()
-        with translating():
-            return await consumer.beginning_offsets(partitions)
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        consumer = await self._ready()
-        with translating():
-            return await consumer.end_offsets(partitions)
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        await self._ready()
-        with translating():
-            found = await self._calls.offsets_for_times(timestamps)
-        return {
-            partition: None if each is None else OffsetAndTimestamp(each.offset, each.timestamp)
-            for partition, each in found.items()
-        }
+    @contextmanager
+    def _read_again(self, records: Sequence[Record[Any, Any]]) -> Iterator[None]:
+        """If a deserializer fails, return these records again."""
+        try:
+            yield
+        except Exception:
+            read_again(self._consumer, records)
+            raise
 
     # Commits.
 
     async def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None = None) -> None:
         """Commit these offsets, or all positions. Raises CommitFailedError for a former member."""
         self._require_group()
+        if not self._topics and not self._assigned:
+            raise IllegalStateError("nothing is subscribed or assigned")
         await self._ready()
         if offsets is None:
             with translating():
                 await self._commit_positions()
             return
         wanted = native_offsets(offsets)
-        if self._is_member and not wanted.keys() <= set(self._consumer.assignment):
+        if not wanted.keys() <= set(self._consumer.assignment):
             raise IllegalStateError("offsets must be of assigned partitions")
         with translating():
             (await self._calls.commit(wanted)).raise_for_refused()
@@ -398,56 +356,6 @@ class AIOKafkaConsumer(Managed, Generic[K, V]):
             found = (await self._calls.committed([partition]))[partition]
         return None if found is None else found.offset
 
-    def _require_group(self) -> None:
-        if self._group is None:
-            raise IllegalOperation("Requires group_id")
-
-
-class _Listener(native.RebalanceListener):
-    """Calls the program's present listener, with aiokafka's methods. Its exceptions are logged, as in aiokafka."""
-
-    def __init__(self, consumer: weakref.ref[AIOKafkaConsumer[Any, Any]]) -> None:
-        self._consumer = consumer  # a task of the inner consumer must not keep this object alive
-
-    async def on_assigned(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        await self._call("on_partitions_assigned", handle, partitions)
-
-    async def on_revoked(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        await self._call("on_partitions_revoked", handle, partitions)
-
-    async def on_lost(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        await self.on_revoked(handle, partitions)
-
-    async def _call(
-        self, method: str, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]
-    ) -> None:
-        consumer = self._consumer()
-        if consumer is None or consumer.listener is None:
-            return
-        running = _Rebalance(consumer, handle)
-        token = _rebalance.set(running)
-        try:
-            result = getattr(consumer.listener, method)(set(partitions))
-            if inspect.isawaitable(result):
-                await result
-        except Exception:
-            logger.exception("%s() failed for %s", method, partitions)
-        finally:
-            running.handle = None
-            _rebalance.reset(token)
-
-
-@contextmanager
-def _read_again(consumer: native.Consumer, records: Sequence[Record[Any, Any]]) -> Iterator[None]:
-    """If a deserializer fails, return these records again, because the program has not seen them."""
-    try:
-        yield
-    except Exception:
-        for record in reversed(records):
-            place = TopicPartition(record.topic, record.partition)
-            if place in consumer.assignment:
-                consumer.seek(place, record.offset)
-        raise
 
 
 _LEADING_FLAGS = re.compile(r"\(\?[aiLmsux]+\)")
@@ -464,6 +372,11 @@ def _of_prefix(pattern: str) -> re.Pattern[str]:
         raise ValueError(f"{pattern!r} is not a pattern: {error}") from error
     flags = _LEADING_FLAGS.match(pattern)
     return re.compile(f"(?:{pattern[flags.end() if flags else 0 :]})(?s:.*)", given.flags)
+
+
+def _check_read(partitions: Sequence[TopicPartition]) -> None:
+    if not all(isinstance(each, TopicPartition) for each in partitions):
+        raise AssertionError(must_be("partitions", "TopicPartitions", partitions))
 
 
 class _Deserializers(Generic[K, V]):

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from ... import producer as native
+from ...arguments import must_be
 from ...cluster.metadata import ClusterView
 from ...errors import KafkaError as NativeKafkaError
 from ...errors import TransactionAborted
@@ -18,6 +19,7 @@ from ...types import RecordMetadata as NativeMetadata
 from .errors import (
     IllegalOperation,
     IllegalStateError,
+    MessageSizeTooLargeError,
     ProducerClosed,
     ProducerFenced,
     connecting,
@@ -33,6 +35,9 @@ PartitionerFunction = Callable[[bytes | None, list[int], list[int]], int]
 Headers = Iterable[tuple[str, bytes | None]]
 
 _UNSET: Any = object()
+
+LEAST_REQUEST_SIZE = 1024
+"""The least ``max_request_size`` of this client. A lower one bounds the records alone."""
 
 BATCH_OVERHEAD = 61
 """The size of a record batch without its records, in bytes."""
@@ -68,8 +73,10 @@ class AIOKafkaProducer(Managed):
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._max_batch_size = max_batch_size
-        self._is_closed = False
-        self._known: set[str] = set()
+        self._max_request_size = max_request_size
+        self._closed = False
+        """Whether ``stop()`` was called. With aiokafka's name, because frameworks look at it."""
+        self._partitions: dict[str, set[int]] = {}
         timeout = max(connection["request_timeout"], linger_ms / 1000 + connection["request_timeout"])
         self._settings = {
             "partitioner": None if partitioner is None else _Partitioner(partitioner),
@@ -77,7 +84,7 @@ class AIOKafkaProducer(Managed):
             "idempotence": is_idempotent,
             "compression": compression_type or "none",
             "batch_size": max_batch_size,
-            "max_request_size": max_request_size,
+            "max_request_size": max(max_request_size, LEAST_REQUEST_SIZE),
             "linger": linger_ms / 1000,
             "delivery_timeout": timeout,
             "max_block": connection["api_timeout"],
@@ -100,7 +107,7 @@ class AIOKafkaProducer(Managed):
 
     async def stop(self) -> None:
         """Send all accepted records, and end."""
-        self._is_closed = True
+        self._closed = True
         with translating():
             await self._producer.close()
 
@@ -154,18 +161,25 @@ class AIOKafkaProducer(Managed):
         timestamp_ms: int | None,
         headers: Headers | None,
     ) -> native.Delivery:
-        if self._key_serializer is not None:
-            key = self._key_serializer(key)
-        if self._value_serializer is not None:
-            value = self._value_serializer(value)
+        if key is None and value is None:
+            raise AssertionError("a record needs a key or a value")
+        await self._check_partition(topic, partition)
+        key, value = _serialized(key, self._key_serializer), _serialized(value, self._value_serializer)
         listed = () if headers is None else [Header(*header) for header in headers]
+        if BATCH_OVERHEAD + _size(key, value, listed) > self._max_request_size:
+            raise MessageSizeTooLargeError(f"the record is larger than max_request_size={self._max_request_size} bytes")
         with self._calling():
-            if topic not in self._known:  # as in aiokafka, a missing topic is an error of the send
-                await self._producer.partitions_for(topic)
-                self._known.add(topic)
             return await self._producer.put(
                 topic, value, key=key, partition=partition, timestamp=timestamp_ms, headers=listed
             )
+
+    async def _check_partition(self, topic: str, partition: int | None) -> None:
+        """As in aiokafka, a missing topic or partition is an error of the send, and not of its future."""
+        known = self._partitions.get(topic)
+        if known is None or (partition is not None and partition not in known):
+            known = self._partitions[topic] = await self.partitions_for(topic)
+            if partition is not None and partition not in known:
+                raise AssertionError(f"topic {topic!r} has no partition {partition}")
 
     def create_batch(self) -> BatchBuilder:
         """A batch for ``send_batch``, of at most ``max_batch_size`` bytes."""
@@ -173,6 +187,7 @@ class AIOKafkaProducer(Managed):
 
     async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> asyncio.Future[RecordMetadata]:
         """Send the records of the batch. When all are acknowledged, the future has the metadata of the first record."""
+        await self._check_partition(topic, partition)
         batch.close()
         with self._calling():
             deliveries = [
@@ -228,7 +243,7 @@ class AIOKafkaProducer(Managed):
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
-        if self._is_closed:
+        if self._closed:
             raise ProducerClosed("the producer was stopped")
         try:
             with translating():
@@ -269,24 +284,31 @@ class BatchBuilder:
         self._is_closed = False
 
     def append(
-        self, *, timestamp: int | None, key: Any, value: Any, headers: Sequence[tuple[str, bytes | None]] = ()
+        self, *, timestamp: int | None, key: Any, value: Any, headers: Headers | None = ()
     ) -> int | None:
-        """Add a record. Returns the number of records before it, or None if it does not fit or the batch is closed."""
-        if self._key_serializer is not None:
-            key = self._key_serializer(key)
-        if self._value_serializer is not None:
-            value = self._value_serializer(value)
-        size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-        size += sum(RECORD_OVERHEAD + len(name) + len(content or b"") for name, content in headers)
-        if self._is_closed or (self.records and self._size + size > self._max_size):
+        """Add a record. Returns the number of records before it.
+
+        None if the batch is closed. A record that does not fit closes it.
+        """
+        if self._is_closed:
+            return None
+        key, value = _serialized(key, self._key_serializer), _serialized(value, self._value_serializer)
+        listed = [Header(*header) for header in headers or ()]
+        size = _size(key, value, listed)
+        if self.records and self._size + size > self._max_size:
+            self.close()
             return None
         self._size += size
-        self.records.append((timestamp, key, value, [Header(*header) for header in headers]))
+        self.records.append((timestamp, key, value, listed))
         return len(self.records) - 1
 
     def close(self) -> None:
         """Take no more records."""
         self._is_closed = True
+
+    def closed(self) -> bool:
+        """Whether the batch takes no more records."""
+        return self._is_closed
 
     def size(self) -> int:
         """An upper bound of the size of the batch, in bytes."""
@@ -310,14 +332,34 @@ class _Partitioner:
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None: ...
 
 
+def _serialized(given: Any, serialize: Serialize | None) -> bytes | None:
+    """A key or value as bytes. Raises TypeError for another type, as aiokafka does: this client also takes str."""
+    made = given if serialize is None else serialize(given)
+    if made is None or type(made) is bytes:
+        return made
+    if isinstance(made, bytes | bytearray | memoryview):
+        return bytes(made)
+    raise TypeError(f"a key or value must be bytes, got {type(made).__name__}; use a serializer")
+
+
+def _size(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
+    """The bytes of a record in a batch, at most."""
+    size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    return size + sum(RECORD_OVERHEAD + len(name) + len(content or b"") for name, content in headers)
+
+
 def native_offsets(offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> dict[TopicPartition, NativeOffset]:
-    """Offsets as this client takes them. Raises ValueError for others."""
+    """Offsets as this client takes them. Raises ValueError or TypeError for others, as aiokafka does."""
     if not offsets or not isinstance(offsets, Mapping):
         raise ValueError(f"offsets must be a mapping of TopicPartition to offsets, got {offsets!r}")
     made = {}
     for partition, given in offsets.items():
-        offset, metadata = (given, "") if isinstance(given, int) else given
-        made[TopicPartition(*partition)] = NativeOffset(offset, metadata)
+        if not isinstance(partition, TopicPartition):
+            raise TypeError(must_be("a key of offsets", "a TopicPartition", partition))
+        offset, metadata = (given, "") if isinstance(given, int) else given  # ValueError for three values
+        if not isinstance(metadata, str):
+            raise TypeError(must_be("metadata", "a string", metadata))
+        made[partition] = NativeOffset(offset, metadata)
     return made
 
 

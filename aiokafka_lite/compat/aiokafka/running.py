@@ -46,6 +46,8 @@ class RunningConsumer:
         self.is_running = False
         self._retired: list[native.Consumer] = []
         self._starting = asyncio.Lock()
+        self._replacing: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # ``subscribe()`` may be called outside of it
 
     def replace(self) -> None:
         """Use another consumer. The next ``start`` starts it, and closes the present one. Raises ValueError."""
@@ -54,9 +56,22 @@ class RunningConsumer:
         self.is_running = False
         self.now = made
 
+    def start_soon(self) -> None:
+        """Start in the background: a member whose subscription has ended leaves its group."""
+        if self.is_running or self._loop is None:
+            return
+        if self._replacing is not None:
+            self._replacing.cancel()
+        self._replacing = self._loop.create_task(self._replaced())
+
+    async def _replaced(self) -> None:
+        with suppress(Exception):  # the next start() tries again, and raises the error
+            await self.start()
+
     async def start(self) -> native.Consumer:
         """Return the consumer when it runs. A member of a group has its first assignment then."""
         if not self.is_running:
+            self._loop = asyncio.get_running_loop()
             async with self._starting:
                 while self._retired:
                     await _close(self._retired.pop())
@@ -81,6 +96,9 @@ class RunningConsumer:
 
     async def close(self) -> None:
         """Close all of them. Raises aiokafka's exception of the last one."""
+        if self._replacing is not None:
+            self._replacing.cancel()
+            await asyncio.wait([self._replacing])
         async with AsyncExitStack() as closing:
             for consumer in self._retired:
                 closing.push_async_callback(_close, consumer)

@@ -1,0 +1,81 @@
+"""The program's rebalance listener, called with aiokafka's methods at aiokafka's times."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from ... import consumer as native
+from ...types import TopicPartition
+from .abc import ConsumerRebalanceListener
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Rebalance:
+    """A call of a listener: its owner, and the calls of the consumer that it may make."""
+
+    owner: Listening
+    handle: native.RebalanceHandle | None
+
+
+_rebalance: ContextVar[_Rebalance | None] = ContextVar("rebalance", default=None)
+"""The call of a listener in which this code runs. A task that the listener starts has it until the call returns."""
+
+
+class Listening(native.RebalanceListener):
+    """Calls the program's present listener. Its exceptions are logged, as in aiokafka.
+
+    Each assignment follows a revocation, of no partitions at first. A consumer that stops revokes nothing.
+    ``on_change`` is called when the assignment has changed or is about to. Owner: the ``AIOKafkaConsumer``, which is
+    not referenced here: a task of the inner consumer must not keep it alive.
+    """
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self.listener: ConsumerRebalanceListener | None = None
+        self.is_stopped = False
+        self._on_change = on_change
+        self._has_revoked = False
+
+    @property
+    def handle(self) -> native.RebalanceHandle | None:
+        """The calls that the code of a listener may make; None outside of it."""
+        running = _rebalance.get()
+        return running.handle if running is not None and running.owner is self else None
+
+    async def on_assigned(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        if not self._has_revoked:
+            await self._call("on_partitions_revoked", handle, ())
+        self._has_revoked = False
+        await self._call("on_partitions_assigned", handle, partitions)
+        self._on_change()
+
+    async def on_revoked(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        self._on_change()
+        if not self.is_stopped:
+            self._has_revoked = self.listener is not None
+            await self._call("on_partitions_revoked", handle, partitions)
+
+    async def on_lost(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        await self.on_revoked(handle, partitions)
+
+    async def _call(
+        self, method: str, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]
+    ) -> None:
+        if self.listener is None:
+            return
+        running = _Rebalance(self, handle)
+        token = _rebalance.set(running)
+        try:
+            result = getattr(self.listener, method)(set(partitions))
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            logger.exception("%s() failed for %s", method, partitions)
+        finally:
+            running.handle = None
+            _rebalance.reset(token)

@@ -1,0 +1,145 @@
+"""The calls of ``AIOKafkaConsumer`` about positions and offsets."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ... import consumer as native
+from ...arguments import must_be
+from ...errors import UnknownTopic
+from ...types import TopicPartition
+from .errors import IllegalOperation, IllegalStateError, KafkaTimeoutError, missing, translating
+from .listening import Listening
+from .running import RunningConsumer
+from .structs import OffsetAndTimestamp
+
+
+class PositionCalls:
+    """A base of ``AIOKafkaConsumer``, which sets the attributes."""
+
+    _group: str | None
+    _settings: dict[str, Any]
+    _running: RunningConsumer
+    _listening: Listening
+    _moved: set[TopicPartition]
+    """Partitions whose position the program has moved since the last commit."""
+
+    @abstractmethod
+    async def _ready(self) -> native.Consumer:
+        """The running consumer of the present subscription or assignment."""
+
+    @property
+    def _consumer(self) -> native.Consumer:
+        return self._running.now
+
+    @property
+    def _calls(self) -> native.Consumer | native.RebalanceHandle:
+        """The consumer; in a rebalance listener, the calls that it may make."""
+        return self._handle or self._consumer
+
+    @property
+    def _handle(self) -> native.RebalanceHandle | None:
+        return self._listening.handle
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        if not isinstance(offset, int) or offset < 0:
+            raise ValueError("Offset must be a positive integer")
+        with translating():
+            self._calls.seek(partition, offset)
+        self._moved.add(TopicPartition(*partition))
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
+        return await self._seek(self._calls.seek_to_beginning, partitions)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
+        return await self._seek(self._calls.seek_to_end, partitions)
+
+    async def _seek(self, seek: Callable[..., Awaitable[None]], partitions: Sequence[TopicPartition]) -> bool:
+        self._check_seek(partitions)
+        await self._ready()
+        with translating():
+            await seek(partitions or None)
+        self._moved.update(partitions or self._consumer.assignment)
+        return True
+
+    async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
+        """Read from the committed offsets, which are returned."""
+        self._check_seek(partitions)
+        self._require_group()
+        consumer = await self._ready()
+        wanted = partitions or tuple(consumer.assignment)
+        with translating():
+            await consumer.seek_to_committed(wanted)
+            found = await consumer.committed(wanted)
+        return {partition: None if offset is None else offset.offset for partition, offset in found.items()}
+
+    def _check_seek(self, partitions: Sequence[TopicPartition]) -> None:
+        if not all(isinstance(each, TopicPartition) for each in partitions):
+            raise TypeError(must_be("partitions", "TopicPartitions", partitions))
+        assigned = self._consumer.assignment
+        if not partitions and not assigned:
+            raise AssertionError("no partitions are assigned")
+        if not set(partitions) <= set(assigned):
+            raise IllegalStateError(f"partitions must be assigned, got {partitions}")
+
+    async def position(self, partition: TopicPartition) -> int:
+        await self._ready()
+        with translating():
+            return await self._calls.position(partition)
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The offset after the last record, by the last fetch; None before it."""
+        if partition not in self._consumer.assignment:
+            raise AssertionError(f"{partition} is not assigned")
+        return self._consumer.high_watermark(partition)
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """The end of what ``read_committed`` shows, by the last fetch; -1 with ``read_uncommitted``.
+
+        None before the first fetch and while the partition is paused.
+        """
+        if self.highwater(partition) is None:
+            return None
+        if self._settings["isolation_level"] != "read_committed":
+            return -1
+        found = self._consumer.metrics().partitions[partition]
+        return None if found.lag is None or found.position is None else found.position + found.lag
+
+    last_poll_timestamp = missing("last_poll_timestamp() has no counterpart")
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        consumer = await self._ready()
+        with translating(), _looking_up():
+            return await consumer.beginning_offsets(partitions)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        consumer = await self._ready()
+        with translating(), _looking_up():
+            return await consumer.end_offsets(partitions)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        await self._ready()
+        with translating(), _looking_up():
+            found = await self._calls.offsets_for_times(timestamps)
+        return {
+            partition: None if each is None else OffsetAndTimestamp(each.offset, each.timestamp)
+            for partition, each in found.items()
+        }
+
+    def _require_group(self) -> None:
+        if self._group is None:
+            raise IllegalOperation("Requires group_id")
+
+
+@contextmanager
+def _looking_up() -> Iterator[None]:
+    """As in aiokafka, a partition that does not exist is a timeout."""
+    try:
+        yield
+    except UnknownTopic as error:
+        raise KafkaTimeoutError(str(error)) from error

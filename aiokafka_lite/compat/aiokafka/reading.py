@@ -1,0 +1,175 @@
+"""Reads of one consumer by several tasks, each from the partitions that it wants. aiokafka allows this.
+
+Only one task may read a ``Consumer`` at a time. So one of the waiting tasks reads for all of them: it waits for a
+record that any of them wants.
+
+Rules of this file:
+
+Rule 1: Only the task that has the lock reads.
+Rule 2: A task that arrives interrupts the read that waits; the next one also waits for what this task wants. A change
+        of the subscription or the assignment does the same.
+Rule 3: Records that were found for a task whose read is cancelled are read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import anyio
+
+from ... import consumer as native
+from ...errors import IllegalStateError
+from ...types import Record, TopicPartition
+
+T = TypeVar("T")
+
+Ready = Callable[[], Awaitable[native.Consumer | None]]
+"""Returns the running consumer of the present subscription; None while nothing is subscribed or assigned."""
+
+
+@dataclass(eq=False, slots=True)
+class _Read:
+    """A task that waits for records of the partitions in ``only``; None means all."""
+
+    only: frozenset[TopicPartition] | None
+    records: list[Record[Any, Any]] = field(default_factory=list)
+
+    def wants(self, record: Record[Any, Any]) -> bool:
+        return not self.records and (self.only is None or _place(record) in self.only)
+
+
+class SharedReads:
+    """The reads of one ``AIOKafkaConsumer``, which owns this."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._waiting: list[_Read] = []
+        self._reader: asyncio.Task[Any] | None = None
+        """The task that reads and may wait; None between two reads."""
+        self._is_interrupted = False
+
+    def interrupt(self) -> None:
+        """End the read that waits. It begins again with what is wanted now."""
+        if self._reader is not None and not self._is_interrupted:
+            self._is_interrupted = True
+            self._reader.cancel()
+
+    async def one(self, ready: Ready) -> Record[Any, Any]:
+        """The next record of any partition. Raises StopAsyncIteration when the consumer is closed."""
+        self.interrupt()
+        async with self._lock:
+            consumer = await ready()
+            if consumer is not None and not self._waiting:  # hot: a task that reads alone
+                record = await self._read(ready, consumer, anext(consumer))
+                if record is not None:
+                    return record
+        (record,) = await self.many(ready, 1, math.inf, ())
+        return record
+
+    async def many(
+        self, ready: Ready, most: int, timeout: float, partitions: Sequence[TopicPartition]
+    ) -> list[Record[Any, Any]]:
+        """Up to ``most`` records of these partitions, or of all if none are given. Waits ``timeout`` seconds."""
+        read = _Read(frozenset(partitions) or None)
+        consumer = None
+        self.interrupt()
+        self._waiting.append(read)
+        try:
+            async with self._lock:
+                consumer = await ready()
+                if not read.records:
+                    read.records = await self._take(ready, consumer, most, read.only)
+            with anyio.move_on_after(timeout):
+                while timeout > 0 and not read.records:
+                    async with self._lock:
+                        consumer = await ready()
+                        if not read.records:
+                            await self._read_for_all(ready, consumer, most)
+        except BaseException:
+            read_again(consumer, read.records)
+            raise
+        finally:
+            self._waiting.remove(read)
+            self.interrupt()
+        return read.records
+
+    async def _take(
+        self, ready: Ready, consumer: native.Consumer | None, most: int, only: frozenset[TopicPartition] | None
+    ) -> list[Record[Any, Any]]:
+        """What is fetched already."""
+        if consumer is None:
+            return []
+        wanted = _assigned(consumer, only)
+        if wanted is None or wanted:
+            return await self._read(ready, consumer, consumer.poll(most, partitions=wanted)) or []
+        if consumer.membership is not None:
+            consumer.mark()  # as a poll does: a rebalance waits until the records of earlier reads are processed
+        return []
+
+    async def _read_for_all(self, ready: Ready, consumer: native.Consumer | None, most: int) -> None:
+        """Wait for a record that a waiting task wants, and hand it over."""
+        only = _assigned(consumer, _union(each.only for each in self._waiting))
+        if consumer is None or (only is not None and not only):
+            await self._read(ready, consumer, asyncio.get_running_loop().create_future())
+            return
+        count = most if len(self._waiting) == 1 else 1
+        records = await self._read(ready, consumer, consumer.poll(count, math.inf, partitions=only))
+        if records:
+            next(each for each in self._waiting if each.wants(records[0])).records = records
+
+    async def _read(self, ready: Ready, consumer: native.Consumer | None, reading: Awaitable[T]) -> T | None:
+        """The result of a read; None if it was interrupted, or if another consumer has to be read now."""
+        try:
+            return await self._interruptible(reading)
+        except (IllegalStateError, StopAsyncIteration):
+            if await ready() is consumer:
+                raise
+            return None
+
+    async def _interruptible(self, reading: Awaitable[T]) -> T | None:
+        # Not a cancel scope, which costs more than the rest of a read of one record.
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        self._reader, self._is_interrupted = task, False
+        try:
+            return await reading
+        except asyncio.CancelledError:
+            if self._is_interrupted and task.cancelling() == before + 1:
+                return None
+            raise
+        finally:
+            self._reader = None
+            if self._is_interrupted:
+                task.uncancel()
+
+
+def read_again(consumer: native.Consumer | None, records: Sequence[Record[Any, Any]]) -> None:
+    """Return these records by the next reads: the program has seen none of them."""
+    for record in reversed(records):
+        if consumer is not None and _place(record) in consumer.assignment:
+            consumer.seek(_place(record), record.offset)
+
+
+def _assigned(
+    consumer: native.Consumer | None, only: frozenset[TopicPartition] | None
+) -> frozenset[TopicPartition] | None:
+    """Those of the wanted partitions that are assigned now; None means all."""
+    return None if only is None or consumer is None else only.intersection(consumer.assignment)
+
+
+def _union(wanted: Iterable[frozenset[TopicPartition] | None]) -> frozenset[TopicPartition] | None:
+    union: frozenset[TopicPartition] = frozenset()
+    for each in wanted:
+        if each is None:
+            return None
+        union |= each
+    return union
+
+
+def _place(record: Record[Any, Any]) -> TopicPartition:
+    return TopicPartition(record.topic, record.partition)

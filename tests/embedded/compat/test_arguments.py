@@ -1,0 +1,85 @@
+"""Wrong arguments and calls raise aiokafka's exceptions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import EmbeddedCluster
+
+
+async def outcome(call: Callable[[], Any]) -> str:
+    """The name of the exception that the call raises, or "none"."""
+    try:
+        result = call()
+        if asyncio.iscoroutine(result):
+            await result
+    except Exception as error:  # noqa: BLE001 - the tests compare the names
+        return type(error).__name__
+    return "none"
+
+
+async def test_wrong_arguments_of_a_consumer(library: Any, cluster: EmbeddedCluster) -> None:
+    servers = cluster.bootstrap_servers
+    known, strange = library.TopicPartition("orders", 0), library.TopicPartition("orders", 7)
+    settings = {"bootstrap_servers": servers, "group_id": "billing", "request_timeout_ms": 300}
+    async with library.AIOKafkaConsumer("orders", **settings) as consumer:
+        calls: dict[str, tuple[str, Callable[[], Any]]] = {
+            "topics as a string": ("TypeError", lambda: consumer.subscribe("orders")),
+            "an object as listener": ("TypeError", lambda: consumer.subscribe(["orders"], listener=object())),
+            "no records at a time": ("ValueError", lambda: library.AIOKafkaConsumer(max_poll_records=0)),
+            "a number to seek": ("TypeError", lambda: consumer.seek_to_end(1)),
+            "seek what is not assigned": ("IllegalStateError", lambda: consumer.seek_to_beginning(strange)),
+            "seek to the committed": ("IllegalStateError", lambda: consumer.seek_to_committed(strange)),
+            "read a number": ("AssertionError", lambda: consumer.getone(1)),
+            "read many of a number": ("AssertionError", lambda: consumer.getmany(1)),
+            "the end of a strange partition": ("AssertionError", lambda: consumer.last_stable_offset(strange)),
+            "pause a strange partition": ("IllegalStateError", lambda: consumer.pause(strange)),
+            "a time before the epoch": ("ValueError", lambda: consumer.offsets_for_times({known: -1})),
+            "times of a strange partition": ("KafkaTimeoutError", lambda: consumer.offsets_for_times({strange: 0})),
+            "ends of a strange partition": ("KafkaTimeoutError", lambda: consumer.end_offsets([strange])),
+            "commit nothing": ("ValueError", lambda: consumer.commit({})),
+            "commit a text": ("ValueError", lambda: consumer.commit("offsets")),
+            "commit three values": ("ValueError", lambda: consumer.commit({known: (1, "note", 2)})),
+            "commit a topic": ("TypeError", lambda: consumer.commit({"orders": 1})),
+            "commit a note of bytes": ("TypeError", lambda: consumer.commit({known: (1, b"note")})),
+            "commit a strange partition": ("IllegalStateError", lambda: consumer.commit({strange: 1})),
+            "unsubscribe": ("none", lambda: consumer.unsubscribe()),
+            "commit without a subscription": ("IllegalStateError", lambda: consumer.commit()),
+            "seek without a subscription": ("AssertionError", lambda: consumer.seek_to_end()),
+        }
+        assert {name: await outcome(call) for name, (_, call) in calls.items()} == {
+            name: expected for name, (expected, _) in calls.items()
+        }
+
+
+async def test_wrong_records_of_a_producer(library: Any, cluster: EmbeddedCluster) -> None:
+    servers = cluster.bootstrap_servers
+    async with library.AIOKafkaProducer(bootstrap_servers=servers, max_request_size=600) as producer:
+        batch = producer.create_batch()
+        calls: dict[str, tuple[str, Callable[[], Any]]] = {
+            "neither key nor value": ("AssertionError", lambda: producer.send("orders")),
+            "a text as value": ("TypeError", lambda: producer.send("orders", "soup")),
+            "a text as key": ("TypeError", lambda: producer.send("orders", key="soup")),
+            "a strange partition": ("AssertionError", lambda: producer.send("orders", b"soup", partition=7)),
+            "a batch for one": ("AssertionError", lambda: producer.send_batch(batch, "orders", partition=7)),
+            "too large a record": ("MessageSizeTooLargeError", lambda: producer.send("orders", bytes(600))),
+            "a text in a batch": ("TypeError", lambda: batch.append(timestamp=None, key=None, value="soup")),
+            "a view of bytes": ("none", lambda: producer.send_and_wait("orders", memoryview(b"soup"))),
+            "a record that fits": ("none", lambda: producer.send_and_wait("orders", bytes(400))),
+        }
+        assert {name: await outcome(call) for name, (_, call) in calls.items()} == {
+            name: expected for name, (expected, _) in calls.items()
+        }
+        assert not batch.closed()
+
+
+async def test_a_session_that_the_broker_refuses(library: Any, cluster: EmbeddedCluster) -> None:
+    settings = {"group_id": "billing", "session_timeout_ms": 200, "heartbeat_interval_ms": 100}
+    consumer = library.AIOKafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers, **settings)
+    with pytest.raises(library.errors.InvalidSessionTimeoutError):
+        await consumer.start()
+    await consumer.stop()

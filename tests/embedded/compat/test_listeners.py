@@ -1,0 +1,98 @@
+"""When a rebalance listener is called, and that a member that is not needed leaves its group."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol.messages import OffsetCommitRequest
+from tests.waiting import DEADLINE
+
+
+class Events:
+    """The calls of a listener, which the tests can wait for."""
+
+    def __init__(self, library: Any) -> None:
+        self.calls: list[tuple[str, set[Any]]] = []
+        self._came = asyncio.Event()
+        events = self
+
+        class Listener(library.ConsumerRebalanceListener):  # type: ignore[misc]
+            def on_partitions_revoked(self, revoked: set[Any]) -> None:
+                events._add("revoked", revoked)
+
+            async def on_partitions_assigned(self, assigned: set[Any]) -> None:
+                events._add("assigned", assigned)
+
+        self.listener = Listener()
+
+    def _add(self, what: str, partitions: set[Any]) -> None:
+        self.calls.append((what, partitions))
+        self._came.set()
+
+    async def until_assigned(self, count: int) -> None:
+        """Wait until the last call has assigned this number of partitions."""
+        async with asyncio.timeout(DEADLINE):
+            while not self.calls or self.calls[-1][0] != "assigned" or len(self.calls[-1][1]) != count:
+                self._came.clear()
+                await self._came.wait()
+
+    def assert_alternate(self) -> None:
+        """What is revoked is what was assigned before, at first nothing."""
+        sets = [set(), *(partitions for _, partitions in self.calls)]
+        assert [what for what, _ in self.calls] == ["revoked", "assigned"] * (len(self.calls) // 2)
+        assert sets[1::2] == sets[:-1:2]
+
+
+def member(library: Any, cluster: EmbeddedCluster, **settings: Any) -> Any:
+    settings = {"group_id": "billing", "enable_auto_commit": False, "heartbeat_interval_ms": 100, **settings}
+    return library.AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, **settings)
+
+
+async def test_each_assignment_follows_a_revocation_and_stop_revokes_nothing(
+    library: Any, cluster: EmbeddedCluster
+) -> None:
+    events, others = Events(library), Events(library)
+    async with member(library, cluster) as consumer:
+        consumer.subscribe(["orders"], listener=events.listener)
+        await events.until_assigned(2)
+        async with member(library, cluster) as other:
+            other.subscribe(["orders"], listener=others.listener)
+            await events.until_assigned(1)
+            await others.until_assigned(1)
+            calls_of_other = list(others.calls)
+        assert others.calls == calls_of_other
+        await events.until_assigned(2)
+        calls = list(events.calls)
+    assert events.calls == calls
+    events.assert_alternate()
+    others.assert_alternate()
+
+
+async def test_a_member_without_a_subscription_leaves_at_once(library: Any, cluster: EmbeddedCluster) -> None:
+    events, others = Events(library), Events(library)
+    async with member(library, cluster) as idle, member(library, cluster) as consumer:
+        idle.subscribe(["orders"], listener=others.listener)
+        await others.until_assigned(2)
+        consumer.subscribe(["orders"], listener=events.listener)
+        await events.until_assigned(1)
+        idle.unsubscribe()
+        await events.until_assigned(2)
+        assert idle.assignment() == set()
+
+
+async def test_stop_logs_a_commit_that_fails(
+    library: Any, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        await producer.send_and_wait("orders", b"soup")
+    settings = {"enable_auto_commit": True, "auto_offset_reset": "earliest"}
+    async with member(library, cluster, **settings) as consumer:
+        consumer.subscribe(["orders"])
+        await consumer.getone()
+        cluster.on(OffsetCommitRequest, times=None).fail(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert "GroupAuthorizationFailedError" in caplog.text
