@@ -65,6 +65,20 @@ async def ours(servers: str, topic: str, records: int) -> tuple[float, float]:
         return await measure(records, write)
 
 
+async def ours_send_many(servers: str, topic: str, records: int) -> tuple[float, float]:
+    """All records in one call, so there is nothing to linger for."""
+    from aiokafka_lite import Producer
+
+    values = [VALUE] * records
+    async with Producer(servers, transactional_id=uuid.uuid4().hex, batch_size=BATCH, linger=0.0) as producer:
+
+        async def write() -> None:
+            async with producer.transaction() as transaction:
+                await transaction.send_many(topic, values)
+
+        return await measure(records, write)
+
+
 async def confluent_kafka(servers: str, topic: str, records: int) -> tuple[float, float]:
     from confluent_kafka import Producer
 
@@ -110,7 +124,7 @@ async def aiokafka(servers: str, topic: str, records: int) -> tuple[float, float
         await producer.stop()
 
 
-CANDIDATES = {"aiokafka_lite": ours, PEER: confluent_kafka, "aiokafka": aiokafka}
+CANDIDATES = {"aiokafka_lite": ours, "aiokafka_lite send_many": ours_send_many, PEER: confluent_kafka, "aiokafka": aiokafka}
 
 
 def run(name: str, servers: str, topic: str, records: int) -> tuple[float, float]:

@@ -105,7 +105,7 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         # The body may have ended the transaction by an explicit call, and begun another one.
-        if self._number != self._transactions.number or self._transactions.has_ended:
+        if self._number != self._transactions.open_number:
             return
         if error is not None:
             await self._abort(error)
@@ -141,10 +141,23 @@ class Transaction:
         self._check()
         return await self._producer.put(topic, value, **options)
 
-    def send_nowait(self, topic: str, value: object = None, **options: Unpack[RecordOptions]) -> Delivery:
+    def send_nowait(
+        self,
+        topic: str,
+        value: object = None,
+        *,
+        key: object = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
         """Accept a record for this transaction, as ``Producer.send_nowait``. The commit waits for it."""
-        self._check()
-        return self._producer.send_nowait(topic, value, **options)
+        # Hot: runs for each record. ``**options`` would make a dict for each call.
+        if self._number != self._transactions.open_number:
+            raise _not_open()
+        return self._producer.send_nowait(
+            topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
+        )
 
     async def send_many(
         self, topic: str, values: Iterable[object], **options: Unpack[ManyOptions]
@@ -178,12 +191,15 @@ class Transaction:
         await send_offsets(self._transactions, offsets, group_metadata, timeout)
 
     def _check(self) -> None:
-        transactions = self._transactions
-        if self._number is None or self._number != transactions.number or transactions.has_ended:
-            raise IllegalStateError("this transaction is not open: use it inside its 'async with' block")
+        if self._number != self._transactions.open_number:
+            raise _not_open()
 
     def __repr__(self) -> str:
         return f"<Transaction {self._number} of {self._transactions.transactional_id} {self._transactions.state.name}>"
+
+
+def _not_open() -> IllegalStateError:
+    return IllegalStateError("this transaction is not open: use it inside its 'async with' block")
 
 
 async def send_offsets(

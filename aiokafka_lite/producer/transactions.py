@@ -100,6 +100,8 @@ class Transactions:
         self._flush = flush
         self._spawn = spawn
         self._machine = TransactionMachine()
+        self.open_number = 0
+        """The number of the transaction that the coordinator has not ended; 0 if there is none. Read for each record."""
         self._coordinator = TransactionCoordinator(client, config.transactional_id, config.transaction_timeout, ids)
         self.parts = TransactionParts(
             self._machine, self._coordinator, ids, settlement, dispatcher, spawn, fail=self._fail
@@ -121,11 +123,6 @@ class Transactions:
     def can_abort(self) -> bool:
         """Whether a transaction is open and is not being committed or aborted."""
         return self._machine.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the coordinator has ended the last transaction."""
-        return self._machine.state in (_S.READY, _S.INITIALIZING)
 
     @property
     def number(self) -> int:
@@ -379,6 +376,7 @@ class Transactions:
         self._ids.accepts_batches = self.state in (_S.IN_TRANSACTION, _S.COMMITTING)
         self._settlement.refusal = self._machine.refusal()
         self._settlement.transaction = self._machine.number
+        self.open_number = 0 if self.state in (_S.READY, _S.INITIALIZING) else self._machine.number
         if not self._machine.has_failed:
             return
         if self._flushing is not None:
