@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import anyio
 
+from ..aio.allocator import keep_freed_memory
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ConsumerConfig
@@ -42,6 +43,7 @@ class Fetching:
 
     def start(self) -> None:
         """Begin to fetch. The client must have metadata."""
+        keep_freed_memory()
         self._spawn(self._keeper.run, name="position keeper")
         self.view_changed(self._client.view)
 
