@@ -124,7 +124,12 @@ async def aiokafka(servers: str, topic: str, records: int) -> tuple[float, float
         await producer.stop()
 
 
-CANDIDATES = {"aiokafka_lite": ours, "aiokafka_lite send_many": ours_send_many, PEER: confluent_kafka, "aiokafka": aiokafka}
+CANDIDATES = {
+    "aiokafka_lite": ours,
+    "aiokafka_lite send_many": ours_send_many,
+    PEER: confluent_kafka,
+    "aiokafka": aiokafka,
+}
 
 
 def run(name: str, servers: str, topic: str, records: int) -> tuple[float, float]:

@@ -101,7 +101,7 @@ class Transactions:
         self._spawn = spawn
         self._machine = TransactionMachine()
         self.open_number = 0
-        """The number of the transaction that the coordinator has not ended; 0 if there is none. Read for each record."""
+        """The number of the transaction that the coordinator has not ended; 0 if there is none."""
         self._coordinator = TransactionCoordinator(client, config.transactional_id, config.transaction_timeout, ids)
         self.parts = TransactionParts(
             self._machine, self._coordinator, ids, settlement, dispatcher, spawn, fail=self._fail
