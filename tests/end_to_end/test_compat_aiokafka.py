@@ -464,6 +464,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import BatchBuilder
 assert aiokafka.admin.client.AIOKafkaAdminClient is aiokafka.admin.AIOKafkaAdminClient
+from aiokafka.producer.producer import _missing
 assert BatchBuilder is aiokafka.producer.producer.BatchBuilder
 assert aiokafka.__version__ == "0.14.0"
 AIOKafkaConsumer("t", group_id="g", partition_assignment_strategy=[RoundRobinPartitionAssignor])

@@ -30,7 +30,7 @@ from .positions import PositionCalls
 from .producer import native_offsets
 from .reading import SharedReads, read_again
 from .running import Managed, RunningConsumer
-from .settings import ConnectionSettings, connection_settings, seconds
+from .settings import ConnectionSettings, connection_settings, plain, seconds
 from .structs import ConsumerRecord
 
 logger = logging.getLogger(__name__)
@@ -79,9 +79,9 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
             "fetch_max_bytes": fetch_max_bytes,
             "fetch_min_bytes": fetch_min_bytes,
             "max_partition_fetch_bytes": max_partition_fetch_bytes,
-            "auto_offset_reset": auto_offset_reset,
+            "auto_offset_reset": plain(auto_offset_reset),
             "check_crcs": check_crcs,
-            "isolation_level": isolation_level,
+            "isolation_level": plain(isolation_level),
             "client_rack": client_rack or "",
         }
         if group_id is not None:

@@ -27,14 +27,15 @@ from .errors import (
     translating,
 )
 from .running import Managed
-from .settings import ConnectionSettings, connection_settings
+from .settings import ConnectionSettings, connection_settings, plain
 from .structs import RecordMetadata
 
 Serialize = Callable[[Any], bytes]
 PartitionerFunction = Callable[[bytes | None, list[int], list[int]], int]
 Headers = Iterable[tuple[str, bytes | None]]
 
-_UNSET: Any = object()
+_missing: Any = object()
+"""Stands for an argument that is not given. With aiokafka's name, because FastStream imports it."""
 
 LEAST_REQUEST_SIZE = 1024
 """The least ``max_request_size`` of this client. A lower one bounds the records alone."""
@@ -51,7 +52,7 @@ class AIOKafkaProducer(Managed):
     def __init__(
         self,
         *,
-        acks: Any = _UNSET,
+        acks: Any = _missing,
         key_serializer: Serialize | None = None,
         value_serializer: Serialize | None = None,
         compression_type: str | None = None,
@@ -66,7 +67,7 @@ class AIOKafkaProducer(Managed):
     ) -> None:
         connection = connection_settings(settings)
         is_idempotent = enable_idempotence or transactional_id is not None
-        if acks is _UNSET:
+        if acks is _missing:
             acks = "all" if is_idempotent else 1
         if transactional_id is not None:
             connection |= {"transactional_id": transactional_id, "transaction_timeout": transaction_timeout_ms / 1000}
@@ -80,9 +81,9 @@ class AIOKafkaProducer(Managed):
         timeout = max(connection["request_timeout"], linger_ms / 1000 + connection["request_timeout"])
         self._settings = {
             "partitioner": None if partitioner is None else _Partitioner(partitioner),
-            "acks": acks,
+            "acks": plain(acks),
             "idempotence": is_idempotent,
-            "compression": compression_type or "none",
+            "compression": plain(compression_type or "none"),
             "batch_size": max_batch_size,
             "max_request_size": max(max_request_size, LEAST_REQUEST_SIZE),
             "linger": linger_ms / 1000,

@@ -67,7 +67,7 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
         left.pop(name, None)
     for name in _AS_THEY_ARE:
         if (value := left.pop(name, None)) is not None:
-            made[name] = value
+            made[name] = plain(value)
     for name, ours in _SECONDS.items():
         if (value := left.pop(name, None)) is not None:
             made[ours] = value / 1000
@@ -75,7 +75,7 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
     sasl = {ours: left.pop(name, None) for name, ours in _SASL.items()}
     provider = left.pop("sasl_oauth_token_provider", None)
     if made.get("security_protocol", "").startswith("SASL"):
-        sasl["sasl_mechanism"] = sasl["sasl_mechanism"] or "PLAIN"
+        sasl["sasl_mechanism"] = plain(sasl["sasl_mechanism"] or "PLAIN")
         made |= {name: value for name, value in sasl.items() if value is not None}
         if provider is not None:
             made["sasl_oauth_token_provider"] = provider.token
@@ -83,6 +83,11 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
     if left:
         raise TypeError(f"got an unexpected keyword argument {next(iter(left))!r}")
     return made
+
+
+def plain(value: Any) -> Any:
+    """A str instead of a subclass of str, such as a member of an Enum, which this client refuses in settings."""
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def _with_ports(servers: str | Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -75,6 +76,23 @@ async def test_wrong_records_of_a_producer(library: Any, cluster: EmbeddedCluste
             name: expected for name, (expected, _) in calls.items()
         }
         assert not batch.closed()
+
+
+class Choice(StrEnum):
+    """Settings as frameworks hold them."""
+
+    PLAINTEXT = "PLAINTEXT"
+    EARLIEST = "earliest"
+    ALL = "all"
+    GZIP = "gzip"
+
+
+async def test_settings_may_be_members_of_an_enum(library: Any, cluster: EmbeddedCluster) -> None:
+    settings = {"bootstrap_servers": cluster.bootstrap_servers, "security_protocol": Choice.PLAINTEXT}
+    async with library.AIOKafkaProducer(acks=Choice.ALL, compression_type=Choice.GZIP, **settings) as producer:
+        await producer.send_and_wait("orders", b"soup")
+    async with library.AIOKafkaConsumer("orders", auto_offset_reset=Choice.EARLIEST, **settings) as consumer:
+        assert (await consumer.getone()).value == b"soup"
 
 
 async def test_a_session_that_the_broker_refuses(library: Any, cluster: EmbeddedCluster) -> None:
