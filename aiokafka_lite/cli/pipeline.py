@@ -31,6 +31,8 @@ aiokafka-lite pipeline -b localhost:9092 --topic orders --schema 'city STRING, a
 _OUR_ERRORS = "aiokafka_lite.errors."
 _PYTHON_ERROR = re.compile(r"[\w.]+(Error|Exception|Timeout|Interrupt)\b(: |$)")
 """The last line of a Python traceback."""
+_JAVA_ERROR = re.compile(r": [\w.$]+(Error|Exception): ")
+"""The line of an error of Java that has its text, as py4j reports it."""
 
 _OPTIONS = {"aggregates": "--aggregate"}
 
@@ -123,6 +125,7 @@ def pipeline(
 
     def run() -> int:
         from ..errors import ConfigurationError
+        from ..extras import extra
         from ..spark.session import SparkCluster
 
         if to_files is None and to_topic is None:
@@ -147,10 +150,8 @@ def pipeline(
 
             check_transaction_timeout(plan["options"], trigger)
         cluster = SparkCluster(master=master, remote=remote, settings=names_and_values("conf", conf or ()))
+        extra("pyspark.sql", "spark")
         if remote is None:  # a Connect server may be the only one that reaches Kafka
-            from ..extras import extra
-
-            extra("pyspark.sql", "spark")
             from ..spark import KafkaLiteDataSource
 
             KafkaLiteDataSource(plan["options"])  # so that wrong options and topics are errors before Java starts
@@ -170,27 +171,33 @@ def client_options(connection: Connection) -> dict[str, str]:
 
 
 def _run(plan: dict[str, Any], cluster: SparkCluster, name: str, stop_timeout: float, *, dry_run: bool) -> int:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
     from ..errors import KafkaError
-    from ..spark.session import open_session
 
     log_warnings()
     say("starting Java and Spark")
-    with open_session(cluster, name) as spark, tempfile.TemporaryDirectory(prefix="aiokafka-lite-") as directory:
-        from pyspark.errors import PySparkException
+    try:
+        return _run_queries(plan, cluster, name, stop_timeout, dry_run=dry_run)
+    except (PySparkException, Py4JJavaError) as error:
+        raise KafkaError(reason(str(error))) from error
 
+
+def _run_queries(plan: dict[str, Any], cluster: SparkCluster, name: str, stop_timeout: float, *, dry_run: bool) -> int:
+    from ..spark.session import open_session
+
+    with open_session(cluster, name) as spark, tempfile.TemporaryDirectory(prefix="aiokafka-lite-") as directory:
         from ..spark.pipeline import Pipeline, Plan
 
         say(f"Spark {spark.version} has started; it plans the queries")
         stop = _stop_on_signals()
         pipeline = Pipeline(spark, Plan(**plan), Path(directory) / "pause", _print)
-        try:
-            if dry_run:
-                for line in pipeline.describe():
-                    _print(line)
-                return 0
-            pipeline.run(stop, stop_timeout)
-        except PySparkException as error:
-            raise KafkaError(reason(str(error))) from error
+        if dry_run:
+            for line in pipeline.describe():
+                _print(line)
+            return 0
+        pipeline.run(stop, stop_timeout)
     _print("stopped between two batches" if stop.is_set() else "read all records")
     return 0
 
@@ -217,4 +224,5 @@ def reason(message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     ours = [line.partition(": ")[2] for line in lines if line.startswith(_OUR_ERRORS)]
     of_python = [line for line in lines if _PYTHON_ERROR.match(line)]
-    return (ours or of_python or lines[:1] or ["Spark failed without a message"])[-1]
+    of_java = [line[found.end() :] for line in lines if (found := _JAVA_ERROR.match(line))]
+    return (ours or of_python or of_java or lines[:1] or ["Spark failed without a message"])[-1]

@@ -154,11 +154,11 @@ def check_transaction_timeout(options: Mapping[str, str], trigger: str) -> None:
     A batch may take as long as the interval, and its transactions are open for that time. Triggers without an interval
     pass, and so does the default timeout, because brokers refuse a longer one.
     """
-    match = re.fullmatch(r"(?:interval\s+)?(\d+)\s*([a-z]+?)s?", trigger.strip().lower())
+    interval = _seconds_of(trigger)
     given = options.get(TRANSACTION_TIMEOUT_OPTION, "")
-    if match is None or match[2] not in _UNITS or not given.isdecimal():
+    if interval is None or not given.isdecimal():
         return
-    interval, timeout = int(match[1]) * _UNITS[match[2]], int(given) / 1000
+    timeout = int(given) / 1000
     if timeout < interval:
         raise ConfigurationError(
             f"{TRANSACTION_TIMEOUT_OPTION} must be at least the trigger interval, {interval * 1000:g} ms, got {given}:"
@@ -166,7 +166,27 @@ def check_transaction_timeout(options: Mapping[str, str], trigger: str) -> None:
         )
 
 
-_UNITS = {"millisecond": 1e-3, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
+_UNITS = {
+    "microsecond": 1e-6,
+    "millisecond": 1e-3,
+    "second": 1.0,
+    "minute": 60.0,
+    "hour": 3600.0,
+    "day": 86400.0,
+    "week": 604800.0,
+}
+_PART = r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?"
+
+
+def _seconds_of(interval: str) -> float | None:
+    """The seconds of an interval of Spark, such as '1 minute 30 seconds'. None if it has another form."""
+    text = interval.strip().lower().removeprefix("interval ").strip()
+    if not re.fullmatch(rf"{_PART}(\s+{_PART})*", text):
+        return None
+    parts = re.findall(rf"{_PART}(?=\s|$)", text)
+    if any(unit not in _UNITS for _, unit in parts):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 class _Counted:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import py_compile
+import re
 import sys
 import tempfile
 import zipfile
@@ -17,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..arguments import must_be
+from ..errors import ConfigurationError
 from ..extras import extra
 from . import register
 from .interpreter import worker_python
@@ -40,16 +43,25 @@ _FOR_LOCAL = {
 }
 
 
+_MASTER = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?|local-cluster\[[^\]]+\]|yarn|[a-z][\w+.-]*://.+")
+"""The forms of Spark's masters. Spark reports another one by Java's stack."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SparkCluster:
     """The place where Spark runs. ``remote`` is the address of a Spark Connect server, and overrides ``master``.
 
-    ``settings`` are settings of Spark.
+    ``settings`` are settings of Spark. ConfigurationError for a ``master`` of a form that Spark does not have.
     """
 
     master: str = "local[*]"
     remote: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.remote is None and not _MASTER.fullmatch(self.master):
+            what = "local, local[4], local[*], spark://host:port, k8s://address or yarn"
+            raise ConfigurationError(must_be("master", what, self.master))
 
     @property
     def is_local(self) -> bool:

@@ -38,6 +38,7 @@ COPY = ("--topic", "t", "--checkpoint", "c", "--to-topic", "u")
             (*COMPLETE, "--exactly-once", "-X", "transaction.timeout.ms=9999", "--trigger", "10 seconds"),
             "kafka.transaction.timeout.ms must be at least the trigger interval, 10000 ms, got 9999",
         ),
+        ((*COMPLETE, "--master", "locl[2]"), "master must be local, local[4], local[*], spark://host:port, "),
         ((*COMPLETE, "--option", "minPartitions"), "option must be NAME=VALUE, got 'minPartitions'"),
         ((*COMPLETE, "--config", "nowhere.properties"), "nowhere.properties"),
     ],
@@ -82,3 +83,5 @@ aiokafka_lite.errors.UnknownTopic: topic 'nowhere' does not exist
     assert reason(other) == "ImportError: no lz4"
     line = "[PARSE_SYNTAX_ERROR] Syntax error at 'x'."
     assert reason(line + "\n== SQL ==\nx") == line
+    of_java = "An error occurred while calling o72.start.\n: org.apache.spark.SparkClassNotFoundException: no parket\n"
+    assert reason(of_java + "\tat org.apache.spark.X\nCaused by: java.lang.Exception: x") == "no parket"
