@@ -69,7 +69,8 @@ TRANSITIONS: dict[GroupState, dict[GroupEvent, GroupState]] = {
 class Group:
     """A classic group. Owner: the coordinator of its node. No method awaits, so each one is atomic.
 
-    ``persist`` is called with a group that got assignments or became empty, before the members get their answers.
+    ``persist`` is called with a group that got assignments or became empty, before the members get their answers. It
+    returns the error of the log; with an error the members get no assignments.
     ``initial_delay`` is how long the first rebalance of an empty group waits for more members, in seconds.
     ``pending`` are ids that were given to new members, which have to join with them (KIP-394).
     """
@@ -82,7 +83,7 @@ class Group:
         *,
         call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle],
         new_id: Callable[[], str],
-        persist: Callable[[Group], None],
+        persist: Callable[[Group], ErrorCode],
         initial_delay: float = 0.0,
         max_size: int = 2**31 - 1,
     ) -> None:
@@ -285,8 +286,14 @@ class Group:
     def _assign(self, assignments: Mapping[str, bytes]) -> None:
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")
+        error = self._persist(self)
+        if error is not ErrorCode.NONE:
+            for member in self.members.values():
+                member.assignment = b""
+                member.answer_sync(SyncResult(error))
+            self.rebalance()
+            return
         self._advance(GroupEvent.ASSIGNED)
-        self._persist(self)
         for member in self.members.values():
             member.answer_sync(_sync_result(self, member))
             self.touch(member)

@@ -6,8 +6,7 @@ Rules of this file:
     from the log, and the sessions of their members restart. When it is no longer the leader, it drops the groups, and
     requests that wait get NOT_COORDINATOR. So a group outlives its coordinator if the topic has another replica.
  2. An offset is acknowledged when all in-sync replicas have it, and so is a heartbeat of a consumer group or a share
-    group. A generation of a classic group is written without that wait: if the coordinator dies at this moment, only a
-    rebalance is lost, and the members start another one.
+    group, and the answer to a SyncGroup, a LeaveGroup or a static member that returns.
  3. Writing takes time. Afterwards, the group may have been deleted, or belong to another node, so this is checked
     again.
 """

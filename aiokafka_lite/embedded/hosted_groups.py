@@ -7,6 +7,7 @@ A group with members changes it as ``group_migration`` says, if ``group.consumer
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from .metadata_view import MetadataView
 from .resource_configs import group_number
 from .server_assignors import ASSIGNORS
 from .topics import PartitionKey
+
+logger = logging.getLogger(__name__)
 
 AnyGroup = Group | ConsumerGroup
 
@@ -175,12 +178,15 @@ class HostedGroups(dict[str, HostedGroup]):
         """The names of the assignors that members may choose, the default first."""
         return [each.strip() for each in self._settings.value("group.consumer.assignors").split(",")]
 
-    def _persist(self, group: Group) -> None:
+    def _persist(self, group: Group) -> ErrorCode:
         now = self._now_ms()
         hosted = self.get(group.group_id)
         if hosted is not None and not group.members:
             hosted.empty_since = now
-        self._log.append(group.group_id, [(group_key(group.group_id), encode_group(group, now))])
+        error = self._log.append_membership(group.group_id, [(group_key(group.group_id), encode_group(group, now))])
+        if error is not ErrorCode.NONE:
+            logger.warning("failed to write the state of group %s: %s", group.group_id, error.name)
+        return error
 
     def _persist_consumer(self, group_id: str, rows: Rows) -> None:
         error = self._log.append_membership(group_id, rows)

@@ -1,8 +1,8 @@
 """A group member that works, also as a program: a process of its own.
 
-The program's arguments are servers, topic, group, ``eager`` or ``cooperative``, and instance. It writes each event as a
-line of JSON to its standard output, with the time of a clock that all processes of the machine share. It closes cleanly
-when its standard input ends, so that it does not outlive the process that started it.
+The program's arguments are servers, topic, group, ``eager``, ``cooperative`` or ``consumer``, and instance. It writes
+each event as a line of JSON to its standard output, with the time of a clock that all processes of the machine share.
+It closes cleanly when its standard input ends, so that it does not outlive the process that started it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ LONG_WORK = 0.8
 """Seconds of work for one record in fifty, the second of a batch: long enough to see a commit that counts it as
 processed too early."""
 
-STRATEGIES = {"eager": [RangeStrategy()], "cooperative": [CooperativeStickyStrategy()]}
+_TIMES = {"session_timeout": SESSION_TIMEOUT, "heartbeat_interval": 0.5}
+"""Under the consumer protocol the brokers set both."""
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "eager": {"strategies": [RangeStrategy()], **_TIMES},
+    "cooperative": {"strategies": [CooperativeStickyStrategy()], **_TIMES},
+    "consumer": {"group_protocol": "consumer"},
+}
+"""The settings of each kind of member."""
 
 
 Say = Callable[..., None]
@@ -44,12 +52,10 @@ class Work(RebalanceListener):
             servers,
             topics=[topic],
             group_id=group,
-            strategies=STRATEGIES[strategy],
             listener=self,
             group_instance_id=instance or None,
-            session_timeout=SESSION_TIMEOUT,
-            heartbeat_interval=0.5,
             auto_commit_interval=0.3,
+            **SETTINGS[strategy],
         )
 
     async def run(self) -> None:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 from aiokafka_lite import Consumer, ExactlyOnce, Producer
 from aiokafka_lite.errors import ProducerFenced
-from tests.end_to_end.member_process import SESSION_TIMEOUT, STRATEGIES, end_of_input, say
+from tests.end_to_end.member_process import SETTINGS, end_of_input, say
 
 TRANSACTION_TIMEOUT = 10.0
 """Seconds. A killed worker keeps the partitions of its output open for that long, if no worker has its id again."""
@@ -30,10 +30,8 @@ async def worker(
             topics=[source],
             group_id=group,
             auto_commit=False,
-            strategies=STRATEGIES[strategy],
             group_instance_id=instance or None,
-            session_timeout=SESSION_TIMEOUT,
-            heartbeat_interval=0.5,
+            **SETTINGS[strategy],
         ) as consumer,
         Producer(servers, transactional_id=transactional_id, transaction_timeout=TRANSACTION_TIMEOUT) as producer,
     ):

@@ -1,13 +1,15 @@
 """Random faults on three real brokers: ``make soak-real``, or ``python -m tests.real.soak --minutes 10``.
 
-Two writers, the members of two groups, and writers and workers with transactions (``soak_transactions``) are processes
-of their own. Brokers are killed and suspended, leaders are elected, clients are killed, suspended and replaced, and a
-proxy in front of each broker cuts, delays and refuses connections. At the end everything is healed, the groups process
-the rest, and the history is checked: acknowledged records are in the log, once and in order for the idempotent writer;
-each group has processed everything; no commit is beyond what was processed; no partition had two owners for longer than
-a session; transactions are read whole or not at all, and each record is copied once.
+Two writers, the members of groups of both protocols and of a share group, and writers and workers with transactions
+(``soak_transactions``) are processes of their own. Brokers are killed and suspended, leaders are elected, clients are
+killed, suspended and replaced, and a proxy in front of each broker cuts, delays and refuses connections. At the end
+everything is healed, the groups process the rest, and the history is checked: acknowledged records are in the log, once
+and in order for the idempotent writer; each group has processed everything; no commit is beyond what was processed; no
+partition had two owners for longer than a session; the share group keeps the promises of ``soak_sharing``; transactions
+are read whole or not at all, and each record is copied once.
 
-``--transactions`` runs those with transactions alone, ``--kafka 2.8.2`` another release.
+``--transactions`` runs those with transactions alone, ``--members 20`` larger groups, ``--kafka 2.8.2`` another
+release. Before Kafka 4.2 there are no share groups, and all groups have the classic protocol.
 """
 
 from __future__ import annotations
@@ -28,12 +30,15 @@ from typing import Any
 
 from aiokafka_lite import Admin, KafkaError, TopicPartition
 from aiokafka_lite.admin import NewTopic
+from aiokafka_lite.testing.containers import free_port
 from tests.end_to_end.history import History, Promises, Send, violations
 from tests.end_to_end.member_process import SESSION_TIMEOUT
-from tests.real.jvm_cluster import JvmCluster, JvmNode, NodeState, quiet_port
+from tests.real.jvm_cluster import JvmCluster, JvmNode, NodeState
 from tests.real.proxy import Proxy
 from tests.real.releases import NEWEST
 from tests.real.soak_reading import Logs, partitions_of, read_all
+from tests.real.soak_sharing import GROUP as SHARE_GROUP
+from tests.real.soak_sharing import Sharing
 from tests.real.soak_transactions import PARTITIONS as TRANSACTION_PARTITIONS
 from tests.real.soak_transactions import TOPICS as TRANSACTION_TOPICS
 from tests.real.soak_transactions import WRITERS as TRANSACTIONAL_WRITERS
@@ -43,13 +48,20 @@ ROOT = Path(__file__).parents[2]
 TOPIC = "soak"
 PARTITIONS = 6
 WRITERS = ("idempotent", "plain")
-GROUPS = {"soak-eager": "eager", "soak-cooperative": "cooperative"}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "soak-eager": ("eager",),
+    "soak-cooperative": ("cooperative",),
+    "soak-consumer": ("consumer",),
+    "soak-migrating": ("cooperative", "consumer"),
+}
+"""The kinds of members of each group, in turn."""
 MEMBERS = 2
-KINDS = {**dict.fromkeys(WRITERS, 1), **dict.fromkeys(GROUPS, MEMBERS)}
-"""The number of processes of each kind that has no transactions."""
 HEAL_TIMEOUT = 180.0
 SHARED = SESSION_TIMEOUT + 4.0
 """Seconds for which two members may own a partition: the old one has not noticed yet that its session has ended."""
+LONGEST_FAULT = 12.0
+"""Seconds in which a member may not reach its coordinator. Until then, a member with the consumer protocol does not
+know that its session has ended."""
 
 
 class Child:
@@ -136,20 +148,29 @@ class GroupState:
 class Soak:
     """The brokers, the clients, and what they reported."""
 
-    def __init__(self, cluster: JvmCluster, seed: int, *, only_transactions: bool) -> None:
+    def __init__(self, cluster: JvmCluster, seed: int, *, members: int, only_transactions: bool) -> None:
         self.problems: list[str] = []
         self._cluster = cluster
         self._random = random.Random(seed)
         self._sends: dict[str, Send] = {}
         self._histories = {kind: History() for kind in WRITERS}
-        self._groups = {name: GroupState() for name in GROUPS}
+        has_new_protocols = tuple(map(int, cluster.version.split("."))) >= (4, 2)
+        self._groups = {
+            name: GroupState() for name, kinds in GROUPS.items() if has_new_protocols or "consumer" not in kinds
+        }
         self._children: list[Child] = []
         self._started = 0
         self.faults: list[str] = []
         """What was done, with the time in seconds."""
         self.proxies = {node.node_id: Proxy(node.advertised_port, node.client_port) for node in cluster.nodes.values()}
         self._transactions = Transactions(self.servers)
-        self._kinds = {**({} if only_transactions else KINDS), **self._transactions.kinds}
+        self._sharing = Sharing(self.servers, TOPIC, members) if has_new_protocols and not only_transactions else None
+        self._kinds = dict(self._transactions.kinds)
+        """The number of processes of each kind."""
+        if not only_transactions:
+            self._kinds |= {**dict.fromkeys(WRITERS, 1), **dict.fromkeys(self._groups, members)}
+        if self._sharing is not None:
+            self._kinds |= self._sharing.kinds
 
     @property
     def servers(self) -> str:
@@ -161,6 +182,10 @@ class Soak:
         kind = child.kind
         if kind in self._transactions.kinds:
             self._transactions.hear(kind, child.name, event)
+            return
+        if kind == SHARE_GROUP:
+            assert self._sharing is not None
+            self._sharing.hear(child.name, event)
             return
         match event["event"]:
             case "sent":
@@ -199,6 +224,8 @@ class Soak:
             await self._admin.topics.create(
                 [NewTopic(name, count, replication_factor=3, configs=configs) for name, count in topics.items()]
             )
+            if self._sharing is not None:
+                await self._sharing.start(self._admin)
             await self._start_missing()
             reading = asyncio.create_task(self._transactions.read_live())
             self._began = time.monotonic()
@@ -210,9 +237,13 @@ class Soak:
             await self._finish({*WRITERS, *TRANSACTIONAL_WRITERS})
             logs = await read_all(self.servers, partitions_of(TOPIC, PARTITIONS))
             await self._wait_for_groups(logs)
+            if self._sharing is not None:
+                self.problems += await self._sharing.wait_until_read(self._admin, logs)
             await self._transactions.wait_for_copies()
             await self._finish(set(self._kinds))
             await self._check(logs)
+            if self._sharing is not None:
+                self.problems += self._sharing.problems(logs)
             self.problems += await self._transactions.problems()
             reading.cancel()
             (end,) = await asyncio.gather(reading, return_exceptions=True)
@@ -235,8 +266,12 @@ class Soak:
         self._started += 1
         if kind in self._transactions.kinds:
             module, arguments = self._transactions.command(kind, self._started)
+        elif kind == SHARE_GROUP:
+            assert self._sharing is not None
+            module, arguments = self._sharing.command(self._started)
         elif kind in GROUPS:
-            module, arguments = "tests.end_to_end.member_process", [self.servers, TOPIC, kind, GROUPS[kind], ""]
+            of_member = GROUPS[kind][self._started % len(GROUPS[kind])]
+            module, arguments = "tests.end_to_end.member_process", [self.servers, TOPIC, kind, of_member, ""]
         else:
             arguments = [self.servers, TOPIC, str(PARTITIONS), f"{kind}{self._started}", kind]
             module = "tests.real.soak_writer"
@@ -364,15 +399,17 @@ class Soak:
         for number, one in enumerate(stays):
             for other in stays[number + 1 :]:
                 shared = min(one.until, other.until) - max(one.since, other.since)
-                if shared > SHARED and not one.member.was_disturbed and not other.member.was_disturbed:
+                bound = SHARED + LONGEST_FAULT * ("consumer" in GROUPS[group])
+                if shared > bound and not one.member.was_disturbed and not other.member.was_disturbed:
                     names = f"{one.member.name} and {other.member.name}"
                     self.problems.append(f"{names} of {group} both owned partition {partition} for {shared:.1f} s")
 
     def summary(self) -> str:
         sends = sum(len(history.sends) for history in self._histories.values())
+        shared = 0 if self._sharing is None else self._sharing.count
         return (
-            f"{len(self.faults)} faults, {sends} sends, {self._transactions.count} transactions, {self._started} client"
-            f" processes, {len(self.problems)} problems"
+            f"{len(self.faults)} faults, {sends} sends, {self._transactions.count} transactions, {shared} records of a "
+            f"share group, {self._started} client processes, {len(self.problems)} problems"
         )
 
 
@@ -381,15 +418,16 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=int(time.time()), help="decides the order of the faults")
     parser.add_argument("--kafka", default=NEWEST, help="the release of the brokers")
+    parser.add_argument("--members", type=int, default=MEMBERS, help="the members of each group")
     parser.add_argument("--transactions", action="store_true", help="only writers and workers with transactions")
     options = parser.parse_args()
     print(f"three brokers {options.kafka}, {options.minutes:g} minutes, seed {options.seed}", flush=True)
     cluster = JvmCluster(options.kafka)
     for node in cluster.nodes.values():
-        node.advertised_port = quiet_port()
+        node.advertised_port = free_port()
     cluster.start()
     try:
-        soak = Soak(cluster, options.seed, only_transactions=options.transactions)
+        soak = Soak(cluster, options.seed, members=options.members, only_transactions=options.transactions)
         asyncio.run(soak.run(options.minutes))
     finally:
         cluster.close()

@@ -51,6 +51,7 @@ class Faults:
     """The faults of one world: which brokers are down, frozen or cut off, and which admin calls run."""
 
     def __init__(self, world: Surroundings, admin: Admin) -> None:
+        self.killed_at: list[float] = []
         self._world = world
         self._cluster = world.cluster
         self._admin = admin
@@ -129,6 +130,7 @@ class Faults:
     async def _kill(self, step: Step) -> None:
         if self._all_run:
             self._down[step.node] = None
+            self.killed_at.append(asyncio.get_running_loop().time())
             await self._cluster.kill(step.node, noticed_after=1.0)
 
     async def _start(self, step: Step) -> None:

@@ -105,8 +105,15 @@ class Sharing:
         lags = {each: offsets[each].lag if each in offsets else None for each in wanted}
         return {str(partition): lag for partition, lag in lags.items() if lag != 0}
 
-    def check(self, logs: Logs) -> None:
-        """Check the history of all groups against the promises of ``share_journal``."""
+    def check(self, logs: Logs, killed_at: Sequence[float]) -> None:
+        """Check the history of all groups against the promises of ``share_journal``.
+
+        A leader that was killed at one of these times and started again may be a leader without a new epoch.
+        """
+
+        def is_moved(partition: TopicPartition, since: float, until: float) -> bool:
+            return self._leaders.is_moved(partition, since, until) or any(since <= at <= until for at in killed_at)
+
         topics = {bytes(topic.topic_id): name for name, topic in self._cluster.controller.topics.items()}
         for group in self.groups:
             plan = group.plan
@@ -114,7 +121,7 @@ class Sharing:
             wanted = {partition: log for partition, log in logs.items() if partition.topic in plan.topics}
             if lost := lost_records(group.journal, history, wanted, plan.limit):
                 self._world.anomaly(f"share group {plan.group_id} never processed {lost}")
-            for anomaly in lock_anomalies(history, plan.lock, plan.limit, self._leaders.is_moved):
+            for anomaly in lock_anomalies(history, plan.lock, plan.limit, is_moved):
                 self._world.anomaly(f"share group {plan.group_id}: {anomaly}")
             for anomaly in user_anomalies(group.journal, history, plan.lock):
                 self._world.anomaly(f"share group {plan.group_id}: {anomaly}")

@@ -255,7 +255,7 @@ class World:
             await self._sharing.finish(admin, logs, HEAL_TIMEOUT)
             await asyncio.sleep(3.0)
             self._check_history(logs)
-            self._sharing.check(logs)
+            self._sharing.check(logs, self.faults.killed_at)
             for group in self.groups:
                 for member in group.members:
                     await member.leave()

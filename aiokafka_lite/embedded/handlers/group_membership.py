@@ -5,6 +5,9 @@
   returned to keep the assignment (KIP-814).
 - SyncGroup v5 names the protocol, which must be the group's.
 - LeaveGroup before v3 names one member, and its error is the error of the response.
+
+As in Kafka, the responses wait until the replicas have the records that they follow from: the assignments of SyncGroup,
+the static member that returned, and the group that LeaveGroup emptied. A JoinGroup that completes a rebalance has none.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from ...protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from ..group_members import JoiningMember
+from ..consumer_group import GroupRefusal
+from ..group_members import JoiningMember, SyncResult
 from ..handling import RequestContext, handles
 
 
@@ -51,8 +55,11 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
         request.group_id, joining, require_member_id=version >= JoinGroupRequest.MEMBER_ID_REQUIRED
     )
     result = await answer if isinstance(answer, asyncio.Future) else answer
-    if result.error is not ErrorCode.NONE:
-        return _refused(result.member_id, result.error, version)
+    error = result.error
+    if error is ErrorCode.NONE and not isinstance(answer, asyncio.Future):
+        error = await _replicated(context, request.group_id)
+    if error is not ErrorCode.NONE:
+        return _refused(result.member_id, error, version)
     members = result.members
     leader = result.leader
     if result.skip_assignment and version < JoinGroupRequest.SKIP_ASSIGNMENT:
@@ -71,6 +78,15 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
             for member_id, instance_id, metadata in members
         ],
     )
+
+
+async def _replicated(context: RequestContext, group_id: str) -> ErrorCode:
+    """Wait until the replicas have what was written for the members of a group. Returns an error if they do not."""
+    try:
+        await context.broker.groups.until_replicated(group_id)
+    except GroupRefusal as refusal:
+        return refusal.error
+    return ErrorCode.NONE
 
 
 def _refused(member_id: str, error: ErrorCode, version: int) -> JoinGroupResponse:
@@ -101,6 +117,10 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
         protocol=request.protocol_name,
     )
     result = await answer if isinstance(answer, asyncio.Future) else answer
+    if result.error is ErrorCode.NONE:
+        error = await _replicated(context, request.group_id)
+        if error is not ErrorCode.NONE:
+            result = SyncResult(error)
     return SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,
@@ -120,23 +140,23 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
 
 
 @handles(LeaveGroupRequest)
-def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+async def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     if not context.allows_group(AclOperation.READ, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     groups = context.broker.groups
     if context.version < LeaveGroupRequest.MANY_MEMBERS:
-        return LeaveGroupResponse(error_code=groups.leave(request.group_id, request.member_id, None))
+        error = groups.leave(request.group_id, request.member_id, None)
+        return LeaveGroupResponse(error_code=error or await _replicated(context, request.group_id))
     error = groups.check(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
     if error is not ErrorCode.NONE:
         return LeaveGroupResponse(error_code=error)
-    return LeaveGroupResponse(
-        error_code=ErrorCode.NONE,
-        members=[
-            LeaveGroupResponseMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                error_code=groups.leave(request.group_id, member.member_id, member.group_instance_id),
-            )
-            for member in request.members
-        ],
-    )
+    members = [
+        LeaveGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            error_code=groups.leave(request.group_id, member.member_id, member.group_instance_id),
+        )
+        for member in request.members
+    ]
+    error = await _replicated(context, request.group_id)
+    return LeaveGroupResponse(error_code=error, members=members if error is ErrorCode.NONE else [])

@@ -31,9 +31,13 @@ class Members:
             "g",
             call_later=asyncio.get_running_loop().call_later,
             new_id=lambda: str(next(numbers)),
-            persist=lambda group: self.persisted.append((group.state, group.generation)),
+            persist=self._persist,
             **settings,
         )
+
+    def _persist(self, group: Group) -> ErrorCode:
+        self.persisted.append((group.state, group.generation))
+        return ErrorCode.NONE
 
     def join(
         self,
@@ -111,7 +115,7 @@ async def test_the_first_member_leads_and_brings_the_assignment(members: Members
     synced = await future(members.sync(result, {result.member_id: b"all"}))
     assert synced.assignment == b"all"
     assert members.group.state is GroupState.STABLE
-    assert members.persisted == [(GroupState.STABLE, 1)]
+    assert members.persisted == [(GroupState.COMPLETING_REBALANCE, 1)]
 
 
 async def test_a_new_member_gets_an_id_and_the_group_waits_for_it(members: Members) -> None:

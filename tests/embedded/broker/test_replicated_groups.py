@@ -1,8 +1,9 @@
-"""Heartbeats of consumer groups and share groups are answered when the replicas have their records."""
+"""Answers about the members of a group are sent when the replicas have the records that they follow from."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -55,15 +56,113 @@ class Group:
         self.coordinator = answer.coordinators[0].node_id
         self.follower = 3 - self.coordinator
 
-    async def _ask(self, request: Any) -> Any:
+    async def ask(self, request: Any) -> Any:
+        """The answer of the coordinator."""
         async with Peer(self.cluster, self.coordinator) as peer:
             return await peer.ask(request)
 
     async def heartbeat(self, epoch: int, member_id: str = "a") -> Any:
-        return await self._ask(self._heartbeat(epoch, member_id))
+        return await self.ask(self._heartbeat(epoch, member_id))
 
     async def describe(self) -> Any:
-        return (await self._ask(self._describe)).groups
+        return (await self.ask(self._describe)).groups
+
+
+class ClassicMember:
+    """The requests of the only member of a classic group, which is its leader."""
+
+    def __init__(self, cluster: EmbeddedCluster, instance_id: str | None = None) -> None:
+        self.group = Group(cluster, "consumer")
+        self.member_id = ""
+        self.instance_id = instance_id
+
+    async def join(self) -> m.JoinGroupResponse:
+        answer: m.JoinGroupResponse = await self.group.ask(
+            m.JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                member_id=self.member_id,
+                group_instance_id=self.instance_id,
+                protocol_type="consumer",
+                protocols=[m.JoinGroupRequestProtocol(name="range", metadata=b"")],
+            )
+        )
+        self.member_id = answer.member_id
+        return await self.join() if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED else answer
+
+    async def sync(self) -> m.SyncGroupResponse:
+        assignment = m.SyncGroupRequestAssignment(member_id=self.member_id, assignment=b"mine")
+        answer: m.SyncGroupResponse = await self.group.ask(
+            m.SyncGroupRequest(
+                group_id="g",
+                generation_id=1,
+                member_id=self.member_id,
+                group_instance_id=self.instance_id,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=[assignment],
+            )
+        )
+        return answer
+
+    async def leave(self) -> m.LeaveGroupResponse:
+        member = m.LeaveGroupRequestMember(member_id=self.member_id, group_instance_id=self.instance_id)
+        answer: m.LeaveGroupResponse = await self.group.ask(m.LeaveGroupRequest(group_id="g", members=[member]))
+        return answer
+
+
+async def while_frozen(group: Group, call: Coroutine[Any, Any, Any]) -> Any:
+    """The answer to a call that began while the follower was frozen. It must come after the follower was thawed."""
+    await group.cluster.freeze(group.follower)
+    calling = asyncio.create_task(call)
+    await asyncio.sleep(1)
+    assert not calling.done()
+    await group.cluster.thaw(group.follower)
+    return await calling
+
+
+def test_the_answers_to_classic_members_wait_for_the_replicas() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+            member = ClassicMember(cluster, "static")
+            await member.group.start()
+            await member.join()
+            assert (await while_frozen(member.group, member.sync())).assignment == b"mine"
+            member.member_id = ""  # it has restarted
+            assert (await while_frozen(member.group, member.join())).error_code == ErrorCode.NONE
+            assert (await while_frozen(member.group, member.leave())).error_code == ErrorCode.NONE
+
+    run(main())
+
+
+def test_assignments_that_the_replicas_do_not_get_are_refused_after_five_seconds() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+            member = ClassicMember(cluster)
+            await member.group.start()
+            await member.join()
+            await cluster.freeze(member.group.follower)
+            answer = await member.sync()
+            assert (answer.error_code, answer.assignment) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")
+
+    run(main())
+
+
+def test_assignments_that_the_log_refuses_begin_another_rebalance() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False, configs={"min.insync.replicas": "2"}) as cluster:
+            member = ClassicMember(cluster)
+            await member.group.start()
+            await member.join()
+            await cluster.stop(member.group.follower)
+            assert (await member.sync()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert (await member.sync()).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+            await cluster.start_node(member.group.follower)
+            await cluster.until_in_sync("__consumer_offsets")
+            assert (await member.join()).generation_id == 2
+
+    run(main())
 
 
 @both
