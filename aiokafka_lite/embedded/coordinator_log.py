@@ -65,6 +65,16 @@ class CoordinatorLog:
                 columns = batch.columns(MAX_DECOMPRESSED_SIZE)
                 yield from ((key, value) for key, value in zip(columns.keys, columns.values) if key is not None)
 
+    def end_offset(self, name: str) -> int:
+        """The end of the partition of a name."""
+        partition = self._replica_manager.partitions.get(self._key(name))
+        return 0 if partition is None else partition.log.end_offset
+
+    def is_replicated(self, name: str, end_offset: int) -> bool:
+        """Whether the replicas have the partition of a name up to an offset, or all that a new leader has of it."""
+        partition = self._replica_manager.partitions.get(self._key(name))
+        return partition is None or partition.log.high_watermark >= min(end_offset, partition.log.end_offset)
+
     def append(self, name: str, rows: Rows) -> None:
         """Write, without waiting for the replicas."""
         key = self._key(name)

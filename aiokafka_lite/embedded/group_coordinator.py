@@ -354,6 +354,14 @@ class GroupCoordinator:
     def group(self, group_id: str) -> AnyGroup | None:
         return next((group for group in self.groups() if group.group_id == group_id), None)
 
+    def replicated_group(self, group_id: str) -> AnyGroup | None:
+        """A group; a consumer group without the changes that the replicas do not have yet."""
+        group = self.group(group_id)
+        if not isinstance(group, ConsumerGroup) or self.log.is_replicated(group_id, self.log.end_offset(group_id)):
+            return group
+        records = self.log.read_replicated(group_id)
+        return self._hosted.read_only(group_id, records) if records else None
+
     async def delete_group(self, group_id: str) -> ErrorCode:
         """DeleteGroups. The group must have no members."""
         error = self.check(group_id)

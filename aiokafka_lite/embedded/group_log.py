@@ -80,10 +80,12 @@ class GroupLog(CoordinatorLog):
 
     topic = OFFSETS_TOPIC
 
-    def read(self, index: int) -> GroupRecords:
-        """The content of a partition."""
+    def read(self, index: int, end: int | None = None) -> GroupRecords:
+        """The content of a partition, up to an offset if one is given."""
         found = GroupRecords()
         for stored in self._batches(index):
+            if end is not None and stored.last_offset >= end:
+                break
             batch = stored.view()
             if batch.is_control:
                 marker = read_marker(batch)
@@ -100,6 +102,12 @@ class GroupLog(CoordinatorLog):
                 if key is not None:
                     _replay(key, value, log_offset, offsets, found)
         return found
+
+    def read_replicated(self, group_id: str) -> dict[tuple[int, str], Buffer]:
+        """The records of a consumer group that the replicas have."""
+        topic, index = self._key(group_id)
+        end = self._replica_manager.require((topic, index)).log.high_watermark
+        return self.read(index, end).consumer_groups.get(group_id, {})
 
     async def write(self, group_id: str, rows: Rows) -> tuple[ErrorCode, int]:
         """Write, and wait for the replicas. Returns an error for group members, and the offset of the first row."""

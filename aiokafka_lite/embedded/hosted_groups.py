@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
 from ..errors import ErrorCode
+from ..protocol.codec import Buffer
 from .classic_members import ClassicMembers
 from .configs import BrokerSettings
 from .consumer_group import ConsumerGroup, GroupRefusal
@@ -125,6 +126,13 @@ class HostedGroups(dict[str, HostedGroup]):
             self._replace(hosted, group)
             group.start_sessions()
             hosted.empty_since = -1
+
+    def read_only(self, group_id: str, records: Mapping[tuple[int, str], Buffer]) -> ConsumerGroup:
+        """A consumer group made of its records, without timers. It is not hosted."""
+        group = self._consumer_group(group_id)
+        group.restore(records)
+        group.close(ErrorCode.NONE)
+        return group
 
     def downgrade(self, group: ConsumerGroup) -> bool:
         """Replace a consumer group by a classic group, if all members are classic. The members then rebalance once."""

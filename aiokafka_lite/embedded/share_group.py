@@ -102,6 +102,10 @@ class ShareGroup:
         self.assignment_epoch = epoch
         self.members: dict[str, ShareMember] = {}
         self.states: dict[TopicIdPartition, ShareState] = {}
+        self.end_offset = 0
+        """The end of the log after this epoch of the group was written."""
+        self.before: ShareGroup | None = None
+        """The group before this epoch, until the replicas have this epoch and the next one is written."""
         self._partition_counts: dict[bytes, int] = {}
 
     def __repr__(self) -> str:

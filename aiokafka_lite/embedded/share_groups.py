@@ -73,6 +73,13 @@ class ShareGroups:
     def find(self, group_id: str) -> ShareGroup | None:
         return self._groups.get(group_id)
 
+    def replicated(self, group_id: str) -> ShareGroup | None:
+        """A group without the changes that the replicas do not have yet."""
+        group, node = self._groups.get(group_id), self._leader(OFFSETS_TOPIC, group_id)
+        while group is not None and node is not None and not node.group_log.is_replicated(group_id, group.end_offset):
+            group = group.before
+        return group
+
     def setting(self, group_id: str, name: str) -> str:
         """The value of a setting of a group that is not a number."""
         own = self._controller.settings.resource(GROUP, group_id)
@@ -106,6 +113,10 @@ class ShareGroups:
             error = ErrorCode.NONE if node is None else node.group_log.append_membership(new.group_id, _group_rows(new))
             if error is not ErrorCode.NONE:
                 raise GroupRefusal(error)
+            new.before = self._groups.get(new.group_id)
+            if new.before is not None and new.before is self.replicated(new.group_id):
+                new.before.before = None
+            new.end_offset = 0 if node is None else node.group_log.end_offset(new.group_id)
         self._groups[new.group_id] = new
         self._write_states(new, [each for each in new.states if each not in old.states])
 

@@ -157,7 +157,7 @@ def _describe(context: RequestContext, group_id: str) -> ConsumerGroupDescribeGr
     described.error_code = context.broker.groups.check(group_id)
     if described.error_code != ErrorCode.NONE:
         return described
-    group = context.broker.groups.group(group_id)
+    group = context.broker.groups.replicated_group(group_id)
     if not isinstance(group, ConsumerGroup):
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         described.error_message = missing_text(context, group_id, "consumer")

@@ -147,7 +147,7 @@ def _find(context: RequestContext, group_id: str) -> ShareGroup:
     if not group_id:
         raise GroupRefusal(ErrorCode.INVALID_GROUP_ID)
     require_share_group(context, group_id)
-    group = context.broker.share_groups.find(group_id)
+    group = context.broker.share_groups.replicated(group_id)
     if group is None:
         raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     topics = {name for member in group.members.values() for name in member.topics}

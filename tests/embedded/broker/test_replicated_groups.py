@@ -187,6 +187,30 @@ def test_a_heartbeat_waits_for_the_replicas_and_an_idle_one_for_the_records_of_o
 
 
 @both
+def test_a_description_of_a_group_has_what_the_replicas_have(kind: str) -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+            group = Group(cluster, kind)
+            await group.start()
+            await cluster.freeze(group.follower)
+            first = asyncio.create_task(group.heartbeat(JOIN))
+            await asyncio.sleep(1)
+            assert (await group.describe())[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+            await cluster.thaw(group.follower)
+            await first
+            before = await group.describe()
+            await cluster.freeze(group.follower)
+            second = asyncio.create_task(group.heartbeat(JOIN, "b"))
+            await asyncio.sleep(1)
+            assert await group.describe() == before
+            await cluster.thaw(group.follower)
+            await second
+            assert [each.member_id for each in (await group.describe())[0].members] == ["a", "b"]
+
+    run(main())
+
+
+@both
 def test_a_heartbeat_that_the_replicas_do_not_get_is_refused_after_five_seconds(kind: str) -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
