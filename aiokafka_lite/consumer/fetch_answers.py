@@ -18,13 +18,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from mmap import mmap
 
 from ..aio.retry import Backoff
 from ..cluster.client import Client
 from ..config import ConsumerConfig
 from ..errors import CorruptRecord, ErrorCode, ProtocolError, error_for
 from ..protocol.codec import Buffer
+from ..protocol.framing import mapped
 from ..protocol.messages import (
     FetchResponse,
     FetchResponsePartition,
@@ -358,7 +358,7 @@ async def _copied(data: Buffer) -> Buffer:
     """A copy of the records, made in one turn of the loop for each ``TURN_BYTES``."""
     if len(data) <= TURN_BYTES:
         return bytes(data)
-    copy = memoryview(mmap(-1, len(data)))  # a bytearray would be filled with zeros first
+    copy = memoryview(mapped(len(data)))  # a bytearray would be filled with zeros first
     for start in range(0, len(data), TURN_BYTES):
         copy[start : start + TURN_BYTES] = data[start : start + TURN_BYTES]
         await asyncio.sleep(0)

@@ -17,11 +17,16 @@ A reader either passes received bytes to ``feed``, or lets the transport write i
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable
-from mmap import mmap
+from contextlib import suppress
+from mmap import ACCESS_COPY, mmap
 
 from ..errors import ProtocolError
 from .codec import Buffer
+
+if sys.platform == "linux":
+    from mmap import MADV_HUGEPAGE
 
 SIZE_PREFIX = 4
 LEAST_FRAME = 4
@@ -53,6 +58,18 @@ class FrameTooLarge(ProtocolError):
 
 class WrongProtocol(ProtocolError):
     """The peer speaks another protocol, such as HTTP. A retry does not help."""
+
+
+def mapped(size: int) -> mmap:
+    """New memory of this process alone, which the system fills with zeros page by page when it is written to.
+
+    The pages are large where the system has such pages. With small ones, page faults took 0.7 of 0.9 ms per MB.
+    """
+    made = mmap(-1, size, access=ACCESS_COPY)
+    if sys.platform == "linux":
+        with suppress(OSError):  # the kernel has no large pages
+            made.madvise(MADV_HUGEPAGE)
+    return made
 
 
 class FrameMemory:
@@ -255,7 +272,7 @@ class FrameSplitter:
             )
             self._release_large()
             return
-        grown: bytearray | mmap = bytearray(room) if room < MAPPED else mmap(-1, room)
+        grown: bytearray | mmap = bytearray(room) if room < MAPPED else mapped(room)
         view = memoryview(grown)
         view[: len(begun)] = begun
         self._large, self._large_view = grown, view
