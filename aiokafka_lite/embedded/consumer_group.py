@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
@@ -118,7 +119,8 @@ class HeartbeatAnswer(NamedTuple):
 class ConsumerGroup:
     """A consumer group. Owner: the coordinator of its node. No method awaits, so each one is atomic.
 
-    ``setting`` gives a setting of this group as a number. ``persist`` takes the records that changed, and raises
+    ``now`` gives the loop's time, by which durations are measured, and ``now_ms`` the time of day. ``setting`` gives a
+    setting of this group as a number. ``persist`` takes the records that changed, and raises
     GroupRefusal if the log refuses them. ``assignors`` are the names that members may choose, the default first.
     ``downgrade`` is called after a member left; it may replace the group by a classic one, and is then true.
     """
@@ -134,6 +136,7 @@ class ConsumerGroup:
         assignors: Collection[str],
         max_size: int,
         call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle],
+        now: Callable[[], float],
         now_ms: Callable[[], int],
         persist: Callable[[Rows], None],
         downgrade: Callable[[ConsumerGroup], bool],
@@ -148,9 +151,9 @@ class ConsumerGroup:
         self._assignors = tuple(assignors)
         self._max_size = max_size
         self._call_later = call_later
-        self._now_ms = now_ms
+        self._now, self._now_ms = now, now_ms
         self._downgrade = downgrade
-        self._assigned_at = 0
+        self._assigned_at, self._last_assignment = 0, -math.inf  # by the time of day, for the log, and by ``now``
         self._metadata_hash = 0
         self.stored = StoredRecords(group_id, persist)
 
@@ -276,10 +279,8 @@ class ConsumerGroup:
 
     def _assign(self) -> bool:
         """Compute the targets of all members, if they are older than the group and the interval allows it."""
-        # The clock may go back, also when another broker becomes the coordinator. The group does not wait for it.
-        elapsed = self._now_ms() - self._assigned_at
-        waits = 0 <= elapsed < self._setting("consumer.assignment.interval.ms")
-        if self.epoch == self.assignment_epoch or waits:
+        interval = self._setting("consumer.assignment.interval.ms") / 1000
+        if self.epoch == self.assignment_epoch or self._now() < self._last_assignment + interval:
             return False
         subscribers = {
             name: Subscriber(self._topics.ids_of(each), self.targets.get(name, NO_TARGET), each.instance_id)
@@ -288,7 +289,7 @@ class ConsumerGroup:
         found = ASSIGNORS[self.assignor](subscribers, self._topics.partition_counts())
         self.targets = {member_id: frozenset(partitions) for member_id, partitions in found.items()}
         self.assignment_epoch = self.epoch
-        self._assigned_at = self._now_ms()
+        self._assigned_at, self._last_assignment = self._now_ms(), self._now()
         return True
 
     def _reconcile(self, member: ConsumerMember, owned: Collection[TopicIdPartition] | None) -> None:

@@ -177,6 +177,7 @@ class HostedGroups(dict[str, HostedGroup]):
             assignors=[each for each in self.assignors() if each in ASSIGNORS],
             max_size=self._settings.number("group.consumer.max.size"),
             call_later=asyncio.get_running_loop().call_later,
+            now=asyncio.get_running_loop().time,
             now_ms=self._now_ms,
             persist=lambda rows: self._persist_consumer(group_id, rows),
             downgrade=self.downgrade,

@@ -24,7 +24,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
     configs = {
         "offsets.topic.replication.factor": "3",
         "offsets.topic.num.partitions": "3",
-        # The broker measures it by the time of day, which virtual time does not move.
+        # Members that join one after the other get their partitions at once.
         "group.consumer.assignment.interval.ms": "0",
     }
     async with EmbeddedCluster(brokers=3, tcp=False, seed=1, configs=configs) as cluster:

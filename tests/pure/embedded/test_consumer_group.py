@@ -36,7 +36,7 @@ class World:
     def __init__(self, **settings: int) -> None:
         self.metadata = MetadataView()
         self.log: dict[tuple[int, str], bytes] = {}
-        self.now_ms = 1_000_000
+        self.now, self.now_ms = 5.0, 1_000_000
         self.settings = SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
         self.group = self.new_group()
 
@@ -48,6 +48,7 @@ class World:
             assignors=["uniform", "range"],
             max_size=3,
             call_later=asyncio.get_running_loop().call_later,
+            now=lambda: self.now,
             now_ms=lambda: self.now_ms,
             persist=self.store,
             downgrade=lambda group: False,
@@ -162,13 +163,16 @@ async def test_assignments_are_computed_at_most_once_in_the_interval() -> None:
     assert world.join("b", "t") == HeartbeatAnswer("b", 2, frozenset())
     assert world.group.state is ConsumerGroupState.ASSIGNING
     world.now_ms += 1000
+    assert world.heartbeat("b", 2).epoch == 2
+    world.now += 1.0
     assert world.heartbeat("b", 2).epoch == 3
 
 
-async def test_a_clock_that_goes_back_delays_no_assignment() -> None:
+async def test_a_time_of_day_that_goes_back_delays_no_assignment() -> None:
     world = World(consumer_assignment_interval_ms=1000)
     world.topic("t", 4)
     world.join("a", "t")
+    world.now += 1.0
     world.now_ms -= 100_000
     assert world.join("b", "t").epoch == 3
 
