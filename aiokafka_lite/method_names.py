@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Never
 
@@ -117,10 +117,12 @@ SEND = {
     "callback": "use send_nowait(...).report(function)",
     "on_delivery": "use send_nowait(...).report(function)",
 }
-"""The same for ``Producer.send``."""
+"""The same for ``send``, ``send_nowait`` and ``put`` of ``Producer``."""
 
 PRODUCER_ARGUMENTS: dict[str, dict[str, str]] = {
     "send": SEND,
+    "send_nowait": SEND,
+    "put": SEND,
     "close": {},
     "metrics": {},
     "send_offsets_to_transaction": {"group_id": "use group_metadata, which consumer.group_metadata() returns"},
@@ -140,6 +142,8 @@ CONSUMER_ARGUMENTS = {
     "offsets_for_times": {"partitions": "use timestamps, a dict of TopicPartition to milliseconds"},
     "pause": _ONE_PARTITION,
     "resume": _ONE_PARTITION,
+    "seek_to_beginning": {},
+    "seek_to_end": {},
     "subscribe": {
         "pattern": "use topics=re.compile(pattern)",
         "listener": _LISTENER,
@@ -200,25 +204,37 @@ def other_argument(method: str, given: Iterable[str], instead: Mapping[str, str]
     return TypeError(f"{next(iter(given))} is not an argument of {method}()")
 
 
+def wrong_send(method: str, given: Sequence[object], named: Mapping[str, object]) -> TypeError:
+    """The error for arguments after ``value`` that are given by position, or for arguments that no send has."""
+    if given:
+        return TypeError(
+            f"{method}() takes only topic and value by position; pass other arguments by name, such as key=..."
+        )
+    return other_argument(method, named, SEND)
+
+
 def _checks_arguments(call: Callable[..., Any], instead: Mapping[str, str]) -> Callable[..., Any]:
     known = {*_ALL, *instead}
+    takes_one_list = [*inspect.signature(call).parameters][1:2] == ["partitions"]
 
-    def check(named: Mapping[str, object]) -> None:
+    def check(given: Sequence[object], named: Mapping[str, object]) -> None:
         if not known.isdisjoint(named):
             raise other_argument(call.__name__, [name for name in named if name in known], instead)
+        if takes_one_list and len(given) > 1:
+            raise TypeError(f"{call.__name__}() takes partitions as one list: pass [partition, ...]")
 
     if inspect.iscoroutinefunction(call):
 
         @wraps(call)
         async def checked(client: object, *given: object, **named: object) -> Any:
-            check(named)
+            check(given, named)
             return await call(client, *given, **named)
 
     else:
 
         @wraps(call)
         def checked(client: object, *given: object, **named: object) -> Any:
-            check(named)
+            check(given, named)
             return call(client, *given, **named)
 
     return checked
@@ -229,7 +245,8 @@ def explain(client: type, instead: Mapping[str, str], arguments: Mapping[str, Ma
 
     Using a method in ``instead`` raises AttributeError. A call with one of ``arguments``, which are other clients'
     arguments by the name of the method here, raises TypeError. A method that is called for each record is not wrapped:
-    it collects such arguments as ``**other``, which its signature does not show, and raises ``other_argument`` itself.
+    it collects such arguments as ``*more`` and ``**other``, which its signature does not show, and raises
+    ``wrong_send`` itself.
     """
     for name, use in instead.items():
         setattr(client, name, _Missing(name, use))
@@ -237,7 +254,7 @@ def explain(client: type, instead: Mapping[str, str], arguments: Mapping[str, Ma
         call = getattr(client, method)
         signature = inspect.signature(call)
         if "other" in signature.parameters:
-            shown = [each for each in signature.parameters.values() if each.name != "other"]
+            shown = [each for each in signature.parameters.values() if each.name not in ("more", "other")]
             call.__signature__ = signature.replace(parameters=shown)
         else:
             setattr(client, method, _checks_arguments(call, names))

@@ -1,7 +1,7 @@
 """An extension of griffe for the reference: signatures show the arguments that a function accepts.
 
 ``**settings: Unpack[...]`` of a constructor becomes a parameter for each setting, and a table has their types, defaults
-and meaning. ``**other: Never`` disappears.
+and meaning. ``*more: Never`` and ``**other: Never`` disappear.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ class ShowSettings(griffe.Extension):
     """Makes signatures show the arguments that a function accepts."""
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
+        for each in list(func.parameters):
+            if str(each.annotation) == "Never":  # explains the arguments of other clients, and takes none
+                del func.parameters[each.name]
         rest = next((each for each in func.parameters if each.kind is griffe.ParameterKind.var_keyword), None)
         if rest is None:
             return
-        if str(rest.annotation) == "Never":  # explains the arguments of other clients, and takes none
-            del func.parameters[rest.name]
-        elif func.name == "__init__" and str(rest.annotation).startswith("Unpack["):
+        if func.name == "__init__" and str(rest.annotation).startswith("Unpack["):
             expand(func, rest)
 
 

@@ -16,7 +16,7 @@ from ..arguments import INT64_MAX, check_methods, check_timeout, whole
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
 from ..errors import ErrorCode, IllegalStateError, KafkaError, KafkaTimeout
-from ..method_names import PRODUCER, PRODUCER_ARGUMENTS, SEND, explain, other_argument
+from ..method_names import PRODUCER, PRODUCER_ARGUMENTS, explain, wrong_send
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
 from ..types import Compression, K_contra, RecordMetadata, V_contra
@@ -152,7 +152,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         self,
         topic: str,
         value: V_contra | None = None,
-        *,
+        *more: Never,
         key: K_contra | None = None,
         headers: Headers = (),
         partition: int | None = None,
@@ -169,11 +169,11 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
 
         Raises SerializationError, InvalidTopic, UnknownTopic and RecordTooLarge for a wrong record or argument,
         ConfigurationError for a wrong ``timeout``, KafkaTimeout, BrokerError and its subclasses, and IllegalStateError
-        if the producer is not running or the partitioner raises an error that is not a KafkaError. ``other`` takes the
-        arguments of other clients, such as ``timestamp_ms``: the TypeError names the argument to use.
+        if the producer is not running or the partitioner raises an error that is not a KafkaError. ``more`` and
+        ``other`` collect arguments in the form of other clients; the TypeError names the argument to use.
         """
-        if other:
-            raise other_argument("send", other, SEND)
+        if more or other:
+            raise wrong_send("send", more, other)
         if timeout is not None:
             check_timeout(timeout)
             sending = self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
@@ -186,12 +186,13 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         self,
         topic: str,
         value: V_contra | None = None,
-        *,
+        *more: Never,
         key: K_contra | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
         timeout: float | None = None,
+        **other: Never,
     ) -> Delivery:
         """Accept a record, waiting for room in ``buffer_memory``, and return its promise.
 
@@ -202,6 +203,8 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         Raises as ``send`` does for a wrong record, and KafkaTimeout. Later errors, UnknownTopic among them, are raised
         by the ``Delivery``.
         """
+        if more or other:
+            raise wrong_send("put", more, other)
         if timeout is not None:
             check_timeout(timeout)
             putting = self.put(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
@@ -214,11 +217,12 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         self,
         topic: str,
         value: V_contra | None = None,
-        *,
+        *more: Never,
         key: K_contra | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
+        **other: Never,
     ) -> Delivery:
         """Accept a record now and return its promise. Raises BufferFull if ``buffer_memory`` has no room for it.
 
@@ -226,6 +230,8 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         Raises as ``send`` does for a wrong record; later errors, UnknownTopic among them, are raised by the
         ``Delivery``. Raises IllegalStateError if a serializer is async.
         """
+        if more or other:
+            raise wrong_send("send_nowait", more, other)
         self._service.check()
         return self._acceptor.accept_nowait(topic, value, key, headers, partition, timestamp)
 

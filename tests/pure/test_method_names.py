@@ -61,6 +61,8 @@ def test_topics_as_the_first_argument_are_answered_with_the_call_to_write() -> N
     [
         (Producer, "send", "timestamp_ms", "use timestamp, in milliseconds"),
         (Producer, "send", "on_delivery", r"use send_nowait\(\.\.\.\)\.report\(function\)"),
+        (Producer, "send_nowait", "on_delivery", r"use send_nowait\(\.\.\.\)\.report\(function\)"),
+        (Producer, "put", "callback", r"use send_nowait\(\.\.\.\)\.report\(function\)"),
         (Producer, "send_offsets_to_transaction", "group_id", "use group_metadata"),
         (Consumer, "poll", "timeout_ms", "use timeout, in seconds"),
         (Consumer, "commit", "asynchronous", r"await commit\(\), or make a task of it"),
@@ -73,8 +75,27 @@ async def test_an_argument_of_another_client_is_answered_with_the_one_to_use(
     client: Any, method: str, argument: str, says: str
 ) -> None:
     with pytest.raises(TypeError, match=rf"^{argument} is not an argument of {method}\(\); {says}"):
-        needed = {"topic": "t"} if method == "send" else {}
+        needed = {"topic": "t"} if method in ("send", "send_nowait", "put") else {}
         answer = getattr(client("localhost:9092"), method)(**needed, **{argument: 1})
+        if inspect.isawaitable(answer):
+            await answer
+
+
+@pytest.mark.parametrize("method", ["send", "send_nowait", "put"])
+async def test_a_key_by_position_is_answered_with_its_name(method: str) -> None:
+    send: Any = getattr(Producer("localhost:9092"), method)
+    text = rf"^{method}\(\) takes only topic and value by position; pass other arguments by name, such as key=\.\.\.$"
+    with pytest.raises(TypeError, match=text):
+        answer = send("t", b"value", b"key")
+        if inspect.isawaitable(answer):
+            await answer
+
+
+@pytest.mark.parametrize("method", ["pause", "resume", "seek_to_beginning", "seek_to_end", "committed"])
+async def test_partitions_one_by_one_are_answered_with_a_list(method: str) -> None:
+    call: Any = getattr(Consumer("localhost:9092"), method)
+    with pytest.raises(TypeError, match=rf"^{method}\(\) takes partitions as one list: pass \[partition, \.\.\.\]$"):
+        answer = call(TopicPartition("orders", 0), TopicPartition("orders", 1))
         if inspect.isawaitable(answer):
             await answer
 
@@ -101,7 +122,9 @@ def test_a_method_that_explains_arguments_keeps_its_kind_and_signature() -> None
     assert inspect.iscoroutinefunction(poll)
     assert not inspect.iscoroutinefunction(pause)
     assert [*inspect.signature(poll).parameters] == ["self", "max_records", "timeout", "partitions"]
-    assert "other" not in inspect.signature(Producer.send).parameters
+    for send in (Producer.send, Producer.send_nowait, Producer.put):
+        assert [*inspect.signature(send).parameters][:4] == ["self", "topic", "value", "key"]
+        assert "other" not in inspect.signature(send).parameters
 
 
 @pytest.mark.parametrize("name", ["assignment", "paused"])
