@@ -50,5 +50,6 @@ def _explained(updater: Updater, name: str, timeout: float, error: KafkaTimeout)
         return KafkaTimeout(f"{error}: {causes}" if causes else str(error))
     if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         creation = "" if updater.creates_topics else ", and allow_auto_create_topics is off"
-        return UnknownTopic(topic.error, f"topic {name!r} did not appear within {timeout:g} s{creation}", topic=name)
+        what = f"topic {name!r} did not appear within {timeout:g} s{creation}; check its name, or create it"
+        return UnknownTopic(topic.error, what, topic=name)
     return KafkaTimeout(f"{error}; the last answer was {topic.error.name} ({topic.error.description})")

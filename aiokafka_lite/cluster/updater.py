@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import anyio
 
@@ -145,13 +145,13 @@ class Updater:
 
     def describe_failures(self) -> str:
         """The last error of each address since the last answer, for the text of an error."""
-        return "; ".join(f"{address}: {error}" for address, error in self.failures.items())
+        return _described(self.failures)
 
     def describe_unreachable(self, timeout: float) -> str:
         """The error of a client that found no cluster within ``timeout`` seconds, with the cause for each address."""
         addresses = dict.fromkeys([*map(str, self._brokers.bootstrap), *self.failures])
         unknown = "no answer yet; check that a broker listens on this port"
-        text = "; ".join(f"{address}: {self.failures.get(address, unknown)}" for address in addresses)
+        text = _described({address: self.failures.get(address, unknown) for address in addresses})
         return f"no bootstrap server answered within {timeout:g} s: {text}"
 
     def describe_late_start(self, timeout: float) -> str:
@@ -295,8 +295,7 @@ class Updater:
         return self._all_topics_ticket > self._tickets.served
 
     def _topics_to_ask(self, now: float) -> set[str]:
-        """All tracked topics if a caller or the interval demands them, otherwise the demanded and the unsettled ones.
-        """
+        """All tracked topics if a caller or the interval demands them, otherwise the demanded and unsettled ones."""
         wanted = set(self._wanted)
         if self._asks_for_all:
             self.tracked.expire(now)
@@ -353,9 +352,15 @@ def _error_in(response: MetadataResponse) -> KafkaError | None:
     return None
 
 
+def _described(failures: Mapping[str, object]) -> str:
+    """The failure of each address. Most failures name the address already."""
+    texts = [(address, str(failure)) for address, failure in failures.items()]
+    return "; ".join(text if address in text else f"{address}: {text}" for address, text in texts)
+
+
 def _joined(failures: dict[str, KafkaError]) -> KafkaError:
-    """One error for all addresses: UnsupportedVersion if all failed so, else ProtocolError."""
+    """One error for all addresses: UnsupportedVersion if all failed with it, otherwise ProtocolError."""
     errors = list(failures.values())
-    text = "; ".join(f"{address}: {error}" for address, error in failures.items())
+    text = _described(failures)
     kind = UnsupportedVersion if all(isinstance(error, UnsupportedVersion) for error in errors) else ProtocolError
     return kind(f"no bootstrap server can be used: {text}")

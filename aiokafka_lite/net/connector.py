@@ -98,7 +98,9 @@ class TcpConnector:
                 return await loop.create_connection(protocol_factory, sock=connected)
             left = max(deadline - loop.time() - self._timeout * _RESERVED, _MIN_HANDSHAKE)
             return await _encrypt(connected, context, host, port, protocol_factory, left)
-        raise ConnectionLost(f"cannot connect to {format_address(host, port)} ({'; '.join(failures)})", sent=False)
+        target = format_address(host, port)
+        reasons = "; ".join(failures).removeprefix(f"{target}: ")  # a host that is an IP address is named once
+        raise ConnectionLost(f"cannot connect to {target} ({reasons})", sent=False)
 
 
 _MIN_HANDSHAKE = 0.05
