@@ -67,8 +67,7 @@ def check_methods(name: str, value: object, *methods: str) -> None:
 
 
 def for_part(name: str, given: object) -> object:
-    """The result of the ``for_part`` method of a serializer or deserializer, or the object itself without that method.
-    """
+    """The result of a serializer's or deserializer's ``for_part`` method, or the object itself without that method."""
     choose = getattr(given, "for_part", None)
     return given if choose is None else choose(name.partition("_")[0])
 

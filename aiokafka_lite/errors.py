@@ -50,8 +50,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member for a code from the wire. Returns UNKNOWN_SERVER_ERROR for a code that is newer than this table.
-        """
+        """The member for a code from the wire; UNKNOWN_SERVER_ERROR for a code that is newer than this table."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
     UNKNOWN_SERVER_ERROR = -1, _P, "the broker failed with an error that has no code; see the broker's log"

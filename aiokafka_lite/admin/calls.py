@@ -85,8 +85,7 @@ class Deadline:
         return max(0.0, self.at - asyncio.get_running_loop().time())
 
     def first_part(self) -> Deadline:
-        """Three quarters of the remaining time, for a step before other steps, so that a failure leaves time for these.
-        """
+        """Three quarters of the remaining time, for a step before other steps: a failure leaves time for these."""
         return Deadline(max(self.left * 0.75, 0.001))
 
 
@@ -502,8 +501,7 @@ class _Call(Generic[K, V]):
 
 
 def answer_of(code: int, what: str, value: V, message: str | None = None) -> V | KafkaError:
-    """The value, or the error of a code that is not 0. ``what`` names the operation, ``message`` is the broker's text.
-    """
+    """The value, or the error of a code above 0. ``what`` names the operation, ``message`` is the broker's text."""
     return value if code == ErrorCode.NONE else refusal(code, what, message)
 
 

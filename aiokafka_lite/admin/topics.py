@@ -467,8 +467,7 @@ def _nothing(item: object) -> None:
 
 
 async def _describe_named(peer: Peer, names: Sequence[str] | None) -> dict[str, TopicDescription | KafkaError]:
-    """Describe topics by name, all if None. A request has some hundreds of topics, which bounds the size of a response.
-    """
+    """Describe topics by name, all if None. A request has some hundreds of topics, to bound the response."""
     if names is None:
         answer = await peer.send(MetadataRequest(topics=None))
         return {each.name or "": _described(each, each.name) for each in answer.topics}

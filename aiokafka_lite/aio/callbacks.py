@@ -1,5 +1,4 @@
-"""Logs exceptions of user callbacks that have no caller to raise them to. Such an exception does not affect a record.
-"""
+"""Logs exceptions of user callbacks that have no caller to raise them to. These exceptions affect no record."""
 
 from __future__ import annotations
 

@@ -37,8 +37,7 @@ class LoopDelay:
             self._timer = None
 
     def on_measured(self, listener: Callable[[float], None]) -> None:
-        """Call ``listener`` with each delay from now on. The loop was blocked for this delay, or for up to 1 s longer.
-        """
+        """Call ``listener`` with each delay from now on. The loop was blocked for this time, or up to 1 s longer."""
         self._listeners.append(listener)
 
     @property

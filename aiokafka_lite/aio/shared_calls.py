@@ -17,8 +17,7 @@ T = TypeVar("T")
 
 
 class SharedCalls:
-    """The calls in progress, by key. ``closed`` is the text of the error for callers when ``cancel`` ends their call.
-    """
+    """The calls in progress, by key. ``closed`` is the error text for callers when ``cancel`` ends their call."""
 
     def __init__(self, closed: str) -> None:
         self._closed = closed

@@ -62,8 +62,7 @@ def say(text: str) -> None:
 
 
 def log_warnings() -> None:
-    """From now on print the client's warnings. Before the client is connected, the error of the command is sufficient.
-    """
+    """From now on print the client's warnings. Before the client is connected, the command's error is sufficient."""
     import logging
 
     logger = logging.getLogger("aiokafka_lite")

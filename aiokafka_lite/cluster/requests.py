@@ -89,8 +89,7 @@ class Requests:
                 await asyncio.sleep(backoff.next())
 
     def mark_unreachable(self, broker: Broker) -> None:
-        """Handle a broker that did not answer: prefer others, look its coordinators up again, and refresh the metadata.
-        """
+        """Handle a broker that did not answer: prefer others, look its coordinators up again, refresh the metadata."""
         self._brokers.mark_unreachable(broker)
         self._coordinators.forget_node(broker.node.node_id)
         self._updater.demand()

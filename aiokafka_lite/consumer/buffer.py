@@ -86,8 +86,7 @@ class Buffer:
 
     @property
     def has_data(self) -> bool:
-        """Whether there are undelivered records. Hidden records (of aborted transactions) count until they are decoded.
-        """
+        """Whether there are undelivered records. Hidden ones (of aborted transactions) count until they are decoded."""
         return self._rest is not None or bool(self._batches)
 
     @property
@@ -121,8 +120,7 @@ class Buffer:
         self.end = self.start
 
     def return_to(self, offset: int) -> None:
-        """Drop the fetched records; the next fetch and the next record are at ``offset``, which was delivered before.
-        """
+        """Drop the fetched records; the next fetch and record are at ``offset``, which was delivered before."""
         self.drop()
         self.start = self.end = offset
 
@@ -193,8 +191,7 @@ class Buffer:
         return None
 
     def pack(self) -> None:
-        """Return the unpacked batch to the queue: a paused partition may wait for long, and a packed batch is smaller.
-        """
+        """Return the unpacked batch to the queue: a paused partition may wait long, and a packed batch is smaller."""
         if self._unpacked is None:
             return
         if self.chunk is not None:

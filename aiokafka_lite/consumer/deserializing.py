@@ -61,8 +61,7 @@ class Source(Protocol):
 
 
 class Deserializing:
-    """Takes records from a source and runs deserializers over them. It keeps no records, so many sources may share it.
-    """
+    """Takes records from a source and runs deserializers over them. Many sources may share it: it keeps no records."""
 
     def __init__(
         self,

@@ -343,8 +343,7 @@ class FetchAnswers:
         return asyncio.get_running_loop().time()
 
     def _count_move(self, assigned: AssignedPartition) -> None:
-        """Count a demand for another offset or broker. The first ones are followed at once, later ones with a backoff.
-        """
+        """Count a demand for another offset or broker. The first is followed at once, later ones with a backoff."""
         if assigned.attempts:
             self._back_off(assigned)
         else:

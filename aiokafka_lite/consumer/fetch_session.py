@@ -81,8 +81,7 @@ class FetchSession(Generic[K, V]):
         return asked
 
     def answered(self, session_id: int, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Apply a response. After an error of the session, or an unexpected session id, the next request is a full one.
-        """
+        """Apply a response. After a session error or an unexpected session id, the next request is a full one."""
         asked, self._asked = self._asked, None
         if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._start_over(NO_SESSION)

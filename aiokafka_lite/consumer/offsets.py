@@ -49,8 +49,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(slots=True)
 class LookupAnswer:
-    """The answer of one leader. ``found`` has None for a partition without such an offset (all its records are older).
-    """
+    """The answer of one leader. ``found`` has None for a partition without such an offset: its records are older."""
 
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)

@@ -155,8 +155,7 @@ class AssignedPartition:
     # Records.
 
     def drop_buffer(self) -> None:
-        """Drop the fetched and undelivered records, and the failure behind them; the next fetch begins at the position.
-        """
+        """Drop undelivered records and the failure behind them; the next fetch begins at the position."""
         self.buffer.drop()
         self.failure = None
         self.replan()

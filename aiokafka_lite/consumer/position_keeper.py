@@ -247,8 +247,7 @@ class PositionKeeper:
         return deadline
 
     def _drop_deleted(self, name: str) -> bool:
-        """Continue without a deleted topic, if other whole topics are read. Returns False if there is no other topic.
-        """
+        """Continue without a deleted topic, if other whole topics are read. Returns False if there is no other one."""
         subscription = self._subscription
         if name not in subscription.whole_topics or not subscription.topics - {name}:
             return False

@@ -353,8 +353,7 @@ class Reader:
         return None
 
     def _back_off(self, assigned: AssignedPartition) -> None:
-        """Fetch the partition again later. This repairs data that the network damaged, and limits the rate of an error.
-        """
+        """Fetch the partition again later. This repairs damage from the network, and limits the rate of an error."""
         assigned.back_off(asyncio.get_running_loop().time() + self._backoff.after(assigned.attempts))
         self._failed = assigned
         self._subscription.end_turn(assigned)

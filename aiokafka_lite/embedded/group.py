@@ -219,8 +219,7 @@ class Group:
             self._complete_join()
 
     def _complete_join(self) -> None:
-        """Begin the next generation, because all members have joined or the timeout has passed. The others are dropped.
-        """
+        """Begin the next generation, when all members have joined or the timeout has passed. Others are dropped."""
         self._delaying = False
         for member in [each for each in self.members.values() if each.joining is None and each.instance_id is None]:
             self.members.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)

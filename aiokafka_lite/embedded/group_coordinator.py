@@ -244,8 +244,7 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     async def until_replicated(self, group_id: str) -> None:
-        """Wait until the replicas have the records that were written for the members of a group. Raises GroupRefusal.
-        """
+        """Wait until the replicas have the records written for the members of a group. Raises GroupRefusal."""
         error = await self.log.until_all_replicated(group_id)
         error = error or self.check(group_id)  # the group may have moved to another node
         if error is not ErrorCode.NONE:

@@ -86,8 +86,7 @@ class HostedGroups(dict[str, HostedGroup]):
         return hosted
 
     def classic(self, group_id: str) -> Group | ClassicMembers | None:
-        """The group for a classic member that joins; None if the group has members of another type and may not migrate.
-        """
+        """The group for a classic member that joins; None if its members have another type and may not migrate."""
         hosted = self.host(group_id)
         if isinstance(hosted.group, ConsumerGroup):
             if not hosted.group.is_empty:

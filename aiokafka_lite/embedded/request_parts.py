@@ -46,8 +46,7 @@ def partitions_of(request: Request[Any], topic_name: TopicName) -> Iterator[tupl
 
 
 def split_request(request: Q, is_about: IsAbout, topic_name: TopicName) -> tuple[Q, Q | None]:
-    """The part of a request that a fault concerns, and the rest, which is None if the fault concerns the whole request.
-    """
+    """The part of a request that a fault concerns, and the rest; None if the fault concerns the whole request."""
     shape = _SHAPES.get(type(request))
     if shape is None:
         return request, None

@@ -271,8 +271,7 @@ class ConsumerMember(BaseMember):
         return self._retry() if event.retriable else self._fail(event.error)
 
     def _retry(self) -> list[Action]:
-        """Send all fields after a backoff, since it is not known which ones the coordinator has received (rules 3, 5).
-        """
+        """Send all fields after a backoff: it is not known which ones the coordinator has received (rules 3, 5)."""
         self._sent = None
         return [self._pause(None)]
 

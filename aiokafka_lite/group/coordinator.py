@@ -127,8 +127,7 @@ class Coordinator:
         self._use("consumer" if config.group_protocol == "consumer" else "classic")
 
     def _use(self, protocol: str) -> None:
-        """Create the member and the object that sends its requests. Called only before ``run`` handles the first event.
-        """
+        """Create the member and the sender of its requests. Called only before ``run`` handles the first event."""
         config = self._config
         if protocol == "consumer":
             self.member = member = ConsumerMember(

@@ -286,8 +286,7 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """Take the partitions from the reader without a commit, because another member may own them. Outcome: ``Released``.
-    """
+    """Take the partitions from the reader without a commit: others may own them. Outcome: ``Released``."""
 
     number: int
     partitions: tuple[TopicPartition, ...]

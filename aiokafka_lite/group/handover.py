@@ -152,8 +152,7 @@ class Handovers:
         self._released(action)
 
     async def _wait_for_user(self, action: Revoke) -> None:
-        """Wait until the user has processed its records, so that a rebalance repeats none, within the time of rule 4.
-        """
+        """Wait, within rule 4, until the user has processed its records, so that a rebalance repeats none."""
         with anyio.CancelScope(deadline=self._deadlines[action.number]) as self._waiting:
             await self._reading.wait_until_done(action.partitions)
         # No other member waits for a member that was fenced or leaves, so there is no warning.

@@ -62,8 +62,7 @@ class Ownership:
         return lose
 
     def release(self, number: int) -> bool:
-        """Record that the reader has released the partitions of this handover. False if a newer handover replaced it.
-        """
+        """Record that the reader has released these partitions. False if a newer handover replaced this one."""
         if number != self._number:
             return False
         self.revoking = frozenset()

@@ -126,8 +126,7 @@ def leaves_by_id(action: SendLeave, versions: VersionTable) -> bool:
 
 
 def leave_request(group_id: str, action: SendLeave, versions: VersionTable, *, by_id: bool) -> LeaveGroupRequest:
-    """With one member id if ``by_id`` is true or the coordinator has no other form; otherwise with a list of members.
-    """
+    """With one member id if ``by_id`` or the coordinator requires it; otherwise with a list of members."""
     if by_id or not versions.supports(LeaveGroupRequest.MANY_MEMBERS):
         return LeaveGroupRequest(group_id=group_id, member_id=action.member_id)
     member = LeaveGroupRequestMember(
@@ -152,8 +151,7 @@ def problem_of_assignment(partitions: Sequence[Sequence[int]]) -> str | None:
 
 
 def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None, asked: str = "") -> KafkaError:
-    """The error for the user when the coordinator refuses the member finally. ``asked`` describes the member's request.
-    """
+    """The error for the user when the coordinator refuses the member finally. ``asked`` describes its request."""
     static = "" if instance_id is None else f" as {instance_id!r}"
     hint = f" ({_HINTS[code]})" if code in _HINTS else ""
     return error_for(code, f"{api} of group {group_id!r}{static}{asked} was refused{hint}")

@@ -38,8 +38,7 @@ class Ask(Protocol):
 
 
 class Login:
-    """The SASL credentials that all connections of a client share. It caches derived keys, which take long to compute.
-    """
+    """The SASL credentials that all connections of a client share. It caches derived keys, which take long."""
 
     def __init__(
         self,

@@ -108,8 +108,7 @@ def _lost(what: str) -> ConnectionLost:
 
 
 def alert(error: ssl.SSLError, peer: str) -> KafkaError | None:
-    """The error for an alert about the client's certificate, which may come after the handshake; None for other alerts.
-    """
+    """The error for an alert about the client's certificate, perhaps after the handshake; None for other alerts."""
     reason = error.reason or ""
     if "_ALERT_" not in reason or not any(word in reason for word in _CLIENT_CERTIFICATE):
         return None

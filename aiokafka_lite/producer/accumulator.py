@@ -179,8 +179,7 @@ class Accumulator:
                 self._partitioner.batch_sealed(name, number, size, self._view)
 
     def partitions_of_keys(self, topic: TopicProducer, keys: list[bytes]) -> list[int] | None:
-        """The partition of each key; None if a user's partitioner chooses, or if metadata lacks one of the partitions.
-        """
+        """The partition of each key; None if a user's partitioner chooses, or if metadata lacks a partition."""
         if not self._partitioner.is_default:
             return None
         numbers = self._partitioner.of_keys(keys, len(self._view.topics[topic.name].partitions))
@@ -300,8 +299,7 @@ class Accumulator:
         return topic.pending, topic.pending.add(record, self._timers.now())
 
     async def _ask_for(self, topic: TopicProducer, pending: PendingRecords) -> None:
-        """Request metadata of a topic until it is available and these records have moved to batches, or were aborted.
-        """
+        """Request metadata of a topic until it is available and these records have moved or were aborted."""
         while _are_pending(topic, pending):
             try:
                 await self._client.topic(topic.name, self._longest_wait)

@@ -98,8 +98,7 @@ class Dispatcher:
         self._begun.append((partition, batch))
 
     def _iteration_ended(self) -> None:
-        """Send the batches begun in this iteration: at once to brokers whose sender is free, otherwise by their queues.
-        """
+        """Send the batches begun in this iteration: at once if the broker's sender is free, otherwise by its queue."""
         begun, self._begun = self._begun, []
         by_broker: dict[int, list[Ready]] = {}
         for partition, batch in begun:
@@ -118,8 +117,7 @@ class Dispatcher:
         self._lingering[partition] = self._timers.at(when, self._lingered, partition)
 
     def _lingered(self, partition: PartitionProducer) -> None:
-        """Handle the end of a partition's timer. Its open batch may be a later one, which lingers from its own start.
-        """
+        """Handle the end of a partition's timer. The open batch may be a later one, which lingers from its start."""
         del self._lingering[partition]
         batch = partition.open
         if batch is None:

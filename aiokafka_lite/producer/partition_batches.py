@@ -179,8 +179,7 @@ class PartitionBatches:
             self._load[self.broker] += batch.queued_bytes
 
     def expedite(self) -> bool:
-        """Make the open batch due, so that it does not wait for more records. Returns whether there is an open batch.
-        """
+        """Make the open batch due, so that it waits for no more records. Returns whether there is an open batch."""
         if self.open is None:
             return False
         self.open.due = True

@@ -55,8 +55,7 @@ _PLACE = "producer id"
 
 
 class Pipeline:
-    """The stages of one producer, from its start to its end. Created in the event loop, when the client has metadata.
-    """
+    """The stages of one producer, from start to end. Created in the event loop, when the client has metadata."""
 
     def __init__(
         self,

@@ -73,8 +73,7 @@ class ProducerIds:
             self.newest = None
 
     def retire(self, identity: ProducerIdAndEpoch) -> None:
-        """Do not use this identity for another partition: brokers still know sequence numbers of a dropped partition.
-        """
+        """Use this identity for no other partition: brokers still know sequence numbers of a dropped partition."""
         if identity == self.newest:
             self.newer_than(identity)
 

@@ -473,8 +473,7 @@ class Sender:
 
 
 class Senders:
-    """The senders of a producer, one per broker. It is also the load of the brokers for a partitioner (``BrokerLoad``).
-    """
+    """The senders of a producer, one per broker. Also the load of brokers for a partitioner (``BrokerLoad``)."""
 
     def __init__(
         self, context: SenderContext, load: Counter[int], spawn: Callable[[Sender], anyio.CancelScope]

@@ -246,8 +246,7 @@ class Settlement:
         self._dispatcher.act(partition, partition.unreachable(error))
 
     def _recovered(self, partition: PartitionProducer) -> None:
-        """End the outage. All partitions share one, because a broker that is down affects each partition that it leads.
-        """
+        """End the outage. All partitions share one, because a broker that is down affects all that it leads."""
         self._retrying.discard(partition.topic_partition)
         if not self._retrying:
             self._client.outages.recovered(logger, _PLACE, "batches are written without a retry")

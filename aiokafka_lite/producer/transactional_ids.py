@@ -83,8 +83,7 @@ class TransactionalIds(ProducerIds):
         """Does nothing, because the answer with a newer epoch also ends the transaction."""
 
     def retire(self, identity: ProducerIdAndEpoch) -> None:
-        """Handle a dropped partition. Brokers remember its sequence numbers, so the next transaction needs a new epoch.
-        """
+        """Handle a dropped partition. Brokers know its sequence numbers, so the next transaction needs a new epoch."""
         if identity == self.newest:
             self.is_outdated = True
 

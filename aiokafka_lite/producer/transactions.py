@@ -198,8 +198,7 @@ class Transactions:
             await self._outcome(ending)
 
     async def detach(self, timeout: float | None) -> DetachedTransaction:
-        """Flush, and leave the transaction open, so that another process can end it. Then only ``close`` is possible.
-        """
+        """Flush, and leave the transaction open for another process to end. Then only ``close`` is possible."""
         self._check_open()
         await self._flush_before(self._timers.now() + self._bound(timeout))
         assert self._ids.newest is not None, "the producer is initialized"
@@ -350,8 +349,7 @@ class Transactions:
     # Failures.
 
     def _record_failed(self, error: Exception, batch: Batch | None) -> None:
-        """Handle failed records. Runs while a batch is settled, so the abort begins in the next iteration of the loop.
-        """
+        """Handle failed records. Runs while a batch is settled, so the abort begins in the loop's next iteration."""
         # The sequence may have a gap now, which in generation 1 only a new epoch repairs. If the leader refused a batch
         # because of its content, its numbers are free again.
         if batch is not None and batch.sequence != NO_SEQUENCE:

@@ -18,8 +18,7 @@ Mode = Literal["READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT"]
 
 
 class SchemaReference(NamedTuple):
-    """A schema that another schema uses: ``name`` in the text of the other one is version ``version`` of ``subject``.
-    """
+    """A schema that another one uses: ``name`` in the text of that one is version ``version`` of ``subject``."""
 
     name: str
     subject: str

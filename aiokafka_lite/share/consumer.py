@@ -160,8 +160,7 @@ class ShareConsumer(Component, Generic[K, V]):
         self._acknowledge(record, AcknowledgeType.ACCEPT)
 
     def release(self, record: ShareRecord[K, V]) -> None:
-        """Make the record available to the consumers of the group again, including this one. Otherwise like ``accept``.
-        """
+        """Make the record available again to the group's consumers, including this one. Otherwise like ``accept``."""
         self._acknowledge(record, AcknowledgeType.RELEASE)
 
     def reject(self, record: ShareRecord[K, V]) -> None:

@@ -135,8 +135,7 @@ class BrokerShareFetcher:
     # The task.
 
     async def run(self) -> None:
-        """Fetch and acknowledge until ``close``, or until nothing is wanted from this broker and nothing is in flight.
-        """
+        """Fetch and acknowledge until ``close``, or until nothing is wanted from this broker or in flight."""
         self._stopped.clear()
         try:
             while not self._closing:

@@ -15,8 +15,7 @@ def create_ssl_context(
     password: str | None = None,
     crlfile: str | None = None,
 ) -> ssl.SSLContext:
-    """A TLS context that verifies brokers with these CAs, or with the system's, and presents this client certificate.
-    """
+    """A TLS context that verifies brokers with these or the system's CAs, and presents this client certificate."""
     context = ssl.create_default_context(cafile=cafile, capath=capath, cadata=cadata)
     if crlfile is not None:
         context.load_verify_locations(crlfile)

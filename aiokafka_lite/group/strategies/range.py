@@ -68,8 +68,7 @@ class _Topic:
 
     @property
     def racks_matter(self) -> bool:
-        """Whether readers and replicas share racks, and at least one reader has no replica of a partition in its rack.
-        """
+        """Whether readers and replicas share racks, and some reader has no replica of a partition in its rack."""
         readers = {reader.rack for reader in self.readers if reader.rack is not None}
         return any(readers & racks for racks in self.racks) and not all(readers <= racks for racks in self.racks)
 
