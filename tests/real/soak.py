@@ -408,8 +408,8 @@ class Soak:
         sends = sum(len(history.sends) for history in self._histories.values())
         shared = 0 if self._sharing is None else self._sharing.count
         return (
-            f"{len(self.faults)} faults, {sends} sends, {self._transactions.count} transactions, {shared} records of a "
-            f"share group, {self._started} client processes, {len(self.problems)} problems"
+            f"{len(self.faults)} faults, {sends} sends, {self._transactions.count} transactions, {shared} deliveries "
+            f"to a share group, {self._started} client processes, {len(self.problems)} problems"
         )
 
 

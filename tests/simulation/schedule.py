@@ -22,7 +22,7 @@ MIGRATING = range(20_000, 30_000)
 """The groups of these seeds have members of both protocols, so that each group is upgraded and downgraded online."""
 
 FIRST_WITH_SHARE_GROUPS = 30_000
-"""A third of the seeds from this one on have share groups. In others, members of both protocols are in one group."""
+"""A third of the seeds from this one on have share groups. A fifth have groups with members of both protocols."""
 
 CODES = {
     "Produce": (
