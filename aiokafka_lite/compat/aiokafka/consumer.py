@@ -155,7 +155,9 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
 
     async def _to_read(self) -> native.Consumer | None:
         """The same; None while there is nothing to read."""
-        consumer = await self._ready()
+        running = self._running
+        is_ready = running.is_running and not (self._closed or self._has_new_topics)
+        consumer = running.now if is_ready else await self._ready()  # hot: a coroutine less for each record
         return consumer if self._topics or self._assigned else None
 
     async def _learn(self, topic: str) -> None:
@@ -266,8 +268,11 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
                 (record,) = await self._reads.many(self._to_read, 1, math.inf, partitions)
             else:
                 record = await self._reads.one(self._to_read)
-        with self._read_again([record]):
+        try:
             return self._deserialize(record)
+        except Exception:
+            read_again(self._consumer, [record])
+            raise
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
@@ -285,10 +290,13 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         except ConsumerStoppedError:
             return {}
         found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
-        with self._read_again(records):
+        try:
             for record in records:
                 place = TopicPartition(record.topic, record.partition)
                 found.setdefault(place, []).append(self._deserialize(record))
+        except Exception:
+            read_again(self._consumer, records)
+            raise
         return found
 
     def __aiter__(self) -> Self:
@@ -311,15 +319,6 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         except (StopAsyncIteration, IllegalStateError):
             if self._closed:
                 raise ConsumerStoppedError("the consumer was stopped") from None
-            raise
-
-    @contextmanager
-    def _read_again(self, records: Sequence[Record[Any, Any]]) -> Iterator[None]:
-        """If a deserializer fails, return these records again."""
-        try:
-            yield
-        except Exception:
-            read_again(self._consumer, records)
             raise
 
     # Commits.

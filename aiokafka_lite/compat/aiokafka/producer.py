@@ -164,11 +164,12 @@ class AIOKafkaProducer(Managed):
     ) -> native.Delivery:
         if key is None and value is None:
             raise AssertionError("a record needs a key or a value")
-        await self._check_partition(topic, partition)
+        if partition is not None or topic not in self._partitions:
+            await self._check_partition(topic, partition)
         key, value = _serialized(key, self._key_serializer), _serialized(value, self._value_serializer)
         listed = () if headers is None else [Header(*header) for header in headers]
-        if BATCH_OVERHEAD + _size(key, value, listed) > self._max_request_size:
-            raise MessageSizeTooLargeError(f"the record is larger than max_request_size={self._max_request_size} bytes")
+        if self._max_request_size < LEAST_REQUEST_SIZE:
+            self._check_size(key, value, listed)
         with self._calling():
             return await self._producer.put(
                 topic, value, key=key, partition=partition, timestamp=timestamp_ms, headers=listed
@@ -181,6 +182,10 @@ class AIOKafkaProducer(Managed):
             known = self._partitions[topic] = await self.partitions_for(topic)
             if partition is not None and partition not in known:
                 raise AssertionError(f"topic {topic!r} has no partition {partition}")
+
+    def _check_size(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> None:
+        if BATCH_OVERHEAD + _size(key, value, headers) > self._max_request_size:
+            raise MessageSizeTooLargeError(f"the record is larger than max_request_size={self._max_request_size} bytes")
 
     def create_batch(self) -> BatchBuilder:
         """A batch for ``send_batch``, of at most ``max_batch_size`` bytes."""

@@ -123,14 +123,6 @@ class SharedReads:
 
     async def _read(self, ready: Ready, consumer: native.Consumer | None, reading: Awaitable[T]) -> T | None:
         """The result of a read; None if it was interrupted, or if another consumer has to be read now."""
-        try:
-            return await self._interruptible(reading)
-        except (IllegalStateError, StopAsyncIteration):
-            if await ready() is consumer:
-                raise
-            return None
-
-    async def _interruptible(self, reading: Awaitable[T]) -> T | None:
         # Not a cancel scope, which costs more than the rest of a read of one record.
         task = asyncio.current_task()
         assert task is not None
@@ -142,6 +134,11 @@ class SharedReads:
             if self._is_interrupted and task.cancelling() == before + 1:
                 return None
             raise
+        except (IllegalStateError, StopAsyncIteration):
+            self._reader = None
+            if await ready() is consumer:
+                raise
+            return None
         finally:
             self._reader = None
             if self._is_interrupted:
