@@ -1,0 +1,138 @@
+"""Programs as they are in aiokafka's documentation: both libraries print the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+from aiokafka_lite import EmbeddedCluster
+from tests.waiting import DEADLINE
+
+SETTINGS: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+
+
+async def test_objects_are_serialized_and_a_partitioner_chooses(library: Any, cluster: EmbeddedCluster) -> None:
+    def by_length(key: bytes, all_partitions: list[int], available: list[int]) -> int:
+        assert sorted(all_partitions) == sorted(available) == [0, 1]
+        return len(key) % len(all_partitions)
+
+    servers = cluster.bootstrap_servers
+    producer = library.AIOKafkaProducer(
+        bootstrap_servers=servers,
+        key_serializer=str.encode,
+        value_serializer=lambda value: None if value is None else json.dumps(value).encode(),
+        partitioner=by_length,
+        compression_type="lz4",
+    )
+    async with producer:
+        for key, value in (("a", [1]), ("bb", {"x": 2}), ("a", None)):
+            await producer.send_and_wait("orders", value, key=key)
+    consumer = library.AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=servers,
+        key_deserializer=bytes.decode,
+        value_deserializer=lambda value: None if value is None else json.loads(value),
+        **SETTINGS,
+    )
+    async with consumer, asyncio.timeout(DEADLINE):
+        records = [await consumer.getone() for _ in range(3)]
+    found = sorted((each.partition, each.offset, each.key, each.value) for each in records)
+    assert found == [(0, 0, "bb", {"x": 2}), (1, 0, "a", [1]), (1, 1, "a", None)]
+
+
+async def test_local_state_is_kept_with_its_offsets(library: Any, cluster: EmbeddedCluster) -> None:
+    """A member counts keys. The state of a partition is stored when it is revoked, and loaded when it is assigned."""
+    stored: dict[Any, tuple[int, Counter[bytes]]] = {}
+    servers = cluster.bootstrap_servers
+
+    async def count(until: int) -> None:
+        state: dict[Any, Counter[bytes]] = {}
+        consumer = library.AIOKafkaConsumer(bootstrap_servers=servers, group_id="counts", **SETTINGS)
+
+        class Listener(library.ConsumerRebalanceListener):  # type: ignore[misc]
+            async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+                for each in revoked:
+                    stored[each] = await consumer.position(each), state[each]
+
+            async def on_partitions_assigned(self, assigned: set[Any]) -> None:
+                for each in assigned:
+                    offset, state[each] = stored.get(each, (0, Counter()))
+                    if offset:
+                        consumer.seek(each, offset)
+                    else:
+                        await consumer.seek_to_beginning(each)
+
+        await consumer.start()
+        consumer.subscribe(["orders"], listener=Listener())
+        async with asyncio.timeout(DEADLINE):
+            while sum(counter.total() for counter in state.values()) < until:
+                for each, records in (await consumer.getmany(timeout_ms=100)).items():
+                    state[each].update(record.key for record in records)
+        for each in consumer.assignment():
+            stored[each] = await consumer.position(each), state[each]
+        await consumer.stop()
+
+    async with library.AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        for half in (1, 2):
+            for number in range(10):
+                await producer.send_and_wait("orders", b"v", key=b"%d" % (number % 3), partition=number % 2)
+            await count(10 * half)
+    assert {each.partition: offset for each, (offset, _) in stored.items()} == {0: 10, 1: 10}
+    assert sum((counter for _, counter in stored.values()), Counter()) == {b"0": 8, b"1": 6, b"2": 6}
+
+
+async def test_records_are_processed_in_transactions(library: Any, cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("bills", 1)
+    servers = cluster.bootstrap_servers
+    async with library.AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        for number in range(8):
+            await producer.send_and_wait("orders", b"%d" % number, partition=number % 2)
+    consumer = library.AIOKafkaConsumer("orders", bootstrap_servers=servers, group_id="billing", **SETTINGS)
+    producer = library.AIOKafkaProducer(bootstrap_servers=servers, transactional_id="billing-1")
+    done = attempts = 0
+    async with consumer, producer, asyncio.timeout(DEADLINE):
+        for partition in consumer.assignment():
+            await consumer.commit({partition: 1})
+        await consumer.seek_to_committed()
+        while done < 6:
+            found = await consumer.getmany(timeout_ms=100, max_records=2)
+            attempts += bool(found)
+            try:
+                async with producer.transaction():
+                    for records in found.values():
+                        for record in records:
+                            await producer.send("bills", record.value)
+                    offsets = {each: records[-1].offset + 1 for each, records in found.items()}
+                    if offsets:
+                        await producer.send_offsets_to_transaction(offsets, "billing")
+                    if attempts == 1 and found:
+                        raise ZeroDivisionError
+            except ZeroDivisionError:
+                await consumer.seek_to_committed()
+                continue
+            done += sum(map(len, found.values()))
+    reader = library.AIOKafkaConsumer(
+        "bills", bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
+    )
+    async with reader, asyncio.timeout(DEADLINE):
+        bills = [(await reader.getone()).value for _ in range(6)]
+        assert sorted(bills) == [b"2", b"3", b"4", b"5", b"6", b"7"]
+        assert await reader.getmany(timeout_ms=0) == {}
+
+
+async def test_the_lag_is_the_distance_to_the_end(library: Any, cluster: EmbeddedCluster) -> None:
+    servers = cluster.bootstrap_servers
+    partition = library.TopicPartition("orders", 0)
+    async with library.AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        for _ in range(5):
+            await producer.send_and_wait("orders", b"v", partition=0)
+    consumer = library.AIOKafkaConsumer("orders", bootstrap_servers=servers, group_id="billing", **SETTINGS)
+    async with consumer, asyncio.timeout(DEADLINE):
+        for _ in range(2):
+            await consumer.getone()
+        await consumer.commit()
+        end = (await consumer.end_offsets([partition]))[partition]
+        assert end - await consumer.position(partition) == 3
+        assert end - await consumer.committed(partition) == 3
