@@ -30,6 +30,9 @@ _make_record = partial(tuple.__new__, ShareRecord)
 MAX_ACQUIRED = 1_000_000
 """Offsets in one answer. Brokers lock at most 10,000 records of a partition, in whole batches."""
 
+MAX_RANGES = 50_000
+"""Ranges in one answer. Checking so many holds the event loop for a quarter of a second."""
+
 
 class _Range(NamedTuple):
     """Acquired offsets, both ends included."""
@@ -188,7 +191,9 @@ class _Ranges:
             yield _Range(max(first, each.first), min(last, each.last), each.delivery_count)
 
 
-def check_acquired(acquired: Iterable[ShareAcquiredRecords]) -> None:
-    """Raise ProtocolError if the ranges of an answer have more than ``MAX_ACQUIRED`` offsets."""
+def check_acquired(acquired: Sequence[ShareAcquiredRecords]) -> None:
+    """Raise ProtocolError if an answer has more than ``MAX_RANGES`` ranges or ``MAX_ACQUIRED`` offsets."""
+    if len(acquired) > MAX_RANGES:
+        raise ProtocolError(f"a broker claims to have acquired {len(acquired):,} ranges, more than {MAX_RANGES:,}")
     if sum(max(0, each.last_offset - each.first_offset + 1) for each in acquired) > MAX_ACQUIRED:
         raise ProtocolError(f"a broker claims to have acquired more than {MAX_ACQUIRED:,} records")

@@ -10,7 +10,7 @@ from aiokafka_lite.errors import CorruptRecord, ProtocolError
 from aiokafka_lite.protocol.messages import ShareAcquiredRecords
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.share.acknowledgements import AcknowledgeType
-from aiokafka_lite.share.acquired import MAX_ACQUIRED, AcquiredRecords, DecodedBatch, check_acquired
+from aiokafka_lite.share.acquired import MAX_ACQUIRED, MAX_RANGES, AcquiredRecords, DecodedBatch, check_acquired
 from aiokafka_lite.types import Compression, TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
@@ -92,6 +92,8 @@ def test_more_offsets_than_brokers_lock_are_refused() -> None:
     for lasts in ((MAX_ACQUIRED,), (MAX_ACQUIRED - 1, 0), (2**63 - 1,)):
         with pytest.raises(ProtocolError, match="more than 1,000,000 records"):
             check_acquired(ranges(*lasts))
+    with pytest.raises(ProtocolError, match="50,001 ranges, more than 50,000"):
+        check_acquired(ranges(0) * (MAX_RANGES + 1))
 
 
 def test_many_ranges_and_many_batches_take_time_for_their_sum_and_not_their_product() -> None:
