@@ -18,7 +18,7 @@ from ..arguments import must_be
 from ..errors import ErrorCode
 from .config_keys import InvalidConfig, check_configs
 from .configs import TOPIC_KEYS, ClusterSettings, TopicConfig
-from .features import Features
+from .features import ELIGIBLE_LEADER_REPLICAS, Features
 from .topics import NO_LEADER, PartitionKey, PartitionState, Topic, is_legal_name, spread
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Controller:
     def fence(self, node_id: int) -> None:
         """Fence a broker that stopped. It leaves the in-sync sets, and other replicas become leaders.
 
-        The last member of an in-sync set stays in it.
+        Without eligible leader replicas (KIP-966), the last member of an in-sync set stays in it.
         """
         registration = self.brokers.get(node_id)
         if registration is None or not registration.alive:
@@ -139,7 +139,9 @@ class Controller:
     def _without(self, topic: Topic, state: PartitionState, node_id: int) -> PartitionState:
         if node_id not in state.replicas:
             return state
-        isr = tuple(node for node in state.isr if node != node_id) or state.isr
+        isr = tuple(node for node in state.isr if node != node_id)
+        if not self.features.level(ELIGIBLE_LEADER_REPLICAS):
+            isr = isr or state.isr
         if state.leader == node_id:
             return self.elect(topic, replace(state, isr=isr))
         if isr == state.isr:
@@ -147,13 +149,13 @@ class Controller:
         return replace(state, isr=isr, partition_epoch=state.partition_epoch + 1)
 
     def elect(self, topic: Topic, state: PartitionState) -> PartitionState:
-        """Elect the first live replica of the in-sync set; any live replica if the topic allows unclean elections."""
+        """Elect the first live replica that is in sync or eligible; any live one if unclean elections are allowed."""
         live = [node for node in state.replicas if self.is_alive(node)]
         for node in live:
-            if node in state.isr:
+            if state.may_lead(node):
                 return state.elected(node)
         if live and topic.config.unclean_leader_election:
-            return state.elected(live[0], isr=(live[0],))
+            return state.elected(live[0])
         return state.elected(NO_LEADER) if state.leader != NO_LEADER else state
 
     def is_alive(self, node_id: int) -> bool:
@@ -314,6 +316,10 @@ class Controller:
         """Store the new state of a topic, and publish it."""
         before = self.topics.get(topic.name)
         if before is not None and before.topic_id == topic.topic_id:
+            tracked = self.features.level(ELIGIBLE_LEADER_REPLICAS) > 0
+            min_isr = topic.config.min_insync_replicas if tracked else 1
+            changed = [new.after(old, min_isr) for old, new in zip(before.partitions, topic.partitions)]
+            topic = replace(topic, partitions=(*changed, *topic.partitions[len(changed) :]))
             for number, (old, new) in enumerate(zip(before.partitions, topic.partitions)):
                 if old.leader != new.leader:
                     elected = "no leader" if new.leader == NO_LEADER else f"node {new.leader} as the leader"

@@ -17,7 +17,7 @@ from ..errors import ConfigurationError
 from .configs import TopicConfig
 from .controller import Controller
 from .log_files import LogFiles, OpenFiles, read_json, write_json
-from .topics import PartitionKey, PartitionState, Topic
+from .topics import NO_LEADER, PartitionKey, PartitionState, Topic
 
 try:
     import fcntl
@@ -179,6 +179,8 @@ def _described(topic: Topic) -> dict[str, Any]:
                 "partition_epoch": state.partition_epoch,
                 "adding": state.adding,
                 "removing": state.removing,
+                "elr": state.elr,
+                "last_leader": state.last_leader,
             }
             for state in topic.partitions
         ],
@@ -196,6 +198,8 @@ def _topic(described: dict[str, Any], controller: Controller) -> Topic:
             partition_epoch=each["partition_epoch"] + 1,
             adding=tuple(each["adding"]),
             removing=tuple(each["removing"]),
+            elr=tuple(each.get("elr", ())),  # data directories of earlier versions lack them
+            last_leader=each.get("last_leader", NO_LEADER),
         )
         for each in described["partitions"]
     )

@@ -38,14 +38,14 @@ class PartitionLeadership:
         """
         state = self._controller.state_of(key)
         if node_id is None:
-            electable = state.replicas if unclean else state.isr
+            electable = state.replicas if unclean else (state.isr or state.elr)
             others = [each for each in electable if each != state.leader and self._controller.is_alive(each)]
             node_id = others[0] if others else state.leader
         if node_id not in state.replicas or not self._controller.is_alive(node_id):
             raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is not a live replica of {key}")
-        if node_id not in state.isr and not unclean:
+        if not state.may_lead(node_id) and not unclean:
             raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is not in sync with {key}")
-        self._controller.set_partition(key, state.elected(node_id, state.isr if node_id in state.isr else (node_id,)))
+        self._controller.set_partition(key, state.elected(node_id))
         return node_id
 
     def force_isr(self, key: PartitionKey, isr: tuple[int, ...]) -> None:
@@ -58,7 +58,7 @@ class PartitionLeadership:
         preferred = state.replicas[0]
         if state.leader == preferred:
             raise Refused(ErrorCode.ELECTION_NOT_NEEDED, f"node {preferred} already leads {key}")
-        if preferred not in state.isr or not self._controller.is_alive(preferred):
+        if not state.may_lead(preferred) or not self._controller.is_alive(preferred):
             raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"node {preferred} is not in sync or not alive")
         self._controller.set_partition(key, state.elected(preferred))
 
@@ -70,9 +70,8 @@ class PartitionLeadership:
         live = [node for node in state.replicas if self._controller.is_alive(node)]
         if not live:
             raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {key} is alive")
-        in_sync = [node for node in live if node in state.isr]
-        leader = (in_sync or live)[0]
-        self._controller.set_partition(key, state.elected(leader, state.isr if in_sync else (leader,)))
+        in_sync = [node for node in live if state.may_lead(node)]
+        self._controller.set_partition(key, state.elected((in_sync or live)[0]))
 
     def alter_partition(
         self, node_id: int, key: PartitionKey, leader_epoch: int, partition_epoch: int, isr: Iterable[int]

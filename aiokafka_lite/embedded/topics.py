@@ -26,7 +26,9 @@ class PartitionState:
     """The leader, the replicas and the in-sync set of a partition, as node ids; -1 is no leader.
 
     ``partition_epoch`` grows with every change, ``leader_epoch`` with every election. ``adding`` and ``removing`` are
-    the replicas of a reassignment in progress.
+    the replicas of a reassignment in progress. ``elr`` are the eligible leader replicas (KIP-966): they left the in-sync
+    set while it was below min.insync.replicas, so they have all committed records. ``last_leader`` is the leader that a
+    partition had before its in-sync set became empty.
     """
 
     replicas: tuple[int, ...]
@@ -36,21 +38,45 @@ class PartitionState:
     partition_epoch: int = 0
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_leader: int = NO_LEADER
+
+    def may_lead(self, node_id: int) -> bool:
+        """Whether a replica has all committed records."""
+        return node_id in (self.isr or self.elr)
 
     @property
     def is_settled(self) -> bool:
         """Whether every replica is in sync, and none is being moved."""
         return set(self.isr) == set(self.replicas) and not self.adding and not self.removing
 
-    def elected(self, leader: int, isr: tuple[int, ...] | None = None) -> PartitionState:
-        """The state after an election; -1 as the leader if there is no candidate."""
+    def elected(self, leader: int) -> PartitionState:
+        """The state after an election; -1 as the leader if there is no candidate.
+
+        A leader that was not in sync is the only member of the in-sync set.
+        """
         return replace(
             self,
             leader=leader,
-            isr=self.isr if isr is None else isr,
+            isr=self.isr if leader == NO_LEADER or leader in self.isr else (leader,),
             leader_epoch=self.leader_epoch + 1,
             partition_epoch=self.partition_epoch + 1,
         )
+
+    def after(self, before: PartitionState, min_isr: int) -> PartitionState:
+        """This state with the eligible leader replicas that follow from the state before.
+
+        The high watermark does not move below ``min_isr``. Above it, also because the setting has changed, a replica
+        out of the in-sync set may lack committed records.
+        """
+        elr: tuple[int, ...] = ()
+        if len(self.isr) < min(min_isr, len(self.replicas)):
+            candidates = dict.fromkeys((*before.elr, *before.isr))
+            elr = tuple(node for node in candidates if node in self.replicas and node not in self.isr)
+        last_leader = NO_LEADER
+        if not self.isr:
+            last_leader = before.leader if before.isr else before.last_leader
+        return replace(self, elr=elr, last_leader=last_leader)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 - Topics are sorted by name, partitions by number. A request that names no topic means all topics.
 - The request and the broker both limit the number of partitions on a page. The cursor names the first partition of the
   next page; its partition number counts only if its topic still exists.
-- Eligible leader replicas are not supported: the list is empty.
+- The last known leader of a partition without an in-sync set is in ``last_known_elr``, as in Kafka.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _partition(context: RequestContext, index: int, state: PartitionState) -> De
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=list(state.elr),
+        last_known_elr=[] if state.last_leader == NO_LEADER else [state.last_leader],
         offline_replicas=[each for each in state.replicas if not metadata.is_alive(each)],
     )
