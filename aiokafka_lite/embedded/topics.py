@@ -26,9 +26,9 @@ class PartitionState:
     """The leader, the replicas and the in-sync set of a partition, as node ids; -1 is no leader.
 
     ``partition_epoch`` grows with every change, ``leader_epoch`` with every election. ``adding`` and ``removing`` are
-    the replicas of a reassignment in progress. ``elr`` are the eligible leader replicas (KIP-966): they left the in-sync
-    set while it was below min.insync.replicas, so they have all committed records. ``last_leader`` is the leader that a
-    partition had before its in-sync set became empty.
+    the replicas of a reassignment in progress. ``elr`` are the eligible leader replicas (KIP-966): they left the
+    in-sync set while it was below min.insync.replicas, so they have all committed records. ``last_leader`` is the
+    leader that a partition had before its in-sync set became empty.
     """
 
     replicas: tuple[int, ...]
