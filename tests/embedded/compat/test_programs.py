@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 from aiokafka_lite import EmbeddedCluster
+from aiokafka_lite.embedded import Security
 from tests.waiting import DEADLINE
 
 SETTINGS: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
@@ -136,3 +137,20 @@ async def test_the_lag_is_the_distance_to_the_end(library: Any, cluster: Embedde
         end = (await consumer.end_offsets([partition]))[partition]
         assert end - await consumer.position(partition) == 3
         assert end - await consumer.committed(partition) == 3
+
+
+async def test_records_go_through_tls_with_a_password(library: Any) -> None:
+    async with EmbeddedCluster(security=Security("SASL_SSL", users={"alice": "alice-secret"})) as cluster:
+        given = cluster.client_settings()
+        settings = {
+            "bootstrap_servers": given["bootstrap_servers"],
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "SCRAM-SHA-256",
+            "sasl_plain_username": "alice",
+            "sasl_plain_password": "alice-secret",
+            "ssl_context": library.helpers.create_ssl_context(cafile=given["ssl_cafile"]),
+        }
+        async with library.AIOKafkaProducer(**settings) as producer:
+            await producer.send_and_wait("orders", b"soup")
+        async with library.AIOKafkaConsumer("orders", auto_offset_reset="earliest", **settings) as consumer:
+            assert (await asyncio.wait_for(consumer.getone(), DEADLINE)).value == b"soup"
