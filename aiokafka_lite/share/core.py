@@ -222,9 +222,11 @@ class ShareCore:
 
     def make_ready(self) -> bool:
         """Whether a record is buffered or an error must be raised. Decodes acquired batches until one of them is."""
-        if not self._failures and self.in_flight.next(asyncio.get_running_loop().time()) is None:
+        now = asyncio.get_running_loop().time()
+        if not self._failures and self.in_flight.next(now) is None:
             self._decode(1)
-        return bool(self._failures) or self.in_flight.next(asyncio.get_running_loop().time()) is not None
+            return bool(self._failures) or self.in_flight.next(now) is not None
+        return True
 
     def _decode(self, max_records: int) -> None:
         """Decode acquired batches until ``max_records`` records are buffered, which have ``DECODED_AHEAD`` bytes at
@@ -252,7 +254,8 @@ class ShareCore:
 
     def take(self, max_records: int) -> list[AnyShareRecord]:
         """Return up to ``max_records`` buffered records to the user."""
-        self._decode(max_records)
+        if max_records > 1:  # ``make_ready`` has decoded one
+            self._decode(max_records)
         records: list[AnyShareRecord] = []
         for acquisition, some in self.in_flight.peek(max_records, asyncio.get_running_loop().time()):
             self.in_flight.take(acquisition, len(some))
