@@ -6,17 +6,17 @@ messages. The rules:
 1. Encoding raises only ``ValueError``, which names ``Message.field`` and the version, and leaves the buffer unchanged.
 2. Decoding raises only ``ProtocolError``, whatever the bytes are.
 3. Before memory is allocated, a length is compared with the remaining bytes, and the count of an array with the
-   smallest size of that many elements. So the memory of a message is in proportion to its frame, not to its claims.
+   smallest size of that many elements. So the memory of a message is proportional to the size of its frame.
 4. A decoded message has every slot set, with new objects, so it can be encoded in any version that has its values.
 5. The codec ignores bytes after a message: ``decode_message`` returns the message's end. ``decode_versioned``
    needs that, because newer versions of the consumer protocol append fields.
 
 The generated source is in ``linecache``, so a traceback or a debugger shows the generated line that failed.
 
-How the generators below work. ``_put_struct`` and ``_get_struct`` walk the fields of a class. They collect neighbouring
-numbers in ``run``, so that one ``struct`` call writes or reads all of them, also together with the length of the next
-string or array. In generated code, ``out`` is the buffer that is written, ``data`` and ``pos`` the buffer that is read,
-``n`` the last length or count, and ``size`` the length of ``data``.
+The generators below work as follows. ``_put_struct`` and ``_get_struct`` walk the fields of a class. They collect
+neighbouring numbers in ``run``, so that one ``struct`` call writes or reads all of them, also together with the length
+of the next string or array. In generated code, ``out`` is the buffer that is written, ``data`` and ``pos`` the buffer
+that is read, ``n`` the last length or count, and ``size`` the length of ``data``.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def encode_versioned(message: Message, version: int) -> bytes:
 def decode_versioned(cls: type[M], data: Buffer) -> tuple[M, int]:
     """Decode a message that has its version in front; return it and the sender's version.
 
-    A version above ours is decoded as our newest, and the remaining bytes are ignored: new versions only append fields.
+    A newer version than the newest here is decoded as the newest here, and the remaining bytes are ignored, because new
+    versions only append fields.
     """
     if len(data) < 2:
         raise ProtocolError(f"{cls.__name__}: {len(data)} bytes cannot hold its version")
@@ -93,8 +94,9 @@ def decode_versioned(cls: type[M], data: Buffer) -> tuple[M, int]:
 
 
 MAX_REQUESTED = 100_000
-"""Structs in each array of a request, if the array names no other bound. Three million empty names, in 6 MB, stopped an
-embedded broker for eight seconds. Numbers are decoded in one call and have no bound of their own."""
+"""The maximum number of structs in each array of a request, if the array has no bound of its own. Three million empty
+names, in 6 MB, stopped an embedded broker for eight seconds. Numbers are decoded in one call and have no bound of their
+own."""
 
 _encoders: dict[tuple[type[Any], int], Encoder] = {}
 _decoders: dict[tuple[type[Any], int], Decoder] = {}
@@ -128,7 +130,7 @@ def _compile_decoder(cls: type[Any], version: int) -> Decoder:
     source = _Source("def decode(data, pos):", cls, version)
     if _has_records(cls):
         source("view = memoryview(data)")
-    else:  # one copy of a small frame makes all slices of it cheaper
+    else:  # after one copy of a small frame, all slices of it are cheaper
         source("if type(data) is not bytes: data = bytes(data)")
     source("size = len(data)")
     _get_struct(source, cls, "m")
@@ -334,7 +336,7 @@ def _check_absent(source: _Source, spec: Spec, label: str, where: str) -> None:
 
 
 def _differs(source: _Source, spec: Spec, where: str) -> str:
-    """The condition that a field has another value than its default. A struct of numbers is compared inline."""
+    """The condition that the value of a field differs from its default. A struct of numbers is compared inline."""
     if isinstance(spec.item, type) and spec.wire == "struct" and spec.default is not None:
         specs: dict[str, Spec] = spec.item.specs  # type: ignore[attr-defined]
         if all(each.wire in FIXED for each in specs.values()):

@@ -9,7 +9,7 @@ from .schema import BLOBS, LONGEST_STRING, MISSING, Message, Spec
 
 
 def describe_encode_error(message: Message, version: int) -> str | None:
-    """The first wrong field of ``message`` and what is wrong with it; None if no field is wrong."""
+    """The first wrong field of ``message`` with its error; None if no field is wrong."""
     return _check_struct(message, type(message), version, type(message).__name__)
 
 

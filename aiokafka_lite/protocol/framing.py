@@ -5,8 +5,8 @@ A reader either passes received bytes to ``feed``, or lets the transport write i
 
 1. Small frames are copied out of one intake buffer. A frame larger than half of it is received in its own buffer. The
    intake begins with ``FIRST_INTAKE`` and grows when the peer fills it, so that an idle connection has little memory.
-2. The size of a frame is only a claim. Memory grows with the received bytes: a peer that announces 100 MB costs
-   ``FIRST_CHUNK``, then ``SECOND_CHUNK``, and after that never more than ``GROWTH`` times what it has sent.
+2. The announced size of a frame is not trusted. Memory grows with the received bytes: a peer that announces 100 MB
+   costs ``FIRST_CHUNK``, then ``SECOND_CHUNK``, and after that never more than ``GROWTH`` times what it has sent.
 3. After a wrong size the stream is unusable: frames before it are still returned, then every call raises ``error``.
 4. After the end of the stream the buffers are dropped (``end``). A transport, its protocol and its connection refer to
    one another, so buffers that stay would live until the next full garbage collection.
@@ -35,12 +35,13 @@ LEAST_FRAME = 4
 FIRST_INTAKE = 2 * 1024
 """Bytes of the intake buffer of a new stream. The responses that an idle client gets are smaller."""
 INTAKE_SIZE = 64 * 1024
-"""Bytes of the intake buffer at most."""
+"""The maximum bytes of the intake buffer."""
 FIRST_CHUNK = 64 * 1024
-"""Bytes of the first buffer of a large frame of which little has come."""
+"""Bytes of the first buffer of a large frame."""
 SECOND_CHUNK = 1024 * 1024
-"""Bytes of the buffer when half of ``FIRST_CHUNK`` has come. Most fetch responses then need no other buffer: freeing
-two of some hundred KiB each time makes the allocator return their pages, which takes ten times as long as the copy."""
+"""Bytes of the buffer after half of ``FIRST_CHUNK`` was received. Most fetch responses then need no other buffer:
+freeing two of some hundred KiB each time makes the allocator return their pages, which takes ten times as long as the
+copy."""
 GROWTH = 4
 """Buffers grow by this factor. So all copying of a large frame together is at most a third of its size."""
 
@@ -93,21 +94,21 @@ class FrameMemory:
         return f"<FrameMemory held={self.held} limit={self.limit}>"
 
     def take(self, count: int) -> bool:
-        """Count ``count`` more bytes. False, and nothing is counted, if they do not fit."""
+        """Count ``count`` more bytes. Returns False, and counts nothing, if they do not fit."""
         if self.held + count > self.limit:
             return False
         self.held += count
         return True
 
     def take_incomplete(self, count: int) -> bool:
-        """The same for a frame that is not complete: the reserved bytes stay free."""
+        """The same for an incomplete frame, for which the reserved bytes are not available."""
         while self.held + count > self.limit - self.reserved:
             if not self._make_room():
                 return False
         return self.take(count)
 
     def give_back(self, count: int) -> None:
-        """The bytes belong to a complete frame now, or are dropped."""
+        """Subtract bytes that belong to a complete frame now, or are dropped."""
         self.held -= count
 
 
@@ -144,7 +145,7 @@ class FrameSplitter:
         self.peer = peer
         self._memory = memory
         self.error: ProtocolError | None = None
-        self._limit = -1  # so that the first size is checked for other protocols; max_size after that
+        self._limit = -1  # negative at first, so that the first size is compared with other protocols; then max_size
         self._intake_size = max(intake_size, 64)
         self._intake = bytearray(min(FIRST_INTAKE, self._intake_size))
         self._intake_view = memoryview(self._intake)
@@ -174,7 +175,7 @@ class FrameSplitter:
             self._limit = max_size
 
     def end(self) -> None:
-        """The stream has ended: drop the buffers (rule 4). Bytes that still come are refused."""
+        """Drop the buffers, because the stream has ended (rule 4). Later bytes are refused."""
         if self.error is None:
             self.error = ProtocolError(f"{self.peer} sent bytes after the end of the stream")
         self._release_large()
@@ -248,7 +249,7 @@ class FrameSplitter:
         return frames
 
     def _widen_intake(self) -> None:
-        """The peer has filled the intake buffer: continue in a larger one."""
+        """Continue in a larger intake buffer, because the peer has filled the present one."""
         widened = bytearray(min(self._intake_size, len(self._intake) * GROWTH))
         widened[: len(self._intake)] = self._intake
         self._intake, self._intake_view = widened, memoryview(widened)

@@ -181,8 +181,9 @@ class FetchRequest(Request[FetchResponse]):
 
     SESSIONS = since(7)
     ZSTD = since(10, kafka="2.1")
-    ANY_REPLICA = since(11)  # followers answer consumers too
-    DIVERGING_EPOCHS = since(12)  # the broker detects truncation; before, OffsetForLeaderEpoch does
+    ANY_REPLICA = since(11)  # from here on, followers answer consumers too
+    # From here on, the broker detects truncation; older brokers are asked with OffsetForLeaderEpoch.
+    DIVERGING_EPOCHS = since(12)
     TOPIC_IDS = since(13)
     REPLICA_STATE = since(15)
     LEADER_HINTS = since(16)

@@ -142,7 +142,7 @@ class SyncGroupRequestAssignment:
 
 @message(key=14, versions=(0, 5), flexible=4)
 class SyncGroupRequest(Request[SyncGroupResponse]):
-    """Send all assignments (the leader) or none (the other members), and wait for the own assignment."""
+    """Send all assignments (the leader) or none (the other members), and wait for the member's own assignment."""
 
     PROTOCOL_NAMES = since(5)
 

@@ -1,7 +1,7 @@
 """Metrics that clients push to brokers (KIP-714).
 
-GetTelemetrySubscriptions says which metrics the operator of the cluster wants, PushTelemetry has them in the format of
-OpenTelemetry.
+GetTelemetrySubscriptions returns the metrics that the operator of the cluster wants, and PushTelemetry sends them in
+the format of OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..schema import Request, Response, array, blob, boolean, int8, int16, int32
 
 @message(key=71, versions=(0, 0), flexible=0)
 class GetTelemetrySubscriptionsResponse(Response):
-    """The metrics that the client shall push.
+    """The metrics that the client must push.
 
     ``requested_metrics`` are prefixes of names; an empty list is no metric, an empty prefix is every metric.
     """

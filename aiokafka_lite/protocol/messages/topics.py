@@ -102,7 +102,8 @@ class CreateTopicsRequest(Request[CreateTopicsResponse]):
 
     BROKER_DEFAULTS = since(4, kafka="2.4")
     RETURNS_CONFIGS = since(5)
-    STRICT_QUOTA = since(6)  # a used up quota refuses the change; before, the client only waits (KIP-599)
+    # From here on, an exhausted quota refuses the change; in older versions the client only waits (KIP-599).
+    STRICT_QUOTA = since(6)
 
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)

@@ -143,7 +143,7 @@ class RecordBatch:
 
     @property
     def compression(self) -> Compression:
-        """The codec. Raises CorruptRecord for one that does not exist."""
+        """The codec. Raises CorruptRecord for an unknown codec."""
         codec = self.attributes & _CODEC_MASK
         try:
             return Compression(codec)
@@ -208,7 +208,7 @@ class RecordBatch:
         max_records: int = _RECORDS_A_CHUNK,
         start_offset: int = 0,
     ) -> Iterator[RecordColumns]:
-        """The records in chunks of at most ``max_records``, each decoded when the iterator gets there.
+        """The records in chunks of at most ``max_records``, each decoded when the iterator reaches it.
 
         A record of seven bytes takes about a hundred as Python objects. With chunks, a large batch takes only the
         memory of its decompressed bytes and one chunk, of at most ``MAX_HEADERS`` headers. Records before
@@ -355,8 +355,8 @@ class BatchBuilder:
         self._limit = HEADER_SIZE + int((max_size - HEADER_SIZE) / ratio)
         self._buffer = bytearray(HEADER_SIZE)
         self._base_timestamp = self._max_timestamp = -1
-        self._attributes = 0  # the codec, once the records are compressed
-        self._raw_size = 0  # bytes before compression, once the batch was built
+        self._attributes = 0  # the codec, after the records are compressed
+        self._raw_size = 0  # bytes before compression, after the batch was built
         self.count = 0
 
     def append(self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> bool:

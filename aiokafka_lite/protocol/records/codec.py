@@ -148,7 +148,7 @@ def decode_records(
     the first record: 0 at the start of a batch. Deltas must increase; compaction leaves gaps. Raises CorruptRecord for
     malformed records, and for a first record with too many headers. Every number in the columns fits in 64 bits.
     """
-    from .decode import decode_lists  # here, because a producer decodes nothing
+    from .decode import decode_lists  # imported here, because a producer decodes nothing
 
     made = decode_lists(data, start, count, base_offset, base_timestamp, append_time, first_delta, MAX_HEADERS)
     if made is not None:
@@ -382,7 +382,7 @@ def end_of_records(data: Buffer, count: int, position: int = 0) -> int:
 
 
 def record_starts(data: bytes, position: int, count: int, starts: list[int]) -> int:
-    """Append where each of ``count`` records begins; return where the last one ends. IndexError beyond ``data``."""
+    """Append the start of each of ``count`` records; return the end of the last one. IndexError beyond ``data``."""
     for _ in range(count):
         starts.append(position)
         length = data[position]
