@@ -91,15 +91,19 @@ class ClientCredentials:
                 with suppress(OSError):  # it is closed
                     socket.socket.shutdown(each, socket.SHUT_RDWR)
 
+        def connected(connection: HTTPConnection) -> None:
+            sockets.append(connection.sock)
+            timer.start()  # not earlier: each address of the endpoint has its own time to connect
+
         class Plain(HTTPConnection):
             def connect(self) -> None:
                 super().connect()
-                sockets.append(self.sock)
+                connected(self)
 
         class Secure(HTTPSConnection):
             def connect(self) -> None:
                 super().connect()
-                sockets.append(self.sock)
+                connected(self)
 
         class Http(HTTPHandler):
             def http_open(self, request: Request) -> HTTPResponse:
@@ -119,7 +123,6 @@ class ClientCredentials:
         # The timeout of a socket is for each piece that arrives: an endpoint could send one byte from time to time.
         timer = threading.Timer(self._timeout, end)
         timer.daemon = True
-        timer.start()
         try:
             with build_opener(Stay, Http, Https).open(request, timeout=self._timeout) as answer:
                 status, content = 200, answer.read(_LARGEST_ANSWER)

@@ -151,6 +151,8 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
             # If a topic is deleted at this moment, start() does not fail.
             await asyncio.gather(*map(self._learn, names), return_exceptions=True)
             consumer = await self._running.start()  # the subscription may have changed meanwhile
+        if self._closed:
+            raise ConsumerStoppedError("the consumer was stopped")
         return consumer
 
     async def _to_read(self) -> native.Consumer | None:
@@ -174,7 +176,10 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         except KafkaError as error:
             logger.error("the last commit of group %r failed: %s", self._group, error)
         finally:
-            await self._running.close()
+            try:
+                await self._running.close()
+            finally:
+                self._reads.interrupt()  # closing a consumer does not end a read that has nothing to read
 
     # Topics and partitions.
 

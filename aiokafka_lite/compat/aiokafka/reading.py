@@ -8,7 +8,9 @@ Rules of this file:
 Rule 1: Only the task that has the lock reads.
 Rule 2: A task that arrives interrupts the read that waits; the next one also waits for what this task wants. A change
         of the subscription or the assignment does the same.
-Rule 3: Records that were found for a task whose read is cancelled are read again.
+Rule 3: No task begins to wait for records before each task that arrives, or has its records, had the lock. Otherwise a
+        ``getmany`` without a timeout waits behind older reads.
+Rule 4: Records that were found for a task whose read is cancelled are read again.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ class _Read:
 
     only: frozenset[TopicPartition] | None
     records: list[Record[Any, Any]] = field(default_factory=list)
+    consumer: native.Consumer | None = None
+    """The consumer that returned the records, if another task read them."""
 
     def wants(self, record: Record[Any, Any]) -> bool:
         return not self.records and (self.only is None or _place(record) in self.only)
@@ -47,6 +51,8 @@ class SharedReads:
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
+        self._arriving = 0
+        """The number of tasks that wait for the lock for the first time."""
         self._waiting: list[_Read] = []
         self._reader: asyncio.Task[Any] | None = None
         """The task that reads and may wait; None between two reads."""
@@ -60,13 +66,15 @@ class SharedReads:
 
     async def one(self, ready: Ready) -> Record[Any, Any]:
         """The next record of any partition. Raises StopAsyncIteration when the consumer is closed."""
-        self.interrupt()
-        async with self._lock:
+        await self._arrive()
+        try:
             consumer = await ready()
-            if consumer is not None and not self._waiting:  # hot: a task that reads alone
+            if consumer is not None and not (self._waiting or self._arriving):  # hot: a task that reads alone
                 record = await self._read(ready, consumer, anext(consumer))
                 if record is not None:
                     return record
+        finally:
+            self._lock.release()
         (record,) = await self.many(ready, 1, math.inf, ())
         return record
 
@@ -75,27 +83,36 @@ class SharedReads:
     ) -> list[Record[Any, Any]]:
         """Up to ``most`` records of these partitions, or of all if none are given. Waits ``timeout`` seconds."""
         read = _Read(frozenset(partitions) or None)
-        consumer = None
-        self.interrupt()
         self._waiting.append(read)
         try:
-            async with self._lock:
-                consumer = await ready()
+            await self._arrive()
+            try:
+                # Before ready(), which raises when the consumer is stopped: stop() has committed these records.
                 if not read.records:
-                    read.records = await self._take(ready, consumer, most, read.only)
+                    read.records = await self._take(ready, await ready(), most, read.only)
+            finally:
+                self._lock.release()
             with anyio.move_on_after(timeout):
                 while timeout > 0 and not read.records:
                     async with self._lock:
-                        consumer = await ready()
                         if not read.records:
-                            await self._read_for_all(ready, consumer, most)
+                            await self._wait(ready, await ready(), most)
         except BaseException:
-            read_again(consumer, read.records)
+            read_again(read.consumer, read.records)
             raise
         finally:
             self._waiting.remove(read)
             self.interrupt()
         return read.records
+
+    async def _arrive(self) -> None:
+        """Take the lock before a task begins to wait for records."""
+        self.interrupt()
+        self._arriving += 1
+        try:
+            await self._lock.acquire()
+        finally:
+            self._arriving -= 1
 
     async def _take(
         self, ready: Ready, consumer: native.Consumer | None, most: int, only: frozenset[TopicPartition] | None
@@ -110,6 +127,12 @@ class SharedReads:
             consumer.mark()  # as a poll does: a rebalance waits until the records of earlier reads are processed
         return []
 
+    async def _wait(self, ready: Ready, consumer: native.Consumer | None, most: int) -> None:
+        if self._arriving or any(each.records for each in self._waiting):
+            await asyncio.sleep(0)  # that task may be cancelled, and needs a turn to end
+        else:
+            await self._read_for_all(ready, consumer, most)
+
     async def _read_for_all(self, ready: Ready, consumer: native.Consumer | None, most: int) -> None:
         """Wait for a record that a waiting task wants, and hand it over."""
         only = _assigned(consumer, _union(each.only for each in self._waiting))
@@ -119,7 +142,8 @@ class SharedReads:
         count = most if len(self._waiting) == 1 else 1
         records = await self._read(ready, consumer, consumer.poll(count, math.inf, partitions=only))
         if records:
-            next(each for each in self._waiting if each.wants(records[0])).records = records
+            read = next(each for each in self._waiting if each.wants(records[0]))
+            read.records, read.consumer = records, consumer
 
     async def _read(self, ready: Ready, consumer: native.Consumer | None, reading: Awaitable[T]) -> T | None:
         """The result of a read; None if it was interrupted, or if another consumer has to be read now."""

@@ -6,7 +6,7 @@ import asyncio
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -46,6 +46,8 @@ class RunningConsumer:
         self.is_running = False
         self._retired: list[native.Consumer] = []
         self._starting = asyncio.Lock()
+        self._closing: asyncio.Task[None] | None = None
+        """Closes the oldest of the retired. It goes on if the call that waits for it is cancelled."""
         self._replacing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # ``subscribe()`` may be called outside of it
 
@@ -73,8 +75,7 @@ class RunningConsumer:
         if not self.is_running:
             self._loop = asyncio.get_running_loop()
             async with self._starting:
-                while self._retired:
-                    await _close(self._retired.pop())
+                await self._close_retired()
                 if not self.is_running:
                     await self._start()
         return self.now
@@ -99,13 +100,21 @@ class RunningConsumer:
         if self._replacing is not None:
             self._replacing.cancel()
             await asyncio.wait([self._replacing])
-        async with AsyncExitStack() as closing:
-            for consumer in self._retired:
-                closing.push_async_callback(_close, consumer)
+        try:
             with translating():
                 await self.now.close()
+        finally:
+            await self._close_retired()
 
+    async def _close_retired(self) -> None:
+        while self._retired:
+            if self._closing is None or self._closing.done():
+                self._closing = asyncio.create_task(self._close_oldest())
+            await asyncio.shield(self._closing)
 
-async def _close(consumer: native.Consumer) -> None:
-    with suppress(KafkaError):  # the call that used this consumer has raised the error
-        await consumer.close()
+    async def _close_oldest(self) -> None:
+        try:
+            with suppress(KafkaError):  # the call that used this consumer has raised the error
+                await self._retired[0].close()
+        finally:
+            del self._retired[0]

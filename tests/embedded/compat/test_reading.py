@@ -50,6 +50,48 @@ async def test_a_cancelled_read_loses_no_record_of_another_task(library: Any, cl
         assert {(await task).value for task in tasks[1:]} == {b"0", b"1"}
 
 
+async def test_a_record_found_for_another_task_reaches_it_while_older_reads_wait(
+    library: Any, cluster: EmbeddedCluster
+) -> None:
+    await cluster.create_topic("dishes", 3)
+    partitions = [library.TopicPartition("dishes", number) for number in range(3)]
+    async with consumer_of(library, cluster, "dishes") as consumer, asyncio.timeout(DEADLINE):
+        tasks = [asyncio.create_task(consumer.getone(each)) for each in partitions]
+        await asyncio.sleep(0)
+        await write(library, cluster, 2, b"2", b"3", topic="dishes")
+        assert (await tasks[2]).value == b"2"
+        await write(library, cluster, 1, b"1", topic="dishes")
+        await write(library, cluster, 0, b"0", topic="dishes")
+        assert [(await task).value for task in tasks] == [b"0", b"1", b"2"]
+        assert (await consumer.getone()).value == b"3"
+
+
+async def test_a_read_does_not_wait_behind_older_reads(library: Any, cluster: EmbeddedCluster) -> None:
+    first, second = (library.TopicPartition("orders", number) for number in range(2))
+    async with consumer_of(library, cluster, "orders") as consumer, asyncio.timeout(DEADLINE):
+        tasks = [asyncio.create_task(consumer.getone(first)) for _ in range(3)]
+        for timeout_ms in (0, 10):
+            assert await consumer.getmany(second, timeout_ms=timeout_ms) == {}
+        await write(library, cluster, 1, b"tea")
+        assert (await consumer.getone(second)).value == b"tea"
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_stop_ends_reads_that_have_nothing_to_read(cluster: EmbeddedCluster) -> None:
+    """With aiokafka, they wait without a bound."""
+    consumer = consumer_of(aiokafka, cluster)
+    await consumer.start()
+    tasks = [asyncio.create_task(consumer.getone()) for _ in range(2)]
+    for _ in range(9):
+        await asyncio.sleep(0)
+    await consumer.stop()
+    async with asyncio.timeout(DEADLINE):
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(each) for each in ended] == [aiokafka.ConsumerStoppedError] * 2
+
+
 async def test_stop_ends_a_getmany_that_waits_without_an_error(library: Any, cluster: EmbeddedCluster) -> None:
     consumer = consumer_of(library, cluster, "orders", group_id="billing")
     await consumer.start()

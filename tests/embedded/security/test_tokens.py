@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -146,6 +147,22 @@ def test_an_endpoint_that_sends_one_byte_from_time_to_time_is_left_in_time(endpo
     endpoint.pause, endpoint.answer = 0.05, {"access_token": "x" * 1000}
     with pytest.raises(ConnectionLost, match=r"the answer did not end within 0\.2 s|timed out"):
         ClientCredentials(endpoint.url, "orders", "secret", timeout=0.2)()
+
+
+def test_the_time_of_an_answer_begins_with_its_connection(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address that does not answer must not use up the time of the next one."""
+    look_up = socket.getaddrinfo
+
+    def slow(*arguments: Any) -> Any:
+        for timer in threading.enumerate():
+            if isinstance(timer, threading.Timer):
+                timer.join()
+        return look_up(*arguments)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    assert ClientCredentials(endpoint.url, "orders", "secret", timeout=5.0)().encode() == b"issued"
 
 
 def test_an_answer_without_an_end_takes_little_memory(endpoint: Endpoint) -> None:
