@@ -126,6 +126,7 @@ class EmbeddedCluster(Component):
         self.connector = None if tcp else MemoryConnector(self.nodes)
         features = Features.of_release(release_of(as_kafka or NEWEST))
         self.controller = Controller(self._publish, settings, self.random, features)
+        self._changes = ClusterChanges(self.controller)
         self.leadership = PartitionLeadership(self.controller)
         network = Network()
         self._transaction_requests = TransactionRequests(self.nodes, network)
@@ -139,7 +140,7 @@ class EmbeddedCluster(Component):
             tcp=tcp,
             random=self.random,
             controller=self.controller,
-            changes=ClusterChanges(self.controller),
+            changes=self._changes,
             leadership=self.leadership,
             network=network,
             transaction_requests=self._transaction_requests,
@@ -400,8 +401,7 @@ class EmbeddedCluster(Component):
 
         Clients see it with their next connection to a broker. Raises ConfigurationError.
         """
-        self.controller.features.set_level(name, level)
-        self.controller.metadata_changed()
+        self._changes.set_feature(name, level)
 
     def cap_versions(self, node: int, request: type[Request[Any]], last: int, *, first: int | None = None) -> None:
         """Limit the versions of an API that a broker offers, from now on."""

@@ -92,6 +92,12 @@ class ClusterChanges:
             self._share_min_isr()
             self._controller.metadata_changed()
 
+    def set_feature(self, name: str, level: int) -> None:
+        """Finalize a level without Kafka's checks of the change. Raises ConfigurationError."""
+        self._controller.features.set_level(name, level)
+        self._share_min_isr()
+        self._controller.metadata_changed()
+
     def _share_min_isr(self) -> None:
         """With KIP-966, give all brokers one min.insync.replicas, as Kafka does when it formats a cluster."""
         if not self._controller.features.level(ELIGIBLE_LEADER_REPLICAS):

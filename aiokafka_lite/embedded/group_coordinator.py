@@ -356,7 +356,7 @@ class GroupCoordinator:
     def replicated_group(self, group_id: str) -> AnyGroup | None:
         """A group; a consumer group without the changes that the replicas do not have yet."""
         group = self.group(group_id)
-        if not isinstance(group, ConsumerGroup) or self.log.is_replicated(group_id, self.log.end_offset(group_id)):
+        if not isinstance(group, ConsumerGroup) or self.log.is_replicated(group_id, self._hosted[group_id].written):
             return group
         records = self.log.read_replicated(group_id)
         return self._hosted.read_only(group_id, records) if records else None

@@ -105,9 +105,9 @@ class GroupLog(CoordinatorLog):
 
     def read_replicated(self, group_id: str) -> dict[tuple[int, str], Buffer]:
         """The records of a consumer group that the replicas have."""
-        topic, index = self._key(group_id)
-        end = self._replica_manager.require((topic, index)).log.high_watermark
-        return self.read(index, end).consumer_groups.get(group_id, {})
+        key = self._key(group_id)
+        end = self._replica_manager.partitions[key].log.high_watermark
+        return self.read(key[1], end).consumer_groups.get(group_id, {})
 
     async def write(self, group_id: str, rows: Rows) -> tuple[ErrorCode, int]:
         """Write, and wait for the replicas. Returns an error for group members, and the offset of the first row."""

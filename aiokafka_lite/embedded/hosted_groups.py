@@ -19,7 +19,7 @@ from .classic_members import ClassicMembers
 from .configs import BrokerSettings
 from .consumer_group import ConsumerGroup, GroupRefusal
 from .coordinator_log import Rows
-from .group import Group
+from .group import Group, GroupState
 from .group_log import CommittedOffset, GroupLog, GroupRecords, encode_group
 from .group_members import Member
 from .group_migration import downgrade, is_classic, upgrade
@@ -36,11 +36,15 @@ AnyGroup = Group | ConsumerGroup
 
 @dataclass(slots=True)
 class HostedGroup:
-    """A group, its offsets, and when it became empty: milliseconds, -1 while it has members."""
+    """A group, its offsets, and when it became empty: milliseconds, -1 while it has members.
+
+    ``written`` is the end of the log after the last records of a consumer group.
+    """
 
     group: AnyGroup
     offsets: dict[PartitionKey, CommittedOffset]
     empty_since: int
+    written: int = 0
 
 
 class HostedGroups(dict[str, HostedGroup]):
@@ -77,6 +81,7 @@ class HostedGroups(dict[str, HostedGroup]):
                 hosted = self.host(group_id)
                 hosted.group, hosted.empty_since = self._consumer_group(group_id), -1
                 hosted.group.restore(records)
+                hosted.written = self._log.end_offset(group_id)
 
     def host(self, group_id: str) -> HostedGroup:
         """The group of this id. If there is none, an empty classic group is made, as by the first commit of offsets."""
@@ -125,6 +130,7 @@ class HostedGroups(dict[str, HostedGroup]):
             self._replace(hosted, group)
             group.start_sessions()
             hosted.empty_since = -1
+            hosted.written = self._log.end_offset(group.group_id)
 
     def read_only(self, group_id: str, records: Mapping[tuple[int, str], Buffer]) -> ConsumerGroup:
         """A consumer group made of its records, without timers. It is not hosted."""
@@ -191,7 +197,12 @@ class HostedGroups(dict[str, HostedGroup]):
         hosted = self.get(group.group_id)
         if hosted is not None and not group.members:
             hosted.empty_since = now
-        error = self._log.append_membership(group.group_id, [(group_key(group.group_id), encode_group(group, now))])
+        rows = [(group_key(group.group_id), encode_group(group, now))]
+        if group.state is not GroupState.COMPLETING_REBALANCE:
+            # Only assignments can be refused. Otherwise the group has changed, and the answer waits for the replicas.
+            self._log.append(group.group_id, rows)
+            return ErrorCode.NONE
+        error = self._log.append_membership(group.group_id, rows)
         if error is not ErrorCode.NONE:
             logger.warning("failed to write the state of group %s: %s", group.group_id, error.name)
         return error
@@ -203,6 +214,7 @@ class HostedGroups(dict[str, HostedGroup]):
         hosted = self.get(group_id)
         if hosted is not None and isinstance(hosted.group, ConsumerGroup):
             hosted.empty_since = self._now_ms() if hosted.group.is_empty else -1
+            hosted.written = self._log.end_offset(group_id)
 
 
 def tombstones(group: AnyGroup) -> list[tuple[bytes, bytes | None]]:

@@ -373,8 +373,8 @@ class ReplicaManager:
             info = partition.append_marker(marker, asyncio.get_running_loop().time(), now_ms)
         except (NotLeader, RecordsRejected, SequenceRejected) as error:
             return error.code
-        except OSError as error:
-            logger.error("node %d cannot write to the log of %s: %s", self.node_id, key, error)
+        except OSError as failed:  # another name than above: compiled, a variable has one class
+            logger.error("node %d cannot write to the log of %s: %s", self.node_id, key, failed)
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._appended(partition)
         statuses = {key: ProduceStatus(info.required_offset, PartitionResponse())}

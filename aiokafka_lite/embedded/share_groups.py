@@ -114,8 +114,9 @@ class ShareGroups:
             if error is not ErrorCode.NONE:
                 raise GroupRefusal(error)
             new.before = self._groups.get(new.group_id)
-            if new.before is not None and new.before is self.replicated(new.group_id):
-                new.before.before = None
+            replicated = self.replicated(new.group_id)
+            if replicated is not None:
+                replicated.before = None  # no description needs an older one
             new.end_offset = 0 if node is None else node.group_log.end_offset(new.group_id)
         self._groups[new.group_id] = new
         self._write_states(new, [each for each in new.states if each not in old.states])

@@ -15,6 +15,7 @@ from aiokafka_lite import Admin, Consumer, Producer, TopicPartition
 from aiokafka_lite.acls import AclBinding, AclOperation, AclResourceType
 from aiokafka_lite.admin import ConfigResource, FeatureChange, QuotaEntity, ResourceType
 from aiokafka_lite.embedded import EmbeddedCluster, Security
+from aiokafka_lite.embedded.producer_state import Marker
 from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode
 
 ONE = TopicPartition("orders", 0)
@@ -242,6 +243,15 @@ async def test_a_disk_that_is_full_refuses_records_with_kafkas_code(tmp_path: Pa
             with pytest.raises(BrokerError) as caught:
                 await writer.send("orders", b"v")
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_disk_that_is_full_refuses_a_marker_with_kafkas_code(tmp_path: Path) -> None:
+    async with run(tmp_path, brokers=1) as cluster:
+        await cluster.create_topic("orders")
+        (tmp_path / "node-1" / "orders-0" / f"{0:020}.log").symlink_to("/dev/full")
+        marker = Marker(producer_id=1, producer_epoch=0, committed=True, coordinator_epoch=0)
+        answer = await cluster.nodes[1].replica_manager.append_marker(ONE, marker, 0, 1.0)
+    assert answer is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_a_directory_in_use_and_one_of_more_brokers_are_refused(tmp_path: Path) -> None:

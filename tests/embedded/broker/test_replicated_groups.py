@@ -165,6 +165,20 @@ def test_assignments_that_the_log_refuses_begin_another_rebalance() -> None:
     run(main())
 
 
+def test_a_static_member_that_returns_is_not_acknowledged_without_replicas() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False, configs={"min.insync.replicas": "2"}) as cluster:
+            member = ClassicMember(cluster, "static")
+            await member.group.start()
+            await member.join()
+            await member.sync()
+            await cluster.stop(member.group.follower)
+            member.member_id = ""  # it has restarted
+            assert (await member.join()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run(main())
+
+
 @both
 def test_a_heartbeat_waits_for_the_replicas_and_an_idle_one_for_the_records_of_others(kind: str) -> None:
     async def main() -> None:

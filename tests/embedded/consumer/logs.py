@@ -53,6 +53,11 @@ def write_batch(cluster: EmbeddedCluster, partition: TopicPartition, data: bytes
     return offset
 
 
+def with_data(batch: StoredBatch, data: bytes) -> StoredBatch:
+    """The same batch with other bytes."""
+    return StoredBatch(batch.base_offset, batch.last_offset, batch.max_timestamp, batch.leader_epoch, data)
+
+
 def write(cluster: EmbeddedCluster, partition: TopicPartition, values: Iterable[bytes | None], **settings: Any) -> int:
     """Write values as one batch, with timestamps a second apart, and return the first offset."""
     rows = [(1_000_000 + 1_000 * index, None, value, ()) for index, value in enumerate(values)]

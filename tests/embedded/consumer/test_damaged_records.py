@@ -11,7 +11,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import CorruptRecord
 from aiokafka_lite.protocol.records import MAX_HEADERS, encode_batch
 from aiokafka_lite.types import Compression, TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, leader, take, write, write_batch
+from tests.embedded.consumer.logs import consumer_of, fill, leader, take, with_data, write, write_batch
 from tests.pure.records.test_bombs import batch_of
 
 FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
@@ -59,7 +59,7 @@ async def test_a_batch_that_was_damaged_in_transit_is_fetched_again(cluster: Emb
     await damaged(cluster)
     replica = leader(cluster, FIRST)
     bad = replica.log.segments[0].batches[1]
-    sound = bad._replace(data=bad.data[:-3] + bytes([bad.data[-3] ^ 1]) + bad.data[-2:])
+    sound = with_data(bad, bad.data[:-3] + bytes([bad.data[-3] ^ 1]) + bad.data[-2:])
     async with consumer_of(cluster) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 5)
@@ -89,7 +89,7 @@ async def test_garbage_in_place_of_a_batch_is_an_error_at_its_offset(cluster: Em
         consumer.assign([FIRST])
         replica = leader(cluster, FIRST)
         batches = replica.log.segments[0].batches
-        batches[2] = batches[2]._replace(data=b"\xff" * len(batches[2].data))
+        batches[2] = with_data(batches[2], b"\xff" * len(batches[2].data))
         records, errors = await read_through(consumer, 3.0)
         assert [offset for _, offset in records] == list(range(20))
         assert errors[0].offset == 20
