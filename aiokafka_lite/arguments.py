@@ -48,7 +48,7 @@ def check_timeout(timeout: float | None, name: str = "timeout") -> None:
 
 
 def check_wait(timeout: float | None, name: str = "timeout") -> None:
-    """The same for a call without a default timeout, where None is an error too."""
+    """Raise ConfigurationError unless it is a number of seconds: the call has no default timeout."""
     if not _is_seconds(timeout):
         raise ConfigurationError(must_be(name, "a number of seconds", timeout))
 

@@ -117,7 +117,7 @@ SEND = {
     "callback": "use send_nowait(...).report(function)",
     "on_delivery": "use send_nowait(...).report(function)",
 }
-"""The same for ``send``, ``send_nowait`` and ``put`` of ``Producer``."""
+"""Arguments of other clients for ``send``, ``send_nowait`` and ``put`` of ``Producer``, and what to do instead."""
 
 PRODUCER_ARGUMENTS: dict[str, dict[str, str]] = {
     "send": SEND,
@@ -154,7 +154,7 @@ CONSUMER_ARGUMENTS = {
     "close": {"autocommit": "call commit() before, or use enable_auto_commit=False"},
     "metrics": {},
 }
-"""The same for other methods."""
+"""Arguments of other clients for other methods, and what to do instead."""
 
 
 class _Missing:

@@ -61,7 +61,7 @@ class Reset:
 
     @classmethod
     def to_offset(cls, offset: int) -> Reset:
-        """The same offset in every partition."""
+        """Reset every partition to the same offset."""
         return cls(_Kind.OFFSET, arguments.offset(offset))
 
     @classmethod
@@ -71,7 +71,7 @@ class Reset:
 
     @classmethod
     def by_duration(cls, seconds: float, *, now: Callable[[], float] = time.time) -> Reset:
-        """As ``to_timestamp``, for this many seconds before this call."""
+        """Reset each partition as ``to_timestamp`` does, to the time this many seconds before this call."""
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= sys.float_info.max:
             raise ValueError(arguments.must_be("seconds", "a number >= 0", seconds))
         return cls(_Kind.TIME, round(max(0.0, now() - seconds) * 1000))
@@ -92,7 +92,7 @@ class Reset:
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Reset:
-        """As ``to_offsets``, from a file in UTF-8, which this call reads.
+        """Reset each partition as ``to_offsets`` does, to the offsets in a file in UTF-8. This call reads the file.
 
         Raises ValueError that names the wrong line, and OSError if the file cannot be read.
         """

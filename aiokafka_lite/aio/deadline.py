@@ -35,7 +35,7 @@ class deadline:  # noqa: N801 - used as a statement, like contextlib.closing
 
     @classmethod
     def at(cls, time: float, describe: Callable[[], str]) -> deadline:
-        """The same with a time of the loop's clock instead of a duration."""
+        """Make a deadline at a time of the loop's clock."""
         made = cls(None, describe)
         made._scope.deadline = time
         return made

@@ -26,7 +26,7 @@ UNREAD_BYTES = 4 * 1024 * 1024
 """Bytes of frames that may wait for ``read_frame`` before the transport stops reading."""
 
 UNREAD_FRAMES = 128
-"""The same bound as a number of frames: a small frame costs more memory than its bytes."""
+"""Frames that may wait for ``read_frame``, because a small frame costs more memory than its bytes."""
 
 
 class FramedStream(asyncio.BufferedProtocol):

@@ -164,7 +164,7 @@ def text_of(cell: Cell) -> str:
 
 
 def _line_text(cell: Cell) -> str:
-    """As ``text_of``, with tabs and line breaks escaped, so that the cell stays one column of one line."""
+    """The text of ``text_of`` with tabs and line breaks escaped, so that the cell stays one column of one line."""
     return text_of(cell).replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 

@@ -155,7 +155,7 @@ class ClusterView:
 
 
 class Endpoint(BrokerAddress, Protocol):
-    """The same with the rack, which FindCoordinator responses lack."""
+    """A broker address with the rack, which FindCoordinator responses lack."""
 
     @property
     def rack(self) -> str | None: ...

@@ -155,7 +155,7 @@ class Updater:
         return f"no bootstrap server answered within {timeout:g} s: {text}"
 
     def describe_late_start(self, timeout: float) -> str:
-        """The same for the timeout of ``start``.
+        """The error of a client whose ``start`` did not end within ``timeout`` seconds.
 
         The text is empty if the cluster was found, because another step took too long then.
         """

@@ -159,13 +159,13 @@ class ConsumerGroup(Generic[K, V]):
         await self.close()
 
     def diagnose(self) -> ConsumerDiagnosis:
-        """As ``Consumer.diagnose``, for the running ``consume``. Raises IllegalStateError while none runs."""
+        """Return ``Consumer.diagnose()`` of the running ``consume``. Raises IllegalStateError while none runs."""
         if self._run is None:
             raise IllegalStateError(f"{self!r} is not consuming; there is nothing to diagnose")
         return self._run.diagnose()
 
     def health(self, *, max_silence: float = 60.0) -> Health:
-        """As ``Consumer.health``, for the running ``consume``. While none runs, the group is live and not ready."""
+        """Return ``Consumer.health()`` of the running ``consume``. While none runs, the group is live and not ready."""
         if self._run is None:
             from ..cluster.health import Health
 
@@ -173,13 +173,13 @@ class ConsumerGroup(Generic[K, V]):
         return self._run.health(max_silence)
 
     def metrics(self) -> ConsumerMetrics:
-        """As ``Consumer.metrics``, for the running ``consume``. Raises IllegalStateError while none runs."""
+        """Return ``Consumer.metrics()`` of the running ``consume``. Raises IllegalStateError while none runs."""
         if self._run is None:
             raise IllegalStateError(f"{self!r} is not consuming; it has no metrics")
         return self._run.metrics()
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
-        """As ``Consumer.traffic``, for the running ``consume``. Raises IllegalStateError while none runs."""
+        """Return ``Consumer.traffic()`` of the running ``consume``. Raises IllegalStateError while none runs."""
         if self._run is None:
             raise IllegalStateError(f"{self!r} is not consuming; there is no traffic to count")
         return self._run.traffic()

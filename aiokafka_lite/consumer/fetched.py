@@ -124,7 +124,7 @@ class Chunk:
         return self.iterate_with(self.keys[self.index :], self.values[self.index :])
 
     def iterate_with(self, keys: Sequence[object], values: Sequence[object]) -> Iterator[Record]:
-        """As ``iterate``, over ``len(keys)`` records, with these deserialized keys and values."""
+        """Iterate like ``iterate`` over ``len(keys)`` records, with these deserialized keys and values."""
         rest = slice(self.index, self.index + len(values))
         self._end = rest.stop
         offsets = iter(self.offsets[rest])

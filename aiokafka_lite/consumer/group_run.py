@@ -337,7 +337,7 @@ class GroupRun(Component):
         await self._service.while_running(self._finished.wait())
 
     def finish(self) -> None:
-        """Let ``consume`` return."""
+        """Make ``consume`` return."""
         self._finished.set()
 
     @property

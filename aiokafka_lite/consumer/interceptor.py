@@ -63,7 +63,7 @@ class ConsumerInterceptors:
         return records
 
     def one_by_one(self, records: Iterator[Record]) -> Iterator[Record]:
-        """The same records, each passed through all interceptors when it is taken."""
+        """Iterate over the records. Each passes through all interceptors when it is taken."""
         return map(self._on_consume_one, records)
 
     def _on_consume_one(self, record: Record) -> Record:

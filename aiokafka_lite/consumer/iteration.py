@@ -190,7 +190,7 @@ class PartitionReader(Generic[K, V]):
 
     @property
     def high_watermark(self) -> int | None:
-        """As ``Consumer.high_watermark``."""
+        """The high watermark of this partition; see ``Consumer.high_watermark``."""
         return self._reader.assigned.high_watermark
 
     def __aiter__(self) -> Self:
@@ -211,7 +211,7 @@ class PartitionReader(Generic[K, V]):
         return cast("Record[K, V]", taken)
 
     async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record[K, V]]:
-        """As ``Consumer.poll``, for this partition. Raises IllegalStateError if it is not assigned any more."""
+        """Poll this partition like ``Consumer.poll``. Raises IllegalStateError if it is no longer assigned."""
         self._core.service.check()
         whole("max_records", max_records, 1)
         check_wait(timeout)

@@ -127,7 +127,7 @@ class AssignedPartition:
         self.succeeded()
 
     def move(self, offset: int, leader_epoch: int | None = None) -> None:
-        """As ``seek``, to an offset that a broker named: the backoff stays."""
+        """Move like ``seek`` to an offset that a broker named. The backoff stays."""
         self.position.seek()
         self._restart(offset, leader_epoch)
 
@@ -212,7 +212,7 @@ class AssignedPartition:
         self.replan()
 
     def fail_corrupt(self, reason: str) -> None:
-        """As ``fail``, for bytes after the last batch that cannot be decoded."""
+        """Store a failure like ``fail``, for bytes after the last batch that cannot be decoded."""
         self.fail(corrupt(self.partition, self.buffer.end, reason))
 
     def back_off(self, retry_at: float) -> None:

@@ -68,7 +68,7 @@ class PositionWait:
             _warn(error)
 
     async def until_announced(self, partitions: Sequence[TopicPartition], limit: float) -> None:
-        """Like ``until_fixed``, for a member: after ``limit`` seconds it continues, so that the group need not wait."""
+        """Wait like ``until_fixed``, but at most ``limit`` seconds, so that the group need not wait for this member."""
         try:
             await self.until_fixed(partitions, limit)
         except KafkaTimeout as error:

@@ -41,7 +41,7 @@ class Positions:
         return [self._subscription[each] for each in checked_partitions(partitions)]
 
     def _select_some(self, partitions: Partitions) -> list[AssignedPartition]:
-        """As ``select``, but raises IllegalStateError before the first assignment: the call would have no effect."""
+        """Select like ``select``. Raises IllegalStateError before the first assignment, when it has no effect."""
         if partitions is None and not self._subscription.partitions:
             group = self._core.group
             if group is None or not group.has_assignment:

@@ -311,7 +311,7 @@ class Reader:
         return next((each for partition, each in ready.items() if partition in only), None)
 
     def _next_after(self, taken: Sequence[object], only: Only = None) -> Chunk | None:
-        """Like ``_next``, but keep an error for the next call if records were already taken."""
+        """Return the next records like ``_next``, but keep an error for the next call if records were already taken."""
         if taken and self._error is not None:
             return None
         try:

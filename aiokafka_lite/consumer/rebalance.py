@@ -70,45 +70,45 @@ class RebalanceHandle:
         self._consumer.seek(partition, offset)
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """As ``Consumer.pause``."""
+        """Pause partitions; see ``Consumer.pause``."""
         self._consumer.pause(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """As ``Consumer.resume``."""
+        """Resume partitions; see ``Consumer.resume``."""
         self._consumer.resume(partitions)
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
-        """As ``Consumer.position``."""
+        """The offset of the next record; see ``Consumer.position``."""
         return await self._consumer.position(partition, timeout=timeout)
 
     async def seek_to_beginning(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> None:
-        """As ``Consumer.seek_to_beginning``."""
+        """Move to the first offsets; see ``Consumer.seek_to_beginning``."""
         await self._consumer.seek_to_beginning(partitions, timeout=timeout)
 
     async def seek_to_end(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> None:
-        """As ``Consumer.seek_to_end``."""
+        """Move to the end offsets; see ``Consumer.seek_to_end``."""
         await self._consumer.seek_to_end(partitions, timeout=timeout)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """As ``Consumer.committed``."""
+        """The committed offsets; see ``Consumer.committed``."""
         return await self._consumer.committed(partitions, timeout=timeout)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """As ``Consumer.offsets_for_times``."""
+        """The first offsets at or after these times; see ``Consumer.offsets_for_times``."""
         return await self._consumer.offsets_for_times(timestamps, timeout=timeout)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
-        """As ``Consumer.commit``; in ``on_lost`` every partition is refused."""
+        """Commit like ``Consumer.commit``. In ``on_lost`` every partition is refused."""
         return await self._consumer.offsets.commit(offsets, timeout=timeout)
 
 

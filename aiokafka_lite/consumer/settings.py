@@ -172,7 +172,7 @@ def strategies_of(
 
 
 def default_strategies() -> tuple[AssignmentStrategy, ...]:
-    """As in Java's client: range, and cooperative-sticky, to which a group can be moved without stopping it.
+    """The defaults of Java's client: range, and cooperative-sticky, to which a group can be moved without stopping it.
 
     Then roundrobin, the only strategy of aiokafka by default: a group can be moved from it member by member. It changes
     nothing for other groups: the coordinator chooses what most members prefer among the strategies that all have.

@@ -35,7 +35,7 @@ class SubscriptionObserver:
         """The user, or a reset, moves these positions: marks may now be lower than before."""
 
     def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
-        """These partitions are about to leave the assignment."""
+        """The partitions are about to leave the assignment."""
 
     def on_change(self) -> None:
         """The assignment, a position or a pause has changed: other data may have to be fetched."""

@@ -36,7 +36,7 @@ class Section(Protocol):
 
 
 class InMemory:
-    """The same interface without a directory: nothing is kept."""
+    """The interface of ``DataDir`` without a directory. It keeps nothing."""
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id

@@ -136,7 +136,7 @@ class GroupCoordinator:
         protocol_type: str | None,
         protocol: str | None,
     ) -> SyncResult | asyncio.Future[SyncResult]:
-        """SyncGroup."""
+        """Handle a SyncGroup request. The result may be a future: a follower waits for its leader."""
         group, error = self._find(group_id)
         if group is None:
             return SyncResult(error)
@@ -145,12 +145,12 @@ class GroupCoordinator:
         )
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat."""
+        """Handle a Heartbeat request."""
         group, error = self._find(group_id)
         return error if group is None else group.heartbeat(member_id, instance_id, generation)
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
-        """One member of LeaveGroup."""
+        """Remove one member of a LeaveGroup request."""
         group, error = self._find(group_id)
         return error if group is None else group.leave(member_id, instance_id)
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 CallLater = Callable[[float, Callable[[], None]], Any]
-"""As ``loop.call_later``. The result has ``cancel()``; its type is no protocol, which a compiled module would check."""
+"""Called like ``loop.call_later``. The result has ``cancel()``. It is Any: a compiled module would check a protocol."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -163,7 +163,7 @@ class SharePartition:
 
     @property
     def next_fetch_offset(self) -> int:
-        """The first offset to read from the log: of an available record, or else of a record behind those in flight."""
+        """The first offset to read from the log: the first available record, or the record after those in flight."""
         available = (offset for offset, record in self._records.items() if record.state is RecordState.AVAILABLE)
         return next(available, self.end_offset)
 

@@ -39,7 +39,7 @@ class ShareSession:
         self.partitions: dict[TopicIdPartition, None] = {}
 
     def move_to_end(self, key: TopicIdPartition) -> None:
-        """The member got records of a partition: the others come first in the next response."""
+        """Move a partition behind the others, because the member got records of it. The others come first next time."""
         if key in self.partitions:
             del self.partitions[key]
             self.partitions[key] = None

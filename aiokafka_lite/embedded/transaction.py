@@ -307,7 +307,7 @@ def _end_generation_2(
     new_producer_id: Callable[[], int],
     now_ms: int,
 ) -> Transaction:
-    """As Kafka: the epoch says whether a request is a repetition, because each transaction has its own epoch."""
+    """As in Kafka, the epoch shows whether a request is repeated, because each transaction has its own epoch."""
     state, present = transaction.state, transaction.producer_epoch
     overflowed = transaction.previous_producer_id == producer_id and (producer_epoch, present) == (LAST_EPOCH, 0)
     is_repeated = overflowed or present == producer_epoch + 1

@@ -263,7 +263,7 @@ class TransactionCoordinator:
             is_open = hosted.value.state is State.ONGOING and hosted.pending is None
             if is_open and now - hosted.started > hosted.value.timeout_ms / 1000:
                 logger.info(
-                    "aborts the transaction of %r: it has been open for more than %d ms",
+                    "the coordinator aborts the transaction of %r: it has been open for more than %d ms",
                     hosted.value.transactional_id,
                     hosted.value.timeout_ms,
                 )

@@ -180,7 +180,7 @@ class Offsets:
     def reset(
         self, partition: TopicPartition, offset: int, metadata: str = "", leader_epoch: int | None = None
     ) -> bool:
-        """Like ``mark``, but it may also move the mark back: the records from ``offset`` on will be read again."""
+        """Set the mark. Unlike ``mark``, it may move back: the records from ``offset`` on will be read again."""
         self.may_go_back(self._checked(partition, offset, metadata, leader_epoch))
         return self.mark(partition, offset, metadata, leader_epoch)
 

@@ -293,7 +293,7 @@ class Connection:
         timeout: float | None = None,
         at_most: int | None = None,
     ) -> None:
-        """As ``send_nowait``, but call ``callback`` with the response or the error when it arrives.
+        """Send like ``send_nowait``, but call ``callback`` with the response or the error when it arrives.
 
         The call comes in the iteration of the loop that reads the response; a future would need another iteration.
         ``callback`` must not raise. It may run before this method returns.

@@ -182,7 +182,7 @@ class InFlightRequests:
     def send_with_callback(
         self, request: Request[R], version: int, timeout: float, callback: Callable[[R | Exception], object]
     ) -> None:
-        """The same, but call ``callback`` with the response or the error, in the iteration that reads it.
+        """Send like ``send``, but call ``callback`` with the response or the error, in the iteration that reads it.
 
         ``callback`` must not raise. It may be called before this method returns, when the transport fails at once.
         """

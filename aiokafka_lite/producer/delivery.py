@@ -367,7 +367,7 @@ class Delivery:
                 raise
 
     async def wait(self) -> RecordMetadata:
-        """The same as ``await delivery``, as a coroutine: for ``create_task`` and ``TaskGroup.create_task``."""
+        """Wait like ``await delivery``, as a coroutine: for ``create_task`` and ``TaskGroup.create_task``."""
         return await self
 
     def future(self) -> asyncio.Future[RecordMetadata]:

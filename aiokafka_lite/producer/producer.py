@@ -49,7 +49,7 @@ CLOSE_TIMEOUT = 30.0
 """Seconds that ``Producer.close`` waits for acknowledgements."""
 
 ABRUPT_CLOSE_TIMEOUT = 4.0
-"""The same, when the body of ``async with`` has raised."""
+"""Seconds that ``close`` waits for acknowledgements when the body of ``async with`` has raised."""
 
 
 class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):

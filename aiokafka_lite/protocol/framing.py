@@ -101,7 +101,7 @@ class FrameMemory:
         return True
 
     def take_incomplete(self, count: int) -> bool:
-        """The same for an incomplete frame, for which the reserved bytes are not available."""
+        """Count like ``take``, for an incomplete frame. Such a frame cannot use the reserved bytes."""
         while self.held + count > self.limit - self.reserved:
             if not self._make_room():
                 return False

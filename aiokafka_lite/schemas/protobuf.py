@@ -107,7 +107,7 @@ class ProtobufDeserializer(Generic[M]):
         self.part: Part = "value"
 
     def for_part(self, part: Part) -> Self:
-        """The same deserializer for keys or for values. The consumer calls this; by default it is for values."""
+        """Return this deserializer for keys or for values. The consumer calls this; by default it is for values."""
         made = copy.copy(self)
         made.part = part
         return made

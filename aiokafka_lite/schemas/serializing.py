@@ -80,7 +80,7 @@ class SchemaSerializer(ABC, Generic[T]):
         self.of_topic: dict[str, _Resolved] = {}
 
     def for_part(self, part: Part) -> Self:
-        """The same serializer for keys or for values. The producer calls this; by default it is for values."""
+        """Return this serializer for keys or for values. The producer calls this; by default it is for values."""
         made = copy.copy(self)
         made.part = part
         made.of_topic = {}
@@ -162,7 +162,7 @@ class SchemaDeserializer(ABC, Generic[T]):
         """The readers by the id or GUID of the writer's schema. Keys and values share them."""
 
     def for_part(self, part: Part) -> Self:
-        """The same deserializer for keys or for values. The consumer calls this; by default it is for values."""
+        """Return this deserializer for keys or for values. The consumer calls this; by default it is for values."""
         made = copy.copy(self)
         made.part = part
         return made

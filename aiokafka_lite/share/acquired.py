@@ -106,11 +106,11 @@ class AcquiredRecords:
         return bool(self._batches)
 
     def __len__(self) -> int:
-        """The acquired offsets of the batches that are not decoded."""
+        """The number of acquired offsets in batches that are not decoded."""
         return sum(len(each.offsets) for _, wanted in self._batches for each in wanted)
 
     def offsets(self) -> Iterator[int]:
-        """The same offsets."""
+        """The acquired offsets in batches that are not decoded."""
         return chain.from_iterable(each.offsets for _, wanted in self._batches for each in wanted)
 
     def decode(self) -> DecodedBatch:

@@ -263,7 +263,7 @@ class ShareCore:
         return records
 
     async def take_deserialized(self, max_records: int) -> list[AnyShareRecord]:
-        """The same with deserialized keys and values. Cancelled, it returns none of the records.
+        """Return records like ``take``, with deserialized keys and values. If it is cancelled, no record is taken.
 
         Raises DeserializationError; if other records come before the failed one, the next read raises it.
         """

@@ -71,7 +71,7 @@ class Acquisition:
 
     @property
     def waiting(self) -> int:
-        """Records that the user has not got."""
+        """The number of records that were not returned to the user."""
         return len(self.buffered) + (len(self.unread) if self.unread else 0)
 
     def decode(self) -> DecodedBatch:
@@ -142,12 +142,12 @@ class InFlight:
 
     @property
     def buffered(self) -> int:
-        """Records that the user has not got."""
+        """The number of records that were not returned to the user."""
         return sum(each.waiting for each in self._acquisitions)
 
     @property
     def decoded(self) -> int:
-        """Those of them that are decoded."""
+        """The number of decoded records that were not returned to the user."""
         return sum(len(each.buffered) for each in self._acquisitions)
 
     @property

@@ -43,7 +43,7 @@ class SubscribePattern:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """These partitions and no others."""
+    """The partitions of the option ``assign``."""
 
     partitions: tuple[TopicPartition, ...]
 

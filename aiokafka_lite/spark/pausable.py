@@ -35,7 +35,7 @@ class PausableStreamReader(StreamReader):
 
 
 class PausableDataSource(KafkaLiteDataSource):
-    """The same format under another name, for streams with the option ``PAUSE``."""
+    """``KafkaLiteDataSource`` under another name, for streams with the option ``PAUSE``."""
 
     @classmethod
     def name(cls) -> str:

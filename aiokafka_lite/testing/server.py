@@ -77,7 +77,7 @@ class EmbeddedKafkaServer:
         return self._portal.call(run)
 
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1) -> None:
-        """As ``EmbeddedCluster.create_topic``."""
+        """Create a topic; see ``EmbeddedCluster.create_topic``."""
         self.call(self.cluster.create_topic, name, partitions, replication_factor)
 
     def produce(
@@ -89,9 +89,9 @@ class EmbeddedKafkaServer:
         headers: Mapping[str, bytes | None] | None = None,
         partition: int | None = None,
     ) -> int:
-        """As ``EmbeddedCluster.produce``."""
+        """Write records; see ``EmbeddedCluster.produce``."""
         return self.call(self.cluster.produce, topic, value, key=key, headers=headers, partition=partition)
 
     def records(self, topic: str, partition: int | None = None) -> list[Record[bytes, bytes]]:
-        """As ``EmbeddedCluster.records``."""
+        """The records of a topic; see ``EmbeddedCluster.records``."""
         return self.call(self.cluster.records, topic, partition)

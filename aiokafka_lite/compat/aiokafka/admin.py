@@ -52,7 +52,7 @@ class TopicErrors(NamedTuple):
     topic_errors: list[tuple[str, int, str | None]]
 
     def to_object(self) -> dict[str, Any]:
-        """The same as dictionaries with ``topic``, ``error_code`` and ``error_message``."""
+        """The errors as dictionaries with ``topic``, ``error_code`` and ``error_message``."""
         names = ("topic", "error_code", "error_message")
         return {"topic_errors": [dict(zip(names, each)) for each in self.topic_errors]}
 
@@ -63,12 +63,12 @@ class TopicErrorCodes(NamedTuple):
     topic_error_codes: list[tuple[str, int]]
 
     def to_object(self) -> dict[str, Any]:
-        """The same as dictionaries with ``topic`` and ``error_code``."""
+        """The codes as dictionaries with ``topic`` and ``error_code``."""
         return {"topic_error_codes": [dict(zip(("topic", "error_code"), each)) for each in self.topic_error_codes]}
 
 
 class AIOKafkaAdminClient:
-    """The same as aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
+    """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
 
     def __init__(self, **settings: Unpack[ConnectionSettings]) -> None:
         with translating():

@@ -40,7 +40,7 @@ MOST_RECORDS = 10_000
 
 
 class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
-    """The same as aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
+    """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         return consumer
 
     async def _to_read(self) -> native.Consumer | None:
-        """The same; None while there is nothing to read."""
+        """The consumer to read from, after ``_ready``; None while there is nothing to read."""
         running = self._running
         is_ready = running.is_running and not (self._closed or self._has_new_topics)
         consumer = running.now if is_ready else await self._ready()  # hot: a coroutine less for each record

@@ -242,7 +242,7 @@ def translating() -> Iterator[None]:
 
 @contextmanager
 def connecting() -> Iterator[None]:
-    """The same for a start, where a timeout becomes KafkaConnectionError."""
+    """Raise aiokafka's exceptions for a start, where a timeout becomes KafkaConnectionError."""
     try:
         with translating():
             yield

@@ -47,7 +47,7 @@ RECORD_OVERHEAD = 21
 
 
 class AIOKafkaProducer(Managed):
-    """The same as aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
+    """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
 
     def __init__(
         self,

@@ -179,7 +179,7 @@ def read_again(consumer: native.Consumer | None, records: Sequence[Record[Any, A
 def _assigned(
     consumer: native.Consumer | None, only: frozenset[TopicPartition] | None
 ) -> frozenset[TopicPartition] | None:
-    """Those of the wanted partitions that are assigned now; None means all."""
+    """The wanted partitions that are assigned now; None means all."""
     return None if only is None or consumer is None else only.intersection(consumer.assignment)
 
 

@@ -20,11 +20,11 @@ class Managed(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Connect."""
+        """Connect to the cluster."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """End."""
+        """Close the client."""
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -92,7 +92,7 @@ def append_lists(
     start: int,
     stop: int,
 ) -> int | None:
-    """As ``pack.RecordLists.append_to``, or None: ``pack`` has to do it."""
+    """Do what ``pack.RecordLists.append_to`` does. Returns None if ``pack`` has to do it."""
     return None
 
 

@@ -49,7 +49,7 @@ def read_raw_varint(data: bytes | bytearray | memoryview, position: int) -> tupl
 
 
 def read_raw_varlong(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """Like ``read_raw_varint``, with up to 10 bytes and 64 bits."""
+    """Read like ``read_raw_varint``, with up to 10 bytes and 64 bits."""
     return _read(data, position, 10, 64)
 
 

@@ -81,7 +81,7 @@ def _hide_in(message: Any, hide: Callable[[str], str], known: dict[str, str]) ->
 
 @cache
 def _error_texts(cls: Any) -> tuple[list[str], list[str]]:
-    """The fields of a message that are error texts, and its arrays of structs that have some."""
+    """The fields of a message with error texts, and its arrays of structs with such fields."""
     texts = [name for name in cls.specs if name.endswith("error_message")]
     structs = {name: spec.item for name, spec in cls.specs.items() if spec.wire == "array"}
     return texts, [name for name, item in structs.items() if hasattr(item, "specs") and any(_error_texts(item))]

@@ -104,7 +104,7 @@ class Rows:
         return next((number for number in named if number not in known), None)
 
     def take(self, indexes: Numbers) -> Rows:
-        """The rows with these indexes, in that order, without their partitions. Only to be encoded."""
+        """The rows with these indexes, in that order, without their partitions. Use the result only for encoding."""
         taken = object.__new__(Rows)
         taken._topic, taken._now, taken.count = self._topic, self._now, len(indexes)
         taken.values, taken.keys, taken.headers = self.values, self.keys, self.headers
@@ -128,7 +128,7 @@ class Rows:
         return EncodedRecords(buffer, *made)
 
     def _append_by_passes(self, buffer: bytearray, start: int, stop: int, max_bytes: int) -> tuple[int, int, int]:
-        """As ``append_rows``, by passes of NumPy and Arrow."""
+        """Do what ``append_rows`` does, with NumPy and Arrow."""
         if self._numbers is not None:
             self._gather(self._numbers)
         compute = extra("pyarrow.compute")
