@@ -18,7 +18,17 @@ from typing import Literal, TypedDict, get_args
 
 from .arguments import INT32_MAX, INT64_MAX, is_whole
 from .errors import ConfigurationError
-from .security import MECHANISMS, SECURITY_PROTOCOLS, Secret, TokenProvider, is_oauth_extension, is_pem, tls_context
+from .extras import extra
+from .security import (
+    MECHANISMS,
+    SECURITY_PROTOCOLS,
+    Secret,
+    TokenProvider,
+    check_keytab,
+    is_oauth_extension,
+    is_pem,
+    tls_context,
+)
 from .setting_checks import LONGEST_TIMER, filled, one_of, pauses, seconds, string, switch, whole, wrong
 from .types import Compression, IsolationLevel
 
@@ -30,7 +40,7 @@ OffsetReset = str | timedelta
 """``"earliest"``, ``"latest"``, ``"none"``, or how far back: a timedelta, or Java's form, ``"by_duration:PT1H"``."""
 OffsetResetName = Literal["earliest", "latest", "none"]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
 CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 IsolationName = Literal["read_committed", "read_uncommitted"]
 GroupProtocolName = Literal["classic", "consumer", "auto"]
@@ -127,7 +137,7 @@ class ClientConfig:
     ssl_check_hostname: bool = True
     """Whether a broker's certificate must match the host name that the client connects to."""
     sasl_mechanism: str | None = None
-    """``"PLAIN"``, ``"SCRAM-SHA-256"``, ``"SCRAM-SHA-512"`` or ``"OAUTHBEARER"``."""
+    """``"PLAIN"``, ``"SCRAM-SHA-256"``, ``"SCRAM-SHA-512"``, ``"OAUTHBEARER"`` or ``"GSSAPI"`` (Kerberos)."""
     sasl_username: str | None = None
     """The user name for PLAIN and SCRAM."""
     sasl_password: str | None = field(default=None, repr=False)
@@ -138,6 +148,12 @@ class ClientConfig:
     """A function, sync or async, that returns a token for OAUTHBEARER. It is called for each login."""
     sasl_oauth_extensions: Mapping[str, str] | None = None
     """Pairs to send with each token of OAUTHBEARER (KIP-342), such as ``{"logicalCluster": "lkc-1"}``."""
+    sasl_kerberos_service_name: str | None = None
+    """The first part of the brokers' Kerberos principals, for GSSAPI. If None, it is ``"kafka"``."""
+    sasl_kerberos_keytab: str | None = None
+    """The path of a keytab for GSSAPI. If None, tickets are in the user's ticket cache, where kinit puts them."""
+    sasl_kerberos_principal: str | None = None
+    """The client's Kerberos principal, such as ``"orders@EXAMPLE.COM"``. If None, that of the keytab or the cache."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap_servers", _servers(self.bootstrap_servers))
@@ -190,7 +206,12 @@ def _check_ip_address(name: str, value: object) -> None:
 
 _TLS_PARTS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password")
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-_CREDENTIALS = ("sasl_username", "sasl_password", "sasl_oauth_token_provider", "sasl_oauth_extensions")
+_PASSWORD = ("sasl_username", "sasl_password")
+_OAUTH = ("sasl_oauth_token_provider", "sasl_oauth_extensions")
+_KERBEROS = ("sasl_kerberos_service_name", "sasl_kerberos_keytab", "sasl_kerberos_principal")
+_CREDENTIALS = (*_PASSWORD, *_OAUTH, *_KERBEROS)
+_OPTIONAL = ("sasl_oauth_extensions", *_KERBEROS)
+_OF_MECHANISM = {"OAUTHBEARER": _OAUTH, "GSSAPI": _KERBEROS}
 
 
 def _hide(settings: object, *names: str) -> None:
@@ -272,19 +293,21 @@ def _check_sasl(settings: ClientConfig) -> None:
         )
     one_of(settings, "sasl_mechanism", MECHANISMS)
     mechanism = settings.sasl_mechanism
-    needed_here = _CREDENTIALS[2:] if mechanism == "OAUTHBEARER" else _CREDENTIALS[:2]
+    needed_here = _OF_MECHANISM.get(mechanism, _PASSWORD)
     for name in _CREDENTIALS:
-        if name in needed_here and name not in given and name != "sasl_oauth_extensions":
+        if name in needed_here and name not in given and name not in _OPTIONAL:
             raise ConfigurationError(f"{name} is required for {mechanism}")
         if name in given and name not in needed_here:
             raise ConfigurationError(f"{name} is not for {mechanism}, which takes {' and '.join(needed_here)}")
     if mechanism == "OAUTHBEARER":
         _check_provider(settings.sasl_oauth_token_provider)
         _check_extensions(settings.sasl_oauth_extensions)
-        return
-    string(settings, "sasl_username")
-    for name in needed_here:
-        _check_credential(name, getattr(settings, name))
+    elif mechanism == "GSSAPI":
+        _check_kerberos(settings)
+    else:
+        string(settings, "sasl_username")
+        for name in needed_here:
+            _check_credential(name, getattr(settings, name))
 
 
 def _check_provider(provider: object) -> None:
@@ -299,6 +322,18 @@ def _check_extensions(extensions: object) -> None:
     if not all(is_oauth_extension(name, value) for name, value in pairs):
         what = 'a dict of names of letters, except "auth", and values of printable ASCII'
         raise wrong("sasl_oauth_extensions", what, extensions)
+
+
+def _check_kerberos(settings: ClientConfig) -> None:
+    keytab: object = settings.sasl_kerberos_keytab
+    if isinstance(keytab, os.PathLike):
+        object.__setattr__(settings, "sasl_kerberos_keytab", os.fspath(keytab))
+    for name in _KERBEROS:
+        if getattr(settings, name) is not None:
+            filled(settings, name)
+    if settings.sasl_kerberos_keytab is not None:
+        check_keytab("sasl_kerberos_keytab", settings.sasl_kerberos_keytab)
+    extra("gssapi", "gssapi")
 
 
 def _check_credential(name: str, value: str) -> None:
@@ -349,6 +384,9 @@ class ClientSettings(TypedDict, total=False):
     sasl_tokenauth: bool
     sasl_oauth_token_provider: TokenProvider | None
     sasl_oauth_extensions: Mapping[str, str] | None
+    sasl_kerberos_service_name: str | None
+    sasl_kerberos_keytab: str | None
+    sasl_kerberos_principal: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from .arguments import must_be
 from .config import Acks, ClientConfig
 from .errors import ConfigurationError
+from .jaas import JAAS, JAAS_EXPECTED, parse_jaas
 from .oauth import ClientCredentials, imported_provider
 from .security import CONVERT_JKS, CONVERT_PKCS12, Secret
 
@@ -250,6 +251,9 @@ _CLIENT = {
     "sasl.mechanisms": _Meaning("sasl_mechanism", _upper),
     "sasl.username": _Meaning("sasl_username"),
     "sasl.password": _Meaning("sasl_password", _secret),
+    "sasl.kerberos.service.name": _Meaning("sasl_kerberos_service_name"),
+    "sasl.kerberos.keytab": _Meaning("sasl_kerberos_keytab"),
+    "sasl.kerberos.principal": _Meaning("sasl_kerberos_principal"),
 }
 
 _CREATE_TOPICS = _Meaning("allow_auto_create_topics", _boolean)
@@ -295,7 +299,6 @@ _GROUP = {
 }
 
 _GROUP_ID = "group.id"
-_JAAS = "sasl.jaas.config"
 _TOKEN = "sasl.oauthbearer.token"
 _TOKEN_PROVIDER = "sasl.oauthbearer.token.provider"
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
@@ -304,7 +307,7 @@ _CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"
 _SCOPE = "sasl.oauthbearer.scope"
 _STORE_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
 _APART = (
-    *(_GROUP_ID, _JAAS, _TOKEN, _TOKEN_PROVIDER, _ENDPOINT, _CLIENT_ID, _CLIENT_SECRET, _SCOPE),
+    *(_GROUP_ID, JAAS, _TOKEN, _TOKEN_PROVIDER, _ENDPOINT, _CLIENT_ID, _CLIENT_SECRET, _SCOPE),
     *_STORE_TYPES,
 )
 
@@ -320,7 +323,6 @@ _INSTEAD = {
     "value.deserializer": "pass value_deserializer to the consumer",
     "partitioner.class": "pass partitioner to the producer",
     "interceptor.classes": "pass interceptors to the producer or the consumer",
-    "sasl.kerberos.service.name": "Kerberos (GSSAPI) is not supported; use PLAIN, SCRAM or OAUTHBEARER",
     "sasl.login.callback.handler.class": f"set {_ENDPOINT}, or {_TOKEN_PROVIDER} to a function that returns the token",
     "sasl.client.callback.handler.class": "set sasl.username and sasl.password, as file:/path or env:NAME",
     "ssl.engine.factory.class": "set ssl.truststore.location and ssl.keystore.location to PEM files",
@@ -349,6 +351,10 @@ _WITHOUT_EFFECT = frozenset(
         "partitioner.class",
         "partitioner.ignore.keys",
         "receive.buffer.bytes",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
         "sasl.login.connect.timeout.ms",
         "sasl.login.read.timeout.ms",
         "sasl.login.refresh.buffer.seconds",
@@ -488,13 +494,12 @@ _MODULES = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "Krb5LoginModule": ("GSSAPI",),
 }
-_JAAS_TOKENS = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s=;"']+)|([=;]))""", re.DOTALL)
-_JAAS_EXPECTED = 'as in ...ScramLoginModule required username="alice" password="...";'
 
 
 def _add_credentials(properties: Mapping[str, str], settings: dict[str, object]) -> None:
-    if _JAAS in properties:
+    if JAAS in properties:
         _add_jaas(properties, settings)
     given = [name for name in (_TOKEN, _TOKEN_PROVIDER, _ENDPOINT) if name in properties]
     if len(given) > 1:
@@ -516,62 +521,65 @@ def _add_credentials(properties: Mapping[str, str], settings: dict[str, object])
 
 
 def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> None:
-    module, options = _parse_jaas(_resolved(_JAAS, properties[_JAAS]))
+    module, options = parse_jaas(_resolved(JAAS, properties[JAAS]))
     mechanisms = _MODULES.get(module)
     if mechanisms is None:
-        raise ConfigurationError(f"{_JAAS} must have one of the login modules {', '.join(_MODULES)}, got {module!r}")
+        raise ConfigurationError(f"{JAAS} must have one of the login modules {', '.join(_MODULES)}, got {module!r}")
     mechanism = settings.get("sasl_mechanism")
     if mechanism not in mechanisms:
         required = " or ".join(mechanisms)
-        raise ConfigurationError(f"{_JAAS}: {module} requires sasl.mechanism={required}, got {mechanism}")
+        raise ConfigurationError(f"{JAAS}: {module} requires sasl.mechanism={required}, got {mechanism}")
     if module == "OAuthBearerLoginModule":
         if options:
             others = ", ".join((_CLIENT_ID, _TOKEN, _TOKEN_PROVIDER))
-            raise ConfigurationError(f"{_JAAS}: {module} takes no options here; set one of {others}")
+            raise ConfigurationError(f"{JAAS}: {module} takes no options here; set one of {others}")
+        return
+    if module == "Krb5LoginModule":
+        _add_kerberos(options, settings)
         return
     for name in ("username", "password"):
         if f"sasl.{name}" in properties:
-            raise ConfigurationError(f"sasl.{name} and {_JAAS} are the same setting; remove one of them")
+            raise ConfigurationError(f"sasl.{name} and {JAAS} are the same setting; remove one of them")
         if name not in options:
-            raise ConfigurationError(f"{_JAAS} must have a {name}, {_JAAS_EXPECTED}")
+            raise ConfigurationError(f"{JAAS} must have a {name}, {JAAS_EXPECTED}")
     tokenauth = options.pop("tokenauth", "false") if module == "ScramLoginModule" else "false"
     if tokenauth.lower() not in ("true", "false"):
-        raise ConfigurationError(must_be(f"{_JAAS}: tokenauth", "true or false", tokenauth))
+        raise ConfigurationError(must_be(f"{JAAS}: tokenauth", "true or false", tokenauth))
     beyond = options.keys() - {"username", "password"}
     if beyond:
-        raise ConfigurationError(f"{_JAAS}: the option {min(beyond)!r} is not supported")
-    settings["sasl_username"] = _resolved(f"{_JAAS}: username", options["username"])
-    settings["sasl_password"] = Secret(_resolved(f"{_JAAS}: password", options["password"]))
+        raise ConfigurationError(f"{JAAS}: the option {min(beyond)!r} is not supported")
+    settings["sasl_username"] = _resolved(f"{JAAS}: username", options["username"])
+    settings["sasl_password"] = Secret(_resolved(f"{JAAS}: password", options["password"]))
     if tokenauth.lower() == "true":
         settings["sasl_tokenauth"] = True
 
 
-def _parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """The login module without its package, and its options. No error quotes the text, because it has a password."""
-    tokens = list(_jaas_tokens(text))
-    form = "".join(token if isinstance(token, _Mark) else "x" for token in tokens)
-    if not re.fullmatch(r"xx(x=x)*;", form):
-        what = "a login module, options as name=value, and a semicolon"
-        raise ConfigurationError(f"{_JAAS} must be {what}, {_JAAS_EXPECTED}")
-    return tokens[0].rpartition(".")[2], dict(zip(tokens[2:-1:3], tokens[4:-1:3]))
+_KERBEROS = {
+    "keyTab": "sasl_kerberos_keytab",
+    "principal": "sasl_kerberos_principal",
+    "serviceName": "sasl_kerberos_service_name",
+}
+_KERBEROS_WITHOUT_EFFECT = frozenset(
+    ("debug", "doNotPrompt", "isInitiator", "refreshKrb5Config", "renewTGT", "storeKey", "useTicketCache")
+)
+"""Options of Krb5LoginModule that a program may leave out here."""
 
 
-class _Mark(str):
-    """An unquoted ``=`` or ``;``."""
-
-    __slots__ = ()
-
-
-def _jaas_tokens(text: str) -> Iterator[str]:
-    position = 0
-    text = text.rstrip()
-    while position < len(text):
-        match = _JAAS_TOKENS.match(text, position)
-        if match is None:
-            raise ConfigurationError(f"{_JAAS} has an unclosed quotation mark")
-        quoted = match[1] if match[1] is not None else match[2]
-        yield re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL) if quoted is not None else match[3] or _Mark(match[4])
-        position = match.end()
+def _add_kerberos(options: dict[str, str], settings: dict[str, object]) -> None:
+    """The options of Java's Krb5LoginModule. Without ``useKeyTab=true``, Java does not read the keytab."""
+    if options.pop("useKeyTab", "false").lower() != "true":
+        options.pop("keyTab", None)
+    elif "keyTab" not in options:
+        raise ConfigurationError(f'{JAAS} must have keyTab="/path" with useKeyTab=true')
+    if "ticketCache" in options:
+        raise ConfigurationError(f"{JAAS}: ticketCache is not supported; set the environment variable KRB5CCNAME")
+    for name in sorted(options.keys() - _KERBEROS_WITHOUT_EFFECT):
+        if name not in _KERBEROS:
+            raise ConfigurationError(f"{JAAS}: the option {name!r} is not supported")
+        value = _resolved(f"{JAAS}: {name}", options[name])
+        if settings.setdefault(_KERBEROS[name], value) != value:
+            setting = _KERBEROS[name].replace("_", ".")
+            raise ConfigurationError(f"{JAAS}: {name} and {setting} differ; remove one of them")
 
 
 class TokenFromProperty:

@@ -17,13 +17,16 @@ from typing import Any, Self
 from .errors import ConfigurationError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 TokenProvider = Callable[[], str | Awaitable[str]]
 """Returns a token for one login. A sync function runs in a thread, because it may block."""
 
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.+?)-----END \1-----", re.DOTALL)
 _PEM_LINE = 64
+
+_KEYTAB = b"\x05"
+"""The first byte of a keytab: the version of Kerberos."""
 
 
 class Secret(str):
@@ -49,6 +52,17 @@ def is_oauth_extension(name: object, value: object) -> bool:
     if not isinstance(name, str) or not isinstance(value, str) or name == "auth":
         return False
     return re.fullmatch(r"[A-Za-z]+", name) is not None and re.fullmatch(r"[\x21-\x7e \t\r\n]+", value) is not None
+
+
+def check_keytab(setting: str, path: str) -> None:
+    """Raise ConfigurationError unless the file is a keytab of Kerberos."""
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(1)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"cannot read {setting}={path!r}: {_reason(error)}") from None
+    if begin != _KEYTAB:
+        raise ConfigurationError(f"{setting}={path!r} must be a keytab, as ktadd of kadmin or ktutil makes it")
 
 
 def is_pem(text: str) -> bool:

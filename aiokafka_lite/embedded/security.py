@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ..arguments import check_function, must_be
 from ..errors import ConfigurationError
 from ..protocol.sasl.scram import HASHES
-from ..security import MECHANISMS, SECURITY_PROTOCOLS, server_tls_context
+from ..security import SECURITY_PROTOCOLS, server_tls_context
 from .access_tokens import TokenCheck, unsecured_token
 from .authentication import Credentials
 from .certificates import CertificateAuthority
@@ -25,6 +25,7 @@ from .scram_users import ScramUsers
 
 ANONYMOUS = "User:ANONYMOUS"
 WITH_PASSWORD = ("PLAIN", *HASHES)
+MECHANISMS = (*WITH_PASSWORD, "OAUTHBEARER")
 
 ClientAuth = Literal["none", "requested", "required"]
 

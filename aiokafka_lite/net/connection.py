@@ -201,7 +201,7 @@ class Connection:
                 self._agreed = AgreedVersions(await self._handshake.api_versions())
                 if login is not None:
                     self._advance(ConnectionEvent.AUTHENTICATION_REQUIRED)
-                    exchange = await login.exchange()
+                    exchange = await login.exchange(self.host)
                     self.session_ends = await self._handshake.log_in(login, exchange, self.versions)
                     self._requests.hide_secrets = exchange.hide_secrets
                     self._check_not_closed()
@@ -232,7 +232,7 @@ class Connection:
         try:
             # The token is requested before requests are held back: a provider may take seconds, and the old login is
             # still valid.
-            exchange = await login.exchange()
+            exchange = await login.exchange(self.host)
             # The connection was closed, or began another login, while the token was requested.
             if self._state is not ConnectionState.READY:
                 return

@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from ..config import ClientConfig
 from ..errors import AuthenticationError, ConnectionLost, ErrorCode, UnsupportedVersion, error_for
@@ -21,6 +21,9 @@ from ..protocol.sasl.machine import Step
 from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
 from ..security import TokenProvider
+
+if TYPE_CHECKING:
+    from .kerberos import Kerberos
 
 R = TypeVar("R")
 
@@ -49,6 +52,7 @@ class Login:
         tokenauth: bool = False,
         token_provider: TokenProvider | None = None,
         extensions: Mapping[str, str] | None = None,
+        kerberos: Kerberos | None = None,
     ) -> None:
         self.mechanism = mechanism
         self._username = username
@@ -56,6 +60,7 @@ class Login:
         self._tokenauth = tokenauth
         self._token_provider = token_provider
         self._extensions = extensions or {}
+        self._kerberos = kerberos
         self._keys: dict[Derivation, bytes] = {}
 
     @classmethod
@@ -68,6 +73,7 @@ class Login:
             tokenauth=config.sasl_tokenauth,
             token_provider=config.sasl_oauth_token_provider,
             extensions=config.sasl_oauth_extensions,
+            kerberos=_kerberos_of(config),
         )
 
     def __repr__(self) -> str:
@@ -77,12 +83,15 @@ class Login:
         name = f" as {self._username!r}" if self._username else ""
         return f"{self.mechanism}{name}"
 
-    async def exchange(self) -> Exchange:
-        """A new exchange of messages, with a new token if there is a token provider.
+    async def exchange(self, host: str) -> Exchange:
+        """A new exchange of messages with a broker, with a new token or ticket where the mechanism has one.
 
-        Raises ConnectionLost if the provider raises it or any other exception, because its next token may be valid.
-        Raises AuthenticationError if the provider raises it, or returns a value that is not a string.
+        Raises ConnectionLost if the token provider raises it or any other exception, because its next token may be
+        valid, and if the KDC cannot be reached. Raises AuthenticationError if the provider raises it, or returns a
+        value that is not a string, and if Kerberos has no ticket for the broker.
         """
+        if self._kerberos is not None:
+            return await self._kerberos.exchange(host)
         if self._token_provider is not None:
             return OAuthBearerExchange(await self._token(self._token_provider), self._extensions)
         if self.mechanism == "PLAIN":
@@ -143,6 +152,15 @@ class Login:
             kind = type(token).__name__
             raise AuthenticationError(f"sasl_oauth_token_provider must return a str, got {kind}")
         return token
+
+
+def _kerberos_of(config: ClientConfig) -> Kerberos | None:
+    """Imported here: clients without Kerberos do not load it."""
+    if config.sasl_mechanism != "GSSAPI":
+        return None
+    from .kerberos import Kerberos
+
+    return Kerberos.of(config)
 
 
 def _is_async(provider: TokenProvider) -> bool:

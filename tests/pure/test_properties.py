@@ -327,7 +327,7 @@ def test_a_login_with_a_delegation_token_comes_from_the_jaas_configuration() -> 
             jaas("username=alice password=hunter2", "plain.PlainLoginModule"),
             "PlainLoginModule requires sasl.mechanism=PLAIN, got SCRAM",
         ),
-        (jaas("useKeyTab=true", "Krb5LoginModule"), "must have one of the login modules .*, got 'Krb5LoginModule'"),
+        (jaas("useKeyTab=true", "JndiLoginModule"), "must have one of the login modules .*, got 'JndiLoginModule'"),
         (
             jaas("username=alice password=env:AIOKAFKA_LITE_NOT_SET"),
             "sasl.jaas.config: password: environment variable .* is not set",
@@ -338,6 +338,68 @@ def test_a_wrong_jaas_configuration_is_refused_without_quoting_it(config: str, s
     with pytest.raises(ConfigurationError, match=says) as refused:
         client_settings({**SCRAM, "sasl.jaas.config": config})
     assert "hunter2" not in str(refused.value)
+
+
+KERBEROS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
+
+
+def krb5(options: str) -> str:
+    return f"com.sun.security.auth.module.Krb5LoginModule required {options};"
+
+
+@pytest.mark.parametrize(
+    "properties, expected",
+    [
+        ({}, {}),
+        (
+            {
+                "sasl.kerberos.service.name": "broker",
+                "sasl.kerberos.keytab": "/etc/a.keytab",
+                "sasl.kerberos.principal": "a@B",
+            },
+            {"service_name": "broker", "keytab": "/etc/a.keytab", "principal": "a@B"},
+        ),
+        (
+            {
+                "sasl.kerberos.service.name": "kafka",
+                "sasl.jaas.config": krb5(
+                    'useKeyTab=true storeKey=true doNotPrompt=true keyTab="/etc/a.keytab" principal="a@B"'
+                ),
+            },
+            {"service_name": "kafka", "keytab": "/etc/a.keytab", "principal": "a@B"},
+        ),
+        ({"sasl.jaas.config": krb5('useTicketCache=true serviceName="broker"')}, {"service_name": "broker"}),
+        ({"sasl.jaas.config": krb5('useKeyTab=false keyTab="/etc/a.keytab"')}, {}),
+    ],
+)
+def test_kerberos_is_configured_as_for_java_and_librdkafka(
+    properties: dict[str, str], expected: dict[str, str]
+) -> None:
+    settings = client_settings({**KERBEROS, **properties})
+    assert settings == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "GSSAPI",
+        **{f"sasl_kerberos_{name}": value for name, value in expected.items()},
+    }
+
+
+@pytest.mark.parametrize(
+    "properties, says",
+    [
+        ({"sasl.jaas.config": krb5("useKeyTab=true")}, 'must have keyTab="/path" with useKeyTab=true'),
+        ({"sasl.jaas.config": krb5('ticketCache="/tmp/cc"')}, "set the environment variable KRB5CCNAME"),
+        ({"sasl.jaas.config": krb5("username=alice")}, "the option 'username' is not supported"),
+        (
+            {"sasl.kerberos.service.name": "kafka", "sasl.jaas.config": krb5("serviceName=broker")},
+            "serviceName and sasl.kerberos.service.name differ",
+        ),
+        ({"sasl.kerberos.kinit.cmd": "kinit"}, "has no counterpart here; remove it"),
+        ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": krb5("")}, "requires sasl.mechanism=GSSAPI, got PLAIN"),
+    ],
+)
+def test_a_kerberos_property_that_cannot_be_followed_is_refused(properties: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        client_settings({**KERBEROS, **properties})
 
 
 def test_references_are_resolved_when_the_settings_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 import stat
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -103,8 +104,8 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
         ),
         ({"security_protocol": "SASL_PLAINTEXT"}, "^sasl_mechanism is required .*: one of PLAIN, SCRAM-SHA-256"),
         (
-            {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"},
-            "^sasl_mechanism must be one of .*, got 'GSSAPI'",
+            {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "KERBEROS"},
+            "^sasl_mechanism must be one of .*, got 'KERBEROS'",
         ),
         (
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "a"},
@@ -131,6 +132,26 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
         ),
         ({"security_protocol": "SASL_SSL", **OAUTH, "sasl_username": "a"}, "^sasl_username is not for OAUTHBEARER"),
         (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", "sasl_username": "a"},
+            "^sasl_username is not for GSSAPI, which takes sasl_kerberos_service_name and",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", **SCRAM, "sasl_kerberos_keytab": "a.keytab"},
+            "^sasl_kerberos_keytab is not for SCRAM-SHA-256",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", "sasl_kerberos_principal": ""},
+            "^sasl_kerberos_principal must be a string that is not empty",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", "sasl_kerberos_keytab": "/no/such/file"},
+            "^cannot read sasl_kerberos_keytab='/no/such/file': No such file",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", "sasl_kerberos_keytab": __file__},
+            "^sasl_kerberos_keytab=.* must be a keytab, as ktadd of kadmin or ktutil makes it",
+        ),
+        (
             {"security_protocol": "SASL_SSL", **OAUTH, "sasl_oauth_token_provider": 5},
             "^sasl_oauth_token_provider must be a function that returns a token, got int",
         ),
@@ -140,6 +161,12 @@ def test_a_wrong_combination_is_refused(settings: dict[str, Any], says: str) -> 
     with pytest.raises(ConfigurationError, match=says) as refused:
         config(**settings)
     assert SECRET not in str(refused.value)
+
+
+def test_kerberos_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(ConfigurationError, match=r"gssapi is not installed; run: pip install .*\[gssapi\]"):
+        config(security_protocol="SASL_SSL", sasl_mechanism="GSSAPI")
 
 
 @pytest.mark.parametrize("made", [Producer, Consumer, Admin])

@@ -218,7 +218,7 @@ class JvmKafka:
     """One broker of a given release on a free loopback port, with its data in a temporary directory.
 
     ``listeners`` are further ports by name; ``settings`` has their settings. ``users`` are SCRAM users with their
-    passwords.
+    passwords. ``options`` are options of Java, such as ``-Dname=value``.
     """
 
     def __init__(
@@ -228,6 +228,7 @@ class JvmKafka:
         settings: dict[str, str] | None = None,
         listeners: Mapping[str, Listener] | None = None,
         users: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         self.version = version
         self.port = free_port()
@@ -235,6 +236,7 @@ class JvmKafka:
         self._listeners = listeners or {}
         self._users = users or {}
         self._settings = settings or {}
+        self._options = options
         self._directory: Path | None = None
         self._processes: list[JavaProcess] = []
         self._jars = jars(version)
@@ -345,6 +347,7 @@ class JvmKafka:
 
     def _launch(self, directory: Path, properties: Path) -> None:
         command = self._command("kafka.Kafka", str(properties), heap=HEAP_MEGABYTES)
+        command[1:1] = self._options
         process = JavaProcess(command, ready_line(self.version, 1), directory)
         self._processes.append(process)
         try:

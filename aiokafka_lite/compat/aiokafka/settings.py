@@ -50,7 +50,7 @@ _SASL = {
     "sasl_plain_username": "sasl_username",
     "sasl_plain_password": "sasl_password",
 }
-_WITHOUT_EFFECT = ("loop", "api_version", "sasl_kerberos_service_name", "sasl_kerberos_domain_name")
+_WITHOUT_EFFECT = ("loop", "api_version")
 
 
 def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
@@ -74,9 +74,15 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
     made["retry_backoff_max"] = max(1.0, made.get("retry_backoff", 0.0))
     sasl = {ours: left.pop(name, None) for name, ours in _SASL.items()}
     provider = left.pop("sasl_oauth_token_provider", None)
+    service = left.pop("sasl_kerberos_service_name", None)
+    domain = left.pop("sasl_kerberos_domain_name", None)
     if made.get("security_protocol", "").startswith("SASL"):
         sasl["sasl_mechanism"] = plain(sasl["sasl_mechanism"] or "PLAIN")
         made |= {name: value for name, value in sasl.items() if value is not None}
+        if sasl["sasl_mechanism"] == "GSSAPI":
+            if domain is not None:
+                raise NotImplementedError("a ticket is for the host of its broker: remove sasl_kerberos_domain_name")
+            made["sasl_kerberos_service_name"] = plain(service)
         if provider is not None:
             made["sasl_oauth_token_provider"] = provider.token
             made["sasl_oauth_extensions"] = provider.extensions() or None

@@ -5,9 +5,19 @@ send, a key to derive (which is slow, so the caller decides where to run it), or
 message of the broker that the mechanism does not allow raises ``AuthenticationError``. Errors quote no secret.
 """
 
+from .gssapi import GssapiExchange, SecurityContext
 from .machine import Derivation, Exchange, derive
 from .oauthbearer import OAuthBearerExchange
 from .plain import PlainExchange
 from .scram import ScramExchange
 
-__all__ = ["Derivation", "Exchange", "OAuthBearerExchange", "PlainExchange", "ScramExchange", "derive"]
+__all__ = [
+    "Derivation",
+    "Exchange",
+    "GssapiExchange",
+    "OAuthBearerExchange",
+    "PlainExchange",
+    "ScramExchange",
+    "SecurityContext",
+    "derive",
+]

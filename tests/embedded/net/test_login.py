@@ -440,7 +440,7 @@ async def test_refused_logins_are_attempted_with_backoff() -> None:
 
 async def test_a_slow_key_derivation_does_not_block_the_loop() -> None:
     login = Login("SCRAM-SHA-512", username="alice", password=PASSWORD)
-    exchange = await login.exchange()
+    exchange = await login.exchange("127.0.0.1")
     first = exchange.begin()
     assert isinstance(first, bytes)
     nonce = first.partition(b",r=")[2]
@@ -530,7 +530,7 @@ async def test_a_secret_that_the_broker_echoes_after_the_login_is_hidden() -> No
 
 
 async def test_a_scram_error_that_quotes_the_password_is_hidden() -> None:
-    exchange = await Login("SCRAM-SHA-256", username="alice", password=PASSWORD).exchange()
+    exchange = await Login("SCRAM-SHA-256", username="alice", password=PASSWORD).exchange("127.0.0.1")
     exchange.begin()
     with pytest.raises(AuthenticationError) as failed:
         exchange.received(b"e=wrong password hunter2")
