@@ -1,21 +1,24 @@
 """Packages that import a name when it is first used (PEP 562), so that a program imports only the modules it needs.
 
-Type checkers and the documentation read the imports under ``TYPE_CHECKING`` in the same file; a test compares both.
+Type checkers and the documentation read the imports under ``TYPE_CHECKING`` in the same file, of the form
+``from .claim import Claim as Claim``, because they accept no other name as public. A test compares both.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 
 
-def attributes(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], object]:
-    """The ``__getattr__`` of ``package``. ``homes`` has the public names of each of its modules.
+def exports(package: str, **homes: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """The ``__all__``, ``__getattr__`` and ``__dir__`` of ``package``.
 
-    A name is set in the package when it is found, so that ``__getattr__`` runs once for each.
+    ``homes`` has the public names of each of its modules, separated by blanks. A name is set in the package when it is
+    found, so that ``__getattr__`` runs once for each.
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+    public = list(home_of)
 
     def find(name: str) -> object:
         home = home_of.get(name)
@@ -25,4 +28,4 @@ def attributes(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[st
         setattr(sys.modules[package], name, value)
         return value
 
-    return find
+    return public, find, lambda: list(public)

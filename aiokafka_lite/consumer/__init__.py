@@ -11,62 +11,43 @@ from typing import TYPE_CHECKING
 from .. import lazy
 
 if TYPE_CHECKING:
-    from .claim import Claim
-    from .columns import Batch, BytesColumn
-    from .consumer import Consumer
-    from .consumer_group import ConsumerGroup
-    from .deserializer import Deserializer, IntDeserializer, JsonDeserializer, StrDeserializer
-    from .deserializing import OnDeserializationError
-    from .group_side import GroupMetadata
-    from .handler import ConsumerGroupHandler
-    from .interceptor import ConsumerInterceptor
-    from .iteration import ArrowBatches, Batches, PartitionReader
-    from .offsets import OffsetAndTimestamp
-    from .position import OnOffsetReset, ResetReason
-    from .rebalance import RebalanceHandle, RebalanceListener
-    from .session import ConsumerGroupSession
-
-_HOMES = {
-    "columns": ("Batch", "BytesColumn"),
-    "claim": ("Claim",),
-    "consumer": ("Consumer",),
-    "consumer_group": ("ConsumerGroup",),
-    "deserializer": ("Deserializer", "IntDeserializer", "JsonDeserializer", "StrDeserializer"),
-    "deserializing": ("OnDeserializationError",),
-    "group_side": ("GroupMetadata",),
-    "handler": ("ConsumerGroupHandler",),
-    "interceptor": ("ConsumerInterceptor",),
-    "iteration": ("ArrowBatches", "Batches", "PartitionReader"),
-    "offsets": ("OffsetAndTimestamp",),
-    "position": ("OnOffsetReset", "ResetReason"),
-    "rebalance": ("RebalanceHandle", "RebalanceListener"),
-    "session": ("ConsumerGroupSession",),
-}
-
-__all__ = [
-    "ArrowBatches",
-    "Batch",
-    "Batches",
-    "BytesColumn",
-    "Claim",
-    "Consumer",
-    "ConsumerGroup",
-    "ConsumerGroupHandler",
-    "ConsumerGroupSession",
-    "ConsumerInterceptor",
-    "Deserializer",
-    "GroupMetadata",
-    "IntDeserializer",
-    "JsonDeserializer",
-    "OffsetAndTimestamp",
-    "OnDeserializationError",
-    "OnOffsetReset",
-    "PartitionReader",
-    "RebalanceHandle",
-    "RebalanceListener",
-    "ResetReason",
-    "StrDeserializer",
-]
-
-if not TYPE_CHECKING:  # with a __getattr__, a type checker would accept every name
-    __getattr__ = lazy.attributes(__name__, _HOMES)
+    from .claim import Claim as Claim
+    from .columns import Batch as Batch
+    from .columns import BytesColumn as BytesColumn
+    from .consumer import Consumer as Consumer
+    from .consumer_group import ConsumerGroup as ConsumerGroup
+    from .deserializer import Deserializer as Deserializer
+    from .deserializer import IntDeserializer as IntDeserializer
+    from .deserializer import JsonDeserializer as JsonDeserializer
+    from .deserializer import StrDeserializer as StrDeserializer
+    from .deserializing import OnDeserializationError as OnDeserializationError
+    from .group_side import GroupMetadata as GroupMetadata
+    from .handler import ConsumerGroupHandler as ConsumerGroupHandler
+    from .interceptor import ConsumerInterceptor as ConsumerInterceptor
+    from .iteration import ArrowBatches as ArrowBatches
+    from .iteration import Batches as Batches
+    from .iteration import PartitionReader as PartitionReader
+    from .offsets import OffsetAndTimestamp as OffsetAndTimestamp
+    from .position import OnOffsetReset as OnOffsetReset
+    from .position import ResetReason as ResetReason
+    from .rebalance import RebalanceHandle as RebalanceHandle
+    from .rebalance import RebalanceListener as RebalanceListener
+    from .session import ConsumerGroupSession as ConsumerGroupSession
+else:  # with a __getattr__, a type checker would accept every name
+    __all__, __getattr__, __dir__ = lazy.exports(
+        __name__,
+        claim="Claim",
+        columns="Batch BytesColumn",
+        consumer="Consumer",
+        consumer_group="ConsumerGroup",
+        deserializer="Deserializer IntDeserializer JsonDeserializer StrDeserializer",
+        deserializing="OnDeserializationError",
+        group_side="GroupMetadata",
+        handler="ConsumerGroupHandler",
+        interceptor="ConsumerInterceptor",
+        iteration="ArrowBatches Batches PartitionReader",
+        offsets="OffsetAndTimestamp",
+        position="OnOffsetReset ResetReason",
+        rebalance="RebalanceHandle RebalanceListener",
+        session="ConsumerGroupSession",
+    )

@@ -10,40 +10,21 @@ from typing import TYPE_CHECKING
 from .. import lazy
 
 if TYPE_CHECKING:
-    from .offsets import CommitResult
-    from .states import MemberState
-    from .strategies import (
-        AssignmentStrategy,
-        CooperativeStickyStrategy,
-        GroupMember,
-        RangeStrategy,
-        RoundRobinStrategy,
-        StickyStrategy,
+    from .offsets import CommitResult as CommitResult
+    from .states import MemberState as MemberState
+    from .strategies import AssignmentStrategy as AssignmentStrategy
+    from .strategies import CooperativeStickyStrategy as CooperativeStickyStrategy
+    from .strategies import GroupMember as GroupMember
+    from .strategies import RangeStrategy as RangeStrategy
+    from .strategies import RoundRobinStrategy as RoundRobinStrategy
+    from .strategies import StickyStrategy as StickyStrategy
+else:  # with a __getattr__, a type checker would accept every name
+    __all__, __getattr__, __dir__ = lazy.exports(
+        __name__,
+        offsets="CommitResult",
+        states="MemberState",
+        strategies="""
+            AssignmentStrategy CooperativeStickyStrategy GroupMember RangeStrategy RoundRobinStrategy
+            StickyStrategy
+        """,
     )
-
-_HOMES = {
-    "offsets": ("CommitResult",),
-    "strategies": (
-        "AssignmentStrategy",
-        "CooperativeStickyStrategy",
-        "GroupMember",
-        "RangeStrategy",
-        "RoundRobinStrategy",
-        "StickyStrategy",
-    ),
-    "states": ("MemberState",),
-}
-
-__all__ = [
-    "AssignmentStrategy",
-    "CommitResult",
-    "CooperativeStickyStrategy",
-    "GroupMember",
-    "MemberState",
-    "RangeStrategy",
-    "RoundRobinStrategy",
-    "StickyStrategy",
-]
-
-if not TYPE_CHECKING:  # with a __getattr__, a type checker would accept every name
-    __getattr__ = lazy.attributes(__name__, _HOMES)

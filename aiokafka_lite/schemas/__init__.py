@@ -11,62 +11,31 @@ from typing import TYPE_CHECKING
 from aiokafka_lite import lazy
 
 if TYPE_CHECKING:
-    from .avro import AvroDeserializer, AvroSerializer
-    from .client import SchemaRegistryClient
-    from .json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
-    from .protobuf import ProtobufDeserializer, ProtobufSerializer
-    from .schema import (
-        Compatibility,
-        CompatibilityLevel,
-        RegisteredSchema,
-        Schema,
-        SchemaReference,
-        SubjectStrategy,
-        record_name,
-        topic_name,
-        topic_record_name,
+    from .avro import AvroDeserializer as AvroDeserializer
+    from .avro import AvroSerializer as AvroSerializer
+    from .client import SchemaRegistryClient as SchemaRegistryClient
+    from .json_schema import JsonSchemaDeserializer as JsonSchemaDeserializer
+    from .json_schema import JsonSchemaSerializer as JsonSchemaSerializer
+    from .protobuf import ProtobufDeserializer as ProtobufDeserializer
+    from .protobuf import ProtobufSerializer as ProtobufSerializer
+    from .schema import Compatibility as Compatibility
+    from .schema import CompatibilityLevel as CompatibilityLevel
+    from .schema import RegisteredSchema as RegisteredSchema
+    from .schema import Schema as Schema
+    from .schema import SchemaReference as SchemaReference
+    from .schema import SubjectStrategy as SubjectStrategy
+    from .schema import record_name as record_name
+    from .schema import topic_name as topic_name
+    from .schema import topic_record_name as topic_record_name
+else:  # with a __getattr__, a type checker would accept every name
+    __all__, __getattr__, __dir__ = lazy.exports(
+        __name__,
+        avro="AvroDeserializer AvroSerializer",
+        client="SchemaRegistryClient",
+        json_schema="JsonSchemaDeserializer JsonSchemaSerializer",
+        protobuf="ProtobufDeserializer ProtobufSerializer",
+        schema="""
+            Compatibility CompatibilityLevel RegisteredSchema Schema SchemaReference SubjectStrategy record_name
+            topic_name topic_record_name
+        """,
     )
-
-_HOMES = {
-    "avro": ("AvroDeserializer", "AvroSerializer"),
-    "client": ("SchemaRegistryClient",),
-    "json_schema": ("JsonSchemaDeserializer", "JsonSchemaSerializer"),
-    "protobuf": ("ProtobufDeserializer", "ProtobufSerializer"),
-    "schema": (
-        "Compatibility",
-        "CompatibilityLevel",
-        "RegisteredSchema",
-        "Schema",
-        "SchemaReference",
-        "SubjectStrategy",
-        "record_name",
-        "topic_name",
-        "topic_record_name",
-    ),
-}
-
-__all__ = [
-    "AvroDeserializer",
-    "AvroSerializer",
-    "Compatibility",
-    "CompatibilityLevel",
-    "JsonSchemaDeserializer",
-    "JsonSchemaSerializer",
-    "ProtobufDeserializer",
-    "ProtobufSerializer",
-    "RegisteredSchema",
-    "Schema",
-    "SchemaReference",
-    "SchemaRegistryClient",
-    "SubjectStrategy",
-    "record_name",
-    "topic_name",
-    "topic_record_name",
-]
-
-if not TYPE_CHECKING:  # with a __getattr__, a type checker would accept every name
-    __getattr__ = lazy.attributes(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)

@@ -7,25 +7,16 @@ from typing import TYPE_CHECKING
 from .. import lazy
 
 if TYPE_CHECKING:
-    from .consumer import ShareConsumer
-    from .diagnosis import ShareConsumerDiagnosis
-    from .metrics import ShareConsumerMetrics
-    from .results import AcknowledgementResult, OnAcknowledged
-
-_HOMES = {
-    "consumer": ("ShareConsumer",),
-    "diagnosis": ("ShareConsumerDiagnosis",),
-    "metrics": ("ShareConsumerMetrics",),
-    "results": ("AcknowledgementResult", "OnAcknowledged"),
-}
-
-__all__ = [
-    "AcknowledgementResult",
-    "OnAcknowledged",
-    "ShareConsumer",
-    "ShareConsumerDiagnosis",
-    "ShareConsumerMetrics",
-]
-
-if not TYPE_CHECKING:  # with a __getattr__, a type checker would accept every name
-    __getattr__ = lazy.attributes(__name__, _HOMES)
+    from .consumer import ShareConsumer as ShareConsumer
+    from .diagnosis import ShareConsumerDiagnosis as ShareConsumerDiagnosis
+    from .metrics import ShareConsumerMetrics as ShareConsumerMetrics
+    from .results import AcknowledgementResult as AcknowledgementResult
+    from .results import OnAcknowledged as OnAcknowledged
+else:  # with a __getattr__, a type checker would accept every name
+    __all__, __getattr__, __dir__ = lazy.exports(
+        __name__,
+        consumer="ShareConsumer",
+        diagnosis="ShareConsumerDiagnosis",
+        metrics="ShareConsumerMetrics",
+        results="AcknowledgementResult OnAcknowledged",
+    )

@@ -14,15 +14,14 @@ from .. import lazy
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .data_source import KafkaLiteDataSource
-    from .listener import LagListener
+    from .data_source import KafkaLiteDataSource as KafkaLiteDataSource
+    from .listener import LagListener as LagListener
+else:  # with a __getattr__, a type checker would accept every name
+    __all__, __getattr__, __dir__ = lazy.exports(__name__, data_source="KafkaLiteDataSource", listener="LagListener")
+    __all__ += ["FORMAT", "register"]
 
 FORMAT = "kafka-lite"
 """The name to give to ``format()``."""
-
-_HOMES = {"data_source": ("KafkaLiteDataSource",), "listener": ("LagListener",)}
-
-__all__ = ["FORMAT", "KafkaLiteDataSource", "LagListener", "register"]
 
 
 def register(spark: SparkSession) -> None:
@@ -45,7 +44,3 @@ def _give_workers_this_python(spark: SparkSession) -> None:
         from .interpreter import worker_python
 
         context.pythonExec = worker_python()
-
-
-if not TYPE_CHECKING:  # with a __getattr__, a type checker would accept every name
-    __getattr__ = lazy.attributes(__name__, _HOMES)

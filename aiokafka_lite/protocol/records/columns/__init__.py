@@ -12,59 +12,27 @@ from typing import TYPE_CHECKING
 from aiokafka_lite import lazy
 
 if TYPE_CHECKING:
-    from aiokafka_lite.protocol.records.columns.read import (
-        READ_COLUMNS,
-        SPARK_COLUMNS,
-        ArrowDecoder,
-        BytesColumn,
-        PackedBatch,
-        arrow_types,
-        bytes_column,
-        column_names,
-        int64_array,
-        to_arrow,
+    from aiokafka_lite.protocol.records.columns.read import READ_COLUMNS as READ_COLUMNS
+    from aiokafka_lite.protocol.records.columns.read import SPARK_COLUMNS as SPARK_COLUMNS
+    from aiokafka_lite.protocol.records.columns.read import ArrowDecoder as ArrowDecoder
+    from aiokafka_lite.protocol.records.columns.read import BytesColumn as BytesColumn
+    from aiokafka_lite.protocol.records.columns.read import PackedBatch as PackedBatch
+    from aiokafka_lite.protocol.records.columns.read import arrow_types as arrow_types
+    from aiokafka_lite.protocol.records.columns.read import bytes_column as bytes_column
+    from aiokafka_lite.protocol.records.columns.read import column_names as column_names
+    from aiokafka_lite.protocol.records.columns.read import int64_array as int64_array
+    from aiokafka_lite.protocol.records.columns.read import to_arrow as to_arrow
+    from aiokafka_lite.protocol.records.columns.write import MAX_RECORDS as MAX_RECORDS
+    from aiokafka_lite.protocol.records.columns.write import WRITE_COLUMNS as WRITE_COLUMNS
+    from aiokafka_lite.protocol.records.columns.write import EncodedRecords as EncodedRecords
+    from aiokafka_lite.protocol.records.columns.write import Rows as Rows
+    from aiokafka_lite.protocol.records.columns.write import by_number as by_number
+else:  # with a __getattr__, a type checker would accept every name
+    __all__, __getattr__, __dir__ = lazy.exports(
+        __name__,
+        read="""
+            READ_COLUMNS SPARK_COLUMNS ArrowDecoder BytesColumn PackedBatch arrow_types bytes_column
+            column_names int64_array to_arrow
+        """,
+        write="MAX_RECORDS WRITE_COLUMNS EncodedRecords Rows by_number",
     )
-    from aiokafka_lite.protocol.records.columns.write import (
-        MAX_RECORDS,
-        WRITE_COLUMNS,
-        EncodedRecords,
-        Rows,
-        by_number,
-    )
-
-_HOMES = {
-    "read": (
-        "READ_COLUMNS",
-        "SPARK_COLUMNS",
-        "ArrowDecoder",
-        "BytesColumn",
-        "PackedBatch",
-        "arrow_types",
-        "bytes_column",
-        "column_names",
-        "int64_array",
-        "to_arrow",
-    ),
-    "write": ("MAX_RECORDS", "WRITE_COLUMNS", "EncodedRecords", "Rows", "by_number"),
-}
-
-__all__ = [
-    "MAX_RECORDS",
-    "READ_COLUMNS",
-    "SPARK_COLUMNS",
-    "WRITE_COLUMNS",
-    "ArrowDecoder",
-    "BytesColumn",
-    "EncodedRecords",
-    "PackedBatch",
-    "Rows",
-    "arrow_types",
-    "by_number",
-    "bytes_column",
-    "column_names",
-    "int64_array",
-    "to_arrow",
-]
-
-if not TYPE_CHECKING:  # with a __getattr__, a type checker would accept every name
-    __getattr__ = lazy.attributes(__name__, _HOMES)
