@@ -5,8 +5,8 @@ into an encoder and a decoder. Names, version ranges, defaults and nullability a
 definitions, and a conformance test compares them field by field.
 
 To add a message: a module in ``messages/`` with the structs, the response (``@message`` and ``Response``) and the
-request (``@message`` and ``Request[TheResponse]``), its names in ``messages/__init__.py``, and the request in
-``messages/requests.py``. A feature that other modules ask for is declared in the class by ``since``.
+request (``@message`` and ``Request[TheResponse]``, named ``…Request``), and its names in ``messages/__init__.py``. A
+feature that other modules ask for is declared in the class by ``since``.
 """
 
 from __future__ import annotations
