@@ -444,9 +444,9 @@ UNLIKE = {"BrokerResponseError"}
 """Has no message there, and an empty one here."""
 
 
-def test_a_client_of_the_protocol_raises_with_the_reason() -> None:
+def test_a_request_of_the_protocol_raises_with_the_reason() -> None:
     with pytest.raises(NotImplementedError, match=r"use AIOKafkaAdminClient, or aiokafka_lite\.Admin"):
-        AIOKafkaClient(bootstrap_servers="localhost")
+        AIOKafkaClient(bootstrap_servers="localhost").send(1, object())
 
 
 def test_keys_have_the_same_hash() -> None:

@@ -14,7 +14,7 @@ with the reason. The package uses only the public interface of aiokafka_lite. Th
 - ``start()`` keeps trying for ``request_timeout_ms`` before it raises KafkaConnectionError.
 - ``exclude_internal_topics`` and ``consumer_timeout_ms`` have no effect: a pattern never matches internal topics.
 - ``partition_assignment_strategy`` takes aiokafka's assignors and no others.
-- Objects of the protocol do not exist; ``AIOKafkaClient`` raises NotImplementedError.
+- Objects of the protocol do not exist. ``AIOKafkaClient`` has the metadata of the cluster, and sends no requests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ _MODULES = {
     "abc": "abc",
     "admin": "admin",
     "admin.client": "admin",
+    "admin.config_resource": "admin",
+    "admin.new_partitions": "admin",
+    "admin.new_topic": "admin",
+    "admin.records_to_delete": "admin",
     "client": "client",
+    "cluster": "cluster",
     "consumer": "consumer",
     "consumer.consumer": "consumer",
     "errors": "errors",

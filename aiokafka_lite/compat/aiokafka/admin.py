@@ -1,76 +1,50 @@
-"""``AIOKafkaAdminClient`` on top of ``Admin``: its calls about topics, records and groups.
-
-aiokafka returns the responses of the protocol. Here those of ``create_topics``, ``delete_topics`` and
-``create_partitions`` have the one field that programs read; calls whose response has no such field raise
-NotImplementedError and name the call of ``aiokafka_lite.Admin``.
-"""
+"""``AIOKafkaAdminClient`` on top of ``Admin``: its calls about topics, records, settings and groups."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, Self, Unpack
 
 from ... import admin as native
 from ...errors import BrokerError, ErrorCode, KafkaError
+from ...group.payloads import write_assignment, write_subscription
 from ...types import TopicPartition
-from .errors import connecting, missing, translating
+from .admin_values import (
+    AlteredConfigs,
+    ConfigResource,
+    ConfigResourceType,
+    DescribedConfigs,
+    DescribedGroups,
+    Entry,
+    NewPartitions,
+    NewTopic,
+    RecordsToDelete,
+    TopicErrorCodes,
+    TopicErrors,
+)
+from .client import ClientOwner
+from .cluster import ClusterMetadata, known
+from .errors import connecting, missing, translated, translating
 from .settings import ConnectionSettings, connection_settings, seconds
 from .structs import OffsetAndMetadata
 
-
-@dataclass
-class NewTopic:
-    """A topic to create: numbers of partitions and replicas, or ``{partition: [broker, ...]}`` and -1 for both."""
-
-    name: str
-    num_partitions: int
-    replication_factor: int
-    replica_assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    topic_configs: Mapping[str, str] = field(default_factory=dict)
+__all__ = [
+    "AIOKafkaAdminClient",
+    "ConfigResource",
+    "ConfigResourceType",
+    "NewPartitions",
+    "NewTopic",
+    "RecordsToDelete",
+]
 
 
-@dataclass
-class NewPartitions:
-    """The new total number of partitions of a topic, and the replicas of each new partition."""
-
-    total_count: int
-    new_assignments: Sequence[Sequence[int]] | None = None
-
-
-@dataclass
-class RecordsToDelete:
-    """Delete the records before this offset; -1 means all."""
-
-    before_offset: int
-
-
-class TopicErrors(NamedTuple):
-    """``topic_errors`` has a topic, an error code (0 is success) and a text or None for each topic."""
-
-    topic_errors: list[tuple[str, int, str | None]]
-
-    def to_object(self) -> dict[str, Any]:
-        """The errors as dictionaries with ``topic``, ``error_code`` and ``error_message``."""
-        names = ("topic", "error_code", "error_message")
-        return {"topic_errors": [dict(zip(names, each)) for each in self.topic_errors]}
-
-
-class TopicErrorCodes(NamedTuple):
-    """``topic_error_codes`` has a topic and an error code (0 is success) for each topic."""
-
-    topic_error_codes: list[tuple[str, int]]
-
-    def to_object(self) -> dict[str, Any]:
-        """The codes as dictionaries with ``topic`` and ``error_code``."""
-        return {"topic_error_codes": [dict(zip(("topic", "error_code"), each)) for each in self.topic_error_codes]}
-
-
-class AIOKafkaAdminClient:
+class AIOKafkaAdminClient(ClientOwner):
     """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
 
     def __init__(self, **settings: Unpack[ConnectionSettings]) -> None:
+        self._given = settings
         with translating():
             self._admin = native.Admin(**connection_settings(settings))
 
@@ -80,8 +54,14 @@ class AIOKafkaAdminClient:
             await self._admin.start()
 
     async def close(self) -> None:
-        with translating():
-            await self._admin.close()
+        try:
+            with translating():
+                await self._admin.close()
+        finally:
+            await self._close_client()
+
+    def _known_cluster(self) -> ClusterMetadata:
+        return known(self._admin.traffic(), {})
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -190,12 +170,117 @@ class AIOKafkaAdminClient:
             return made
         return {partition: made.get(partition, OffsetAndMetadata(-1, "")) for partition in partitions}
 
-    # Calls whose responses are those of the protocol.
+    async def describe_consumer_groups(
+        self,
+        group_ids: Iterable[str],
+        group_coordinator_id: int | None = None,
+        include_authorized_operations: bool = False,
+    ) -> list[DescribedGroups]:
+        """The members of groups: a response for each coordinator. A group that does not exist is "Dead".
 
-    describe_configs = missing("aiokafka_lite.Admin has admin.configs.describe()")
-    alter_configs = missing("aiokafka_lite.Admin has admin.configs.alter()")
-    describe_consumer_groups = missing("aiokafka_lite.Admin has admin.groups.describe()")
-    find_coordinator = missing("aiokafka_lite.Admin has admin.groups.describe(), whose result names the coordinator")
+        ``group_coordinator_id`` has no effect. Raises NotImplementedError for ``include_authorized_operations``, and
+        the error of the first group that has one.
+        """
+        if include_authorized_operations:
+            raise NotImplementedError("remove include_authorized_operations: this client does not ask for them")
+        with translating():
+            results = await self._admin.groups.describe(list(group_ids))
+        by_coordinator: dict[int, list[Entry]] = {}
+        for group_id, error in results.failed.items():
+            if not isinstance(error, BrokerError) or error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                raise translated(error) from error
+            by_coordinator.setdefault(-1, []).append((0, group_id, "Dead", "", "", []))
+        for group in results.done.values():
+            by_coordinator.setdefault(group.coordinator.node_id, []).append(_group(group))
+        return list(map(DescribedGroups, by_coordinator.values()))
+
+    find_coordinator = missing("describe a group with aiokafka_lite.Admin: the result names the coordinator")
+
+    # Settings.
+
+    async def describe_configs(
+        self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False
+    ) -> list[DescribedConfigs]:
+        """The settings of resources, all or those in ``configs``: a response for each broker, and one for all topics.
+
+        Nothing is raised for a resource that has an error.
+        """
+        resources = list(config_resources)
+        described = await asyncio.gather(*(self._described(each, include_synonyms) for each in resources))
+        of_brokers, of_topics = _by_kind(resources, described)
+        responses = [DescribedConfigs([each]) for each in of_brokers]
+        return [*responses, DescribedConfigs(of_topics)] if of_topics else responses
+
+    async def _described(self, given: ConfigResource, synonyms: bool) -> Entry:
+        resource = _native_resource(given)
+        names = list(given.configs) if given.configs else None
+        with translating():
+            results = await self._admin.configs.describe(resource, names=names, synonyms=synonyms)
+        code, text = _outcome(results.failed.get(resource))
+        entries = [
+            (
+                each.name,
+                each.value,
+                each.read_only,
+                int(each.source),
+                each.sensitive,
+                [(synonym.name, synonym.value, int(synonym.source)) for synonym in each.synonyms],
+            )
+            for each in results.done.get(resource, {}).values()
+        ]
+        return code, text, int(resource.type), resource.name, entries
+
+    async def alter_configs(self, config_resources: Iterable[ConfigResource]) -> list[AlteredConfigs]:
+        """Set the settings of resources: a response for all topics, and one for each broker.
+
+        As in aiokafka, the settings of a resource that are not in ``configs`` return to their defaults. Nothing is
+        raised for a resource that has an error.
+        """
+        resources = list(config_resources)
+        altered = await asyncio.gather(*map(self._altered, resources))
+        of_brokers, of_topics = _by_kind(resources, altered)
+        return [AlteredConfigs(of_topics), *(AlteredConfigs([each]) for each in of_brokers)]
+
+    async def _altered(self, given: ConfigResource) -> Entry:
+        resource = _native_resource(given)
+        own = (native.ConfigSource.TOPIC, native.ConfigSource.BROKER)
+        with translating():
+            present = await self._admin.configs.describe(resource, synonyms=False)
+            error = present.failed.get(resource)
+            if error is None:
+                reset = {each.name: None for each in present.done[resource].values() if each.source in own}
+                results = await self._admin.configs.alter({resource: reset | dict(given.configs or {})})
+                error = results.failed.get(resource)
+        code, text = _outcome(error)
+        return code, text, int(resource.type), resource.name
+
+
+def _native_resource(given: ConfigResource) -> native.ConfigResource:
+    return native.ConfigResource(native.ResourceType(given.resource_type), given.name)
+
+
+def _by_kind(resources: Sequence[ConfigResource], entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """The entries of brokers, and those of topics."""
+    of_brokers: list[Entry] = []
+    of_topics: list[Entry] = []
+    for resource, entry in zip(resources, entries):
+        is_broker = resource.resource_type is ConfigResourceType.BROKER
+        (of_brokers if is_broker else of_topics).append(entry)
+    return of_brokers, of_topics
+
+
+def _group(given: native.GroupDescription) -> Entry:
+    members = [
+        (
+            each.member_id,
+            each.client_id,
+            each.host,
+            write_subscription(each.topics or (), (), -1, None, None),
+            write_assignment(each.assignment or ()),
+        )
+        for each in given.members
+    ]
+    return 0, given.group_id, given.state.value, given.protocol_type, given.strategy, members
 
 
 def _native_topic(topic: NewTopic) -> native.NewTopic:

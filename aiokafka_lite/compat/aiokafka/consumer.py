@@ -19,6 +19,7 @@ from ... import consumer as native
 from ...arguments import must_be
 from ...types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .abc import ConsumerRebalanceListener
+from .cluster import ClusterMetadata, known
 from .errors import (
     ConsumerStoppedError,
     IllegalStateError,
@@ -71,7 +72,9 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
     ) -> None:
         if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
             raise ValueError(must_be("max_poll_records", "a whole number >= 1", max_poll_records))
-        self._group = group_id
+        self._given = settings
+        self._group_id = group_id
+        """With aiokafka's name, because instrumentations read it."""
         connection = connection_settings(settings)
         self._settings = connection | {
             # This client refuses a wait after which the response comes too late.
@@ -125,7 +128,7 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
 
     @property
     def _is_member(self) -> bool:
-        return self._group is not None and bool(self._topics)
+        return self._group_id is not None and bool(self._topics)
 
     # Lifetime.
 
@@ -174,12 +177,16 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
                 with translating():
                     await self._commit_positions()
         except KafkaError as error:
-            logger.error("the last commit of group %r failed: %s", self._group, error)
+            logger.error("the last commit of group %r failed: %s", self._group_id, error)
         finally:
             try:
                 await self._running.close()
             finally:
                 self._reads.interrupt()  # closing a consumer does not end a read that has nothing to read
+                await self._close_client()
+
+    def _known_cluster(self) -> ClusterMetadata:
+        return known(self._consumer.traffic(), self._partitions)
 
     # Topics and partitions.
 
@@ -201,7 +208,7 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
             raise IllegalStateError("partitions are assigned; call unsubscribe() first")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise TypeError("listener must be an instance of ConsumerRebalanceListener")
-        if pattern is not None and self._group is None:
+        if pattern is not None and self._group_id is None:
             raise NotImplementedError("a pattern needs a group_id")
         wanted = tuple(topics) if pattern is None else _of_prefix(pattern)
         was_member = self._is_member

@@ -20,7 +20,7 @@ from .structs import OffsetAndTimestamp
 class PositionCalls:
     """A base of ``AIOKafkaConsumer``, which sets the attributes."""
 
-    _group: str | None
+    _group_id: str | None
     _settings: dict[str, Any]
     _running: RunningConsumer
     _listening: Listening
@@ -132,7 +132,7 @@ class PositionCalls:
         }
 
     def _require_group(self) -> None:
-        if self._group is None:
+        if self._group_id is None:
             raise IllegalOperation("Requires group_id")
 
 

@@ -16,6 +16,7 @@ from ...errors import TransactionAborted
 from ...types import GroupMetadata, Header, TopicPartition
 from ...types import OffsetAndMetadata as NativeOffset
 from ...types import RecordMetadata as NativeMetadata
+from .cluster import ClusterMetadata, known
 from .errors import (
     IllegalOperation,
     IllegalStateError,
@@ -65,6 +66,7 @@ class AIOKafkaProducer(Managed):
         transaction_timeout_ms: float = 60000,
         **settings: Unpack[ConnectionSettings],
     ) -> None:
+        self._given = settings
         connection = connection_settings(settings)
         is_idempotent = enable_idempotence or transactional_id is not None
         if acks is _missing:
@@ -109,8 +111,14 @@ class AIOKafkaProducer(Managed):
     async def stop(self) -> None:
         """Send all accepted records, and end."""
         self._closed = True
-        with translating():
-            await self._producer.close()
+        try:
+            with translating():
+                await self._producer.close()
+        finally:
+            await self._close_client()
+
+    def _known_cluster(self) -> ClusterMetadata:
+        return known(self._producer.traffic(), self._partitions)
 
     async def flush(self) -> None:
         """Wait until all accepted records are settled."""
@@ -149,9 +157,8 @@ class AIOKafkaProducer(Managed):
         headers: Headers | None = None,
     ) -> RecordMetadata:
         """Write a record, and return when it is acknowledged."""
-        delivery = await self._put(topic, value, key, partition, timestamp_ms, headers)
-        with translating():
-            return _metadata(await delivery)
+        # As in aiokafka, this calls send(), because instrumentations and subclasses replace it.
+        return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
 
     async def _put(
         self,
@@ -177,10 +184,10 @@ class AIOKafkaProducer(Managed):
 
     async def _check_partition(self, topic: str, partition: int | None) -> None:
         """As in aiokafka, a missing topic or partition is an error of the send, and not of its future."""
-        known = self._partitions.get(topic)
-        if known is None or (partition is not None and partition not in known):
-            known = self._partitions[topic] = await self.partitions_for(topic)
-            if partition is not None and partition not in known:
+        numbers = self._partitions.get(topic)
+        if numbers is None or (partition is not None and partition not in numbers):
+            numbers = self._partitions[topic] = await self.partitions_for(topic)
+            if partition is not None and partition not in numbers:
                 raise AssertionError(f"topic {topic!r} has no partition {partition}")
 
     def _check_size(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> None:

@@ -12,11 +12,12 @@ from typing import Self
 
 from ... import consumer as native
 from ...errors import KafkaError
+from .client import ClientOwner
 from .errors import connecting, translating
 
 
-class Managed(ABC):
-    """A client that runs inside ``async with``."""
+class Managed(ClientOwner, ABC):
+    """A producer or a consumer: runs inside ``async with``."""
 
     @abstractmethod
     async def start(self) -> None:

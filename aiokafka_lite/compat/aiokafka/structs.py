@@ -19,7 +19,7 @@ __all__ = [
 
 
 class BrokerMetadata(NamedTuple):
-    """A broker. No call of this package returns one."""
+    """A broker in ``ClusterMetadata``."""
 
     nodeId: int | str  # noqa: N815 - aiokafka's name
     host: str
@@ -28,11 +28,11 @@ class BrokerMetadata(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition. No call of this package returns one."""
+    """A partition in ``ClusterMetadata``. ``leader`` is -1 if there is none, None if it is not known."""
 
     topic: str
     partition: int
-    leader: int
+    leader: int | None
     replicas: list[int]
     isr: list[int]
     error: Exception | None

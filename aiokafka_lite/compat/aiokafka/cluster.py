@@ -1,0 +1,104 @@
+"""``ClusterMetadata``: the brokers and topics that a client knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ... import admin as native
+from ...types import TopicPartition
+from .structs import BrokerMetadata, PartitionMetadata
+
+if TYPE_CHECKING:
+    from ...metrics import BrokerTraffic
+
+
+class ClusterMetadata:
+    """The cluster at one moment. Empty without arguments.
+
+    ``_brokers`` and ``_partitions`` have aiokafka's names, because programs read them.
+    """
+
+    def __init__(self, brokers: Iterable[BrokerMetadata] = (), controller: int | None = None) -> None:
+        self._brokers = {each.nodeId: each for each in brokers}
+        self._partitions: dict[str, dict[int, PartitionMetadata]] = {}
+        self.controller = None if controller is None else self._brokers.get(controller)
+        self.internal_topics: set[str] = set()
+        self.unauthorized_topics: set[str] = set()
+
+    def add(self, topic: native.TopicDescription) -> None:
+        """Add partitions of a topic."""
+        if topic.is_internal:
+            self.internal_topics.add(topic.name)
+        known = self._partitions.setdefault(topic.name, {})
+        for each in topic.partitions:
+            leader = -1 if each.leader is None else each.leader
+            known[each.partition] = PartitionMetadata(
+                topic.name, each.partition, leader, list(each.replicas), list(each.in_sync), None
+            )
+
+    def add_numbers(self, topic: str, numbers: Iterable[int]) -> None:
+        """Add partitions of a topic whose leaders are not known."""
+        self._partitions[topic] = {number: PartitionMetadata(topic, number, None, [], [], None) for number in numbers}
+
+    def brokers(self) -> set[BrokerMetadata]:
+        return set(self._brokers.values())
+
+    def broker_metadata(self, broker_id: int | str) -> BrokerMetadata | None:
+        return self._brokers.get(broker_id)
+
+    def topics(self, exclude_internal_topics: bool = True) -> set[str]:
+        return self._partitions.keys() - (self.internal_topics if exclude_internal_topics else set())
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The numbers of the partitions; None for an unknown topic."""
+        return set(self._partitions[topic]) if topic in self._partitions else None
+
+    def available_partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Those that are not known to have no leader; None for an unknown topic."""
+        if topic not in self._partitions:
+            return None
+        return {number for number, each in self._partitions[topic].items() if each.leader != -1}
+
+    def leader_for_partition(self, partition: TopicPartition) -> int | None:
+        """The broker id of the leader: -1 if there is none, None if it is not known."""
+        topic, number = partition
+        found = self._partitions.get(topic, {}).get(number)
+        return None if found is None else found.leader
+
+    def partitions_for_broker(self, broker_id: int) -> set[TopicPartition] | None:
+        """The partitions that this broker leads; None if there are none."""
+        found = {
+            TopicPartition(topic, number)
+            for topic, partitions in self._partitions.items()
+            for number, each in partitions.items()
+            if each.leader == broker_id
+        }
+        return found or None
+
+    def __str__(self) -> str:
+        return f"ClusterMetadata(brokers: {len(self._brokers)}, topics: {len(self._partitions)})"
+
+
+def known(traffic: Mapping[int, BrokerTraffic], topics: Mapping[str, Iterable[int]]) -> ClusterMetadata:
+    """The cluster as far as a client knows it without a request: the brokers, and the partitions of its topics."""
+    brokers = []
+    for node_id, each in traffic.items():
+        if node_id >= 0:  # a bootstrap address has a negative id
+            host, _, port = each.address.rpartition(":")
+            brokers.append(BrokerMetadata(node_id, host.strip("[]"), int(port), None))
+    found = ClusterMetadata(brokers)
+    for topic, numbers in topics.items():
+        found.add_numbers(topic, numbers)
+    return found
+
+
+async def fetch(admin: native.Admin) -> ClusterMetadata:
+    """The cluster with all its topics. Raises an exception of this client."""
+    described = await admin.cluster.describe()
+    controller = None if described.controller is None else described.controller.node_id
+    found = ClusterMetadata((BrokerMetadata(*node) for node in described.brokers), controller)
+    async for page in admin.topics.pages():
+        for topic in page:
+            found.add(topic)
+    return found

@@ -1,0 +1,90 @@
+"""The admin client: calls that programs make to set up a cluster and to watch it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import EmbeddedCluster
+
+
+@pytest.fixture
+async def admin(library: Any, cluster: EmbeddedCluster) -> AsyncIterator[Any]:
+    client = library.admin.AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    await client.start()
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+def config_resource(library: Any) -> Any:
+    """The module with ``ConfigResource``."""
+    if library.name == "aiokafka":
+        return importlib.import_module("aiokafka.admin.config_resource")
+    return library.admin
+
+
+async def test_settings_are_described(config_resource: Any, cluster: EmbeddedCluster, admin: Any) -> None:
+    await cluster.create_topic("kept", configs={"retention.ms": "1000"})
+    topic = config_resource.ConfigResource(config_resource.ConfigResourceType.TOPIC, "kept", {"retention.ms": None})
+    broker = config_resource.ConfigResource("broker", "1")
+    missing = config_resource.ConfigResource("topic", "bills")
+    of_broker, of_topics = await admin.describe_configs([topic, broker, missing], include_synonyms=True)
+    (code, text, kind, name, entries) = of_topics.resources[0]
+    assert (code, text or "", kind, name) == (0, "", 2, "kept")
+    assert [entry[:5] for entry in entries] == [("retention.ms", "1000", False, 1, False)]
+    assert entries[0][5][0] == ("retention.ms", "1000", 1)
+    assert of_topics.resources[1][0] == 3
+    assert of_topics.to_object()["resources"][0]["config_entries"][0]["config_value"] == "1000"
+    (found,) = of_broker.resources
+    assert (found[0], found[2], found[3]) == (0, 4, "1")
+    assert len(found[4]) > 100
+
+
+async def test_settings_that_are_not_named_return_to_their_defaults(config_resource: Any, admin: Any) -> None:
+    async def alter(configs: dict[str, str]) -> list[Any]:
+        resource = config_resource.ConfigResource("topic", "orders", configs)
+        return [response.resources for response in await admin.alter_configs([resource])]
+
+    async def values() -> dict[str, str]:
+        names = {"retention.ms": None, "max.message.bytes": None}
+        (response,) = await admin.describe_configs([config_resource.ConfigResource("topic", "orders", names)])
+        return {entry[0]: entry[1] for entry in response.resources[0][4]}
+
+    ((resource,),) = await alter({"retention.ms": "1000"})
+    assert (resource[0], resource[1] or "", *resource[2:]) == (0, "", 2, "orders")
+    await alter({"max.message.bytes": "2000"})
+    assert await values() == {"retention.ms": "604800000", "max.message.bytes": "2000"}
+    ((refused,),) = await alter({"retention.ms": "x"})
+    assert refused[0] == 40
+    assert await values() == {"retention.ms": "604800000", "max.message.bytes": "2000"}
+
+
+async def test_groups_are_described(library: Any, cluster: EmbeddedCluster, admin: Any) -> None:
+    servers = cluster.bootstrap_servers
+    async with library.AIOKafkaConsumer("orders", bootstrap_servers=servers, group_id="billing", client_id="b") as one:
+        assert len(one.assignment()) == 2
+        responses = await admin.describe_consumer_groups(["billing", "none"])
+        groups = {group[1]: group for response in responses for group in response.groups}
+        code, name, state, kind, strategy, members = groups["billing"][:6]
+        assert (code, name, state, kind, strategy) == (0, "billing", "Stable", "consumer", "roundrobin")
+        ((member_id, client_id, host, _, assignment),) = members
+        assert member_id.startswith("b")
+        assert (client_id, host) == ("b", "/127.0.0.1")
+        # One topic with the partitions 0 and 1, as Kafka's clients write it.
+        assert assignment[:24] == b"\0\0" + b"\0\0\0\1" + b"\0\6orders" + b"\0\0\0\2" + b"\0\0\0\0" + b"\0\0"
+        assert groups["none"][:6] == (0, "none", "Dead", "", "", [])
+        found = {group["group"]: group for response in responses for group in response.to_object()["groups"]}
+        assert found["billing"]["members"][0]["client_id"] == "b"
+
+
+@pytest.mark.parametrize("module", ["client", "config_resource", "new_partitions", "new_topic", "records_to_delete"])
+def test_modules_of_the_admin_client_have_the_same_names(module: str) -> None:
+    theirs = importlib.import_module(f"aiokafka.admin.{module}")
+    names = [name for name, each in vars(theirs).items() if getattr(each, "__module__", "") == theirs.__name__]
+    ours = importlib.import_module("aiokafka_lite.compat.aiokafka.admin")
+    assert names
+    assert all(hasattr(ours, name) for name in names)
