@@ -203,6 +203,8 @@ class _Reading:
                     self._printed(batch)
                 raise
             self._printed(batch)
+        if self._job.group is not None:
+            self._consumer.mark()  # also the hidden records behind the last one, such as transaction markers
 
     def _room(self) -> int:
         return BATCH if self._job.max_records is None else self._job.max_records - self._count

@@ -132,6 +132,61 @@ async def test_each_format_of_a_record(embedded: Kafka) -> None:
 
 
 @pytest.fixture
+async def transactions(kafka: Kafka) -> AsyncIterator[str]:
+    """A topic of one partition: a committed transaction, an aborted one, one that is open, and a record behind it.
+
+    The records of the open transaction are at the offsets 7 and 8, because each ended transaction has a marker.
+    """
+    topic = await kafka.create_topic(partitions=1)
+    async with (
+        Producer(kafka.bootstrap_servers, transactional_id=f"cli-{topic}") as producer,
+        Producer(kafka.bootstrap_servers) as other,
+    ):
+        for name, count in (("committed", 3), ("aborted", 2), ("open", 2)):
+            await producer.begin_transaction()
+            await producer.send_many(topic, [f"{name} {number}" for number in range(count)])
+            if name != "open":
+                await (producer.commit_transaction() if name == "committed" else producer.abort_transaction())
+        await other.send(topic, b"behind")
+        yield topic
+
+
+COMMITTED = [b"committed 0", b"committed 1", b"committed 2"]
+UNCOMMITTED = [*COMMITTED, b"aborted 0", b"aborted 1", b"open 0", b"open 1", b"behind"]
+
+
+@pytest.mark.parametrize(
+    "isolation, in_group, printed",
+    [(None, False, COMMITTED), ("read_committed", True, COMMITTED), ("read_uncommitted", True, UNCOMMITTED)],
+)
+async def test_the_isolation_level_decides_what_is_printed_and_where_the_end_is(
+    kafka: Kafka, transactions: str, isolation: str | None, in_group: bool, printed: list[bytes]
+) -> None:
+    options = () if isolation is None else ("--isolation-level", isolation)
+    group = f"group-of-{transactions}"
+    output = await consume(kafka, transactions, "--until", "end", *options, *(("--group", group) if in_group else ()))
+    assert output.splitlines() == printed
+    if in_group:  # it has committed up to its end, also behind aborted records
+        outcome = await run("lag", group, "-b", kafka.bootstrap_servers, "--no-headings", *options)
+        assert (outcome.status, outcome.errors) == (0, "")
+        assert [row[2:5] for row in outcome.rows] == [[transactions, "1", "0"]]
+
+
+async def test_offsets_end_at_the_last_stable_offset_with_read_committed(kafka: Kafka, transactions: str) -> None:
+    async def rows(*options: str) -> list[list[str]]:
+        outcome = await run("offsets", transactions, "-b", kafka.bootstrap_servers, "--no-headings", *options)
+        assert (outcome.status, outcome.errors) == (0, "")
+        return outcome.rows
+
+    ends = {"read_committed": "7", "read_uncommitted": "10"}
+    for isolation, end in ends.items():
+        assert await rows("--isolation-level", isolation) == [[transactions, "0", "0", end, end]]
+        (found,) = await rows("--isolation-level", isolation, "--at", "latest")
+        assert found[:3] == [transactions, "0", end]
+    assert await rows() == [[transactions, "0", "0", "10", "10"]]
+
+
+@pytest.fixture
 async def numbered(embedded: Kafka) -> str:
     """A topic of one partition with the values 0 to 9, one minute apart; the last one is of now."""
     topic = await embedded.create_topic(partitions=1)
