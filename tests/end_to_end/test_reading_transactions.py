@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import confluent_kafka
 import pytest
 
 from aiokafka_lite import Consumer
+from aiokafka_lite.admin import Admin
 from aiokafka_lite.types import IsolationLevel
-from tests.end_to_end.conftest import Kafka
+from tests.end_to_end.conftest import Kafka, missing
 from tests.end_to_end.reading import DEADLINE, take
 from tests.end_to_end.test_admin import newest_tool
-from tests.real.releases import since
+from tests.real.jvm import JavaMissing, run_source
+from tests.real.releases import NEWEST, since
+
+ENDED_AND_OPEN = 4 * 15, 5
+"""The records of the ended transactions that a writer writes, and those of the open one."""
+COMMITTED = 2 * 10 + 2 * 5
 
 
 def a_producer(kafka: Kafka, name: str) -> confluent_kafka.Producer:
@@ -22,7 +30,7 @@ def a_producer(kafka: Kafka, name: str) -> confluent_kafka.Producer:
     return producer
 
 
-def write_transactions(kafka: Kafka, topic: str) -> confluent_kafka.Producer:
+def librdkafka_writes(kafka: Kafka, topic: str) -> confluent_kafka.Producer:
     """Two producers in turn, each with committed and aborted transactions that overlap; the last one stays open."""
     first, second = a_producer(kafka, f"{topic}-a"), a_producer(kafka, f"{topic}-b")
 
@@ -44,14 +52,43 @@ def write_transactions(kafka: Kafka, topic: str) -> confluent_kafka.Producer:
     return first
 
 
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-@pytest.mark.parametrize("size", [300, 1_000_000])
-async def test_a_reader_sees_what_its_isolation_level_lets_it_see(kafka: Kafka, isolation: str, size: int) -> None:
-    topic = await kafka.create_topic(partitions=1)
+@asynccontextmanager
+async def written_by_librdkafka(kafka: Kafka, topic: str) -> AsyncIterator[None]:
     # Held until the end: it would abort the open transaction when it goes.
-    still_open = await asyncio.to_thread(write_transactions, kafka, topic)
+    still_open = await asyncio.to_thread(librdkafka_writes, kafka, topic)
+    yield
+    await asyncio.to_thread(still_open.abort_transaction, DEADLINE)
+
+
+@asynccontextmanager
+async def written_by_java(kafka: Kafka, topic: str) -> AsyncIterator[None]:
+    """The same by the Java client of the broker's release."""
+    version = NEWEST if kafka.kind == "given" else kafka.version
+    names = (f"{topic}-a", f"{topic}-b")
+    try:
+        await asyncio.to_thread(run_source, version, "WriteTransactions", kafka.bootstrap_servers, topic, *names)
+    except JavaMissing as problem:
+        missing(f"Java's producer cannot run here: {problem}")
+    yield
+    async with Admin(kafka.bootstrap_servers) as admin:  # ends the open transaction
+        (await admin.transactions.fence_producers(names)).raise_for_errors()
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize(
+    "written, size", [(written_by_librdkafka, 300), (written_by_librdkafka, 1_000_000), (written_by_java, 1_000_000)]
+)
+async def test_a_reader_sees_what_its_isolation_level_lets_it_see(
+    kafka: Kafka, isolation: str, written: Callable[[Kafka, str], AbstractAsyncContextManager[None]], size: int
+) -> None:
+    topic = await kafka.create_topic(partitions=1)
+    async with written(kafka, topic):
+        await check_reader(kafka, topic, isolation, size)
+
+
+async def check_reader(kafka: Kafka, topic: str, isolation: str, size: int) -> None:
     committed = IsolationLevel[isolation.upper()] is IsolationLevel.READ_COMMITTED
-    expected = 2 * 10 + 2 * 5 if committed else 4 * 15 + 5
+    expected = COMMITTED if committed else sum(ENDED_AND_OPEN)
     async with Consumer(
         kafka.bootstrap_servers, topics=[topic], isolation_level=isolation, max_partition_fetch_bytes=size
     ) as consumer:
@@ -68,7 +105,6 @@ async def test_a_reader_sees_what_its_isolation_level_lets_it_see(kafka: Kafka, 
     assert any("aborted" in value or "open" in value for value in values) == (not committed)
     for name in {value.rpartition("-")[0] for value in values}:  # in order, none missing, none twice
         assert [value for value in values if value.startswith(f"{name}-")] == [f"{name}-{i}" for i in range(5)]
-    await asyncio.to_thread(still_open.abort_transaction, DEADLINE)
 
 
 @since("2.1", "Kafka's newest tools need brokers since 2.1")

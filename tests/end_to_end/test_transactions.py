@@ -124,6 +124,38 @@ async def test_other_clients_read_the_committed_records_only(kafka: Kafka) -> No
     assert await read_by_aiokafka(kafka, topic, len(expected)) == expected
 
 
+async def read_by_javas_console(kafka: Kafka, topic: str, count: int, *, wait: float = DEADLINE) -> list[str]:
+    """Up to ``count`` records. The consumer ends earlier if none comes for ``wait`` seconds."""
+    limits = ("--max-messages", str(count), "--timeout-ms", str(int(wait * 1000)))
+    reading = ("--topic", topic, "--from-beginning", "--isolation-level", "read_committed", *limits)
+    return (await asyncio.to_thread(kafka.tool, "console-consumer", *reading)).splitlines()
+
+
+async def test_javas_console_consumer_reads_the_committed_records_only(kafka: Kafka) -> None:
+    topic = await kafka.create_topic(partitions=1)
+    async with producer_of(kafka) as first, producer_of(kafka) as second:
+        for number in range(6):  # the first commits, the second aborts, then the other way round
+            for name, producer in (("first", first), ("second", second)):
+                await producer.begin_transaction()
+                await producer.send_many(topic, [f"{name} {number}-{each}" for each in range(3)])
+            for producer, commits in ((first, number % 2 == 0), (second, number % 2 == 1)):
+                await (producer.commit_transaction() if commits else producer.abort_transaction())
+        committed_before = [
+            f"{'second' if number % 2 else 'first'} {number}-{each}" for number in range(6) for each in range(3)
+        ]
+        await second.begin_transaction()
+        await second.send(topic, b"open")
+        async with first.transaction():
+            await first.send(topic, b"behind the open one")
+        count = len(committed_before)
+        assert await read_by_javas_console(kafka, topic, count + 1, wait=15.0) == committed_before
+        await second.abort_transaction()
+        async with second.transaction():
+            await second.send(topic, b"last")
+        everything = [*committed_before, "behind the open one", "last"]
+        assert await read_by_javas_console(kafka, topic, len(everything)) == everything
+
+
 async def test_offsets_are_committed_with_the_transaction_only(kafka: Kafka) -> None:
     topic, group = await kafka.create_topic(partitions=1), new_id()
     partition = TopicPartition(topic, 0)

@@ -150,6 +150,18 @@ def _pom(version: str) -> str:
     )
 
 
+def run_source(version: str, name: str, *arguments: str) -> str:
+    """Run a program of ``tests/real/java`` with the jars of a release and return its standard output.
+
+    Raises JavaMissing if Java is here without its compiler, and RuntimeError if the program fails.
+    """
+    home, java = jars(version), _java()
+    if java is None or not (Path(java).resolve().parent / "javac").exists():
+        raise JavaMissing("no Java compiler is installed")
+    source = Path(__file__).parent / "java" / f"{name}.java"
+    return run_to_end(java_command(home, str(source), *arguments, heap=256, quiet=True))
+
+
 class JavaProcess:
     """One Java process. Its output is read until the line that says that it is ready."""
 
