@@ -38,6 +38,7 @@ FEATURES = [
     Feature("groups", r"^test_group"),
     Feature("groups with other clients", r"^test_groups::test_a_group_of_two_clients"),
     Feature("static members", r"^test_group.*static"),
+    Feature("transactions", r"^test_(transactions|exactly_once)"),
     Feature("reading transactions", r"^test_reading_transactions"),
     Feature("admin", r"^test_admin"),
     Feature("groups by KIP-848", r"of_the_new_protocol"),
