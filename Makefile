@@ -10,7 +10,7 @@ export PIP_ROOT_USER_ACTION := ignore
 # Where it is set, each process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help build unbuild wheels test-compiled demo test test-fast test-long test-all fuzz test-oldest-spark test-matrix soak soak-real old-bugs lint format bench bench-parts docs clean
+.PHONY: help build unbuild wheels test-compiled demo test test-fast test-long test-all fuzz test-oldest-spark test-matrix soak soak-real kill-spark old-bugs lint format bench bench-parts docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -27,6 +27,7 @@ help:
 	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1; writes docs/compatibility.md"
 	@echo "make soak         the simulation: random faults in virtual time, SEEDS=1000 fresh seeds on all cores"
 	@echo "make soak-real    random faults on three real brokers for MINUTES=10"
+	@echo "make kill-spark   the exactly-once sink of Spark on real Kafka, while executors and drivers are killed KILLS=24 times"
 	@echo "make old-bugs     puts old bugs back, one at a time; the simulation has to find each of them"
 	@echo "make lint         ruff, house rules (words, sizes, import circles), mypy, import-linter"
 	@echo "make bench        beside other clients, on real Kafka, compiled; writes benchmarks/RESULTS.md and charts; BENCH=--quick"
@@ -147,6 +148,11 @@ soak: .venv/.development
 # For example SOAK='--transactions --kafka 2.8.2'.
 soak-real: .venv/.development
 	@.venv/bin/python -m tests.real.soak --minutes $(MINUTES) $(SOAK)
+
+KILLS ?= 24
+
+kill-spark: .venv/.development
+	@SPARK_KILLS=$(KILLS) $(PYTEST) -rP tests/spark/test_sink_kills.py -k on_kafka $(PYTEST_ARGS)
 
 old-bugs: .venv/.development
 	@nice .venv/bin/python -m tests.simulation.old_bugs

@@ -28,9 +28,9 @@ def fail_now_and_then(directory: str, batches: Iterator[Any]) -> Iterator[Any]:
         raise RuntimeError("this task fails at its first attempt")
 
 
-def main(servers: str, topic: str, directory: str, per_batch: str, delivery: str) -> None:
+def main(servers: str, topic: str, directory: str, per_batch: str, delivery: str, master: str) -> None:
     warnings.simplefilter("ignore")
-    spark = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = SparkSession.builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
     rows = (

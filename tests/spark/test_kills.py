@@ -13,7 +13,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,15 +37,16 @@ VICTIMS = ("all", "driver", "jvm", *["worker"] * 5)
 JVM: its start is slow."""
 
 
-def victims(*usual: str) -> list[str]:
+def victims(*usual: str, kinds: Sequence[str] = VICTIMS) -> list[str]:
     """The kinds of processes that a test kills: the usual ones, or as many as SPARK_KILLS says."""
     count = os.environ.get("SPARK_KILLS")
-    return list(usual) if count is None else [VICTIMS[number % len(VICTIMS)] for number in range(int(count))]
+    return list(usual) if count is None else [kinds[number % len(kinds)] for number in range(int(count))]
 
 
 @dataclass
 class Driver:
-    """The processes of a query: the Python of the driver, its JVM, and the Python daemon and workers."""
+    """The processes of a query: the Python of the driver, its JVM, the JVMs of executors if they have their own, and
+    the Python daemons and workers."""
 
     process: asyncio.subprocess.Process
 
@@ -82,7 +83,8 @@ def _members(session: int) -> Iterator[tuple[int, str]]:
         if int(of_session) == session and state != "Z":
             pid = int(entry.name)
             is_java = Path(os.fsdecode(command.split(b"\0")[0])).name == "java"
-            yield pid, "driver" if pid == session else "jvm" if is_java else "worker"
+            of_java = "executor" if b"CoarseGrainedExecutorBackend" in command else "jvm"
+            yield pid, "driver" if pid == session else of_java if is_java else "worker"
 
 
 def _kill(pid: int) -> None:
@@ -118,11 +120,19 @@ async def until(driver: Driver, directory: Path, log: str, wanted: float) -> Non
                 await asyncio.sleep(0.005)
 
 
+def time_of_a_batch(directory: Path) -> float:
+    """The shortest time of recent batches from the log of offsets to the commit log, in seconds. At most 5."""
+    logs = directory / "checkpoint"
+    numbers = sorted(int(each.name) for each in (logs / "commits").glob("*") if each.name.isdecimal())[-10:]
+    ends, begins = ([(logs / log / str(each)).stat().st_mtime for each in numbers] for log in ("commits", "offsets"))
+    return min(5.0, *[end - begin for begin, end in zip(begins, ends, strict=True)]) if numbers else 0.4
+
+
 async def until_the_moment(driver: Driver, directory: Path, moment: random.Random) -> None:
-    """Wait until some batches are logged or committed, then up to 0.4 s more; or until the query ends."""
+    """Wait until some batches are logged or committed, then up to the time of a batch; or until the query ends."""
     log = moment.choice(["offsets", "commits"])
     await until(driver, directory, log, count(directory, log) + moment.randint(1, 3))
-    await asyncio.sleep(moment.choice([0.0, moment.uniform(0.0, 0.4)]))  # any point of a batch
+    await asyncio.sleep(moment.choice([0.0, moment.uniform(0.0, time_of_a_batch(directory))]))  # any point of a batch
 
 
 async def run_with_kills(victims: list[str], directory: Path, script: str, *arguments: str) -> list[str]:
@@ -138,7 +148,7 @@ async def run_with_kills(victims: list[str], directory: Path, script: str, *argu
             if is_killed:
                 killed.append(victim)
             # The death of a worker may have ended the query, or Spark could not begin it on a busy machine.
-            if driver.process.returncode or (is_killed and victim != "worker"):
+            if driver.process.returncode or (is_killed and victim not in ("worker", "executor")):
                 await driver.kill_all()
                 driver = await start(directory, script, *arguments)
         await until(driver, directory, "commits", math.inf)
