@@ -82,6 +82,8 @@ class Acls:
         return [list(astuple(binding)) for bindings in self._by_type.values() for binding in bindings]
 
     def restore(self, state: list[list[Any]]) -> None:
+        self._by_type.clear()
+        self._decisions.clear()
         for kind, name, principal, operation, permission, host, pattern in state:
             values = (AclOperation(operation), AclPermission(permission), host, AclPatternType(pattern))
             self.create(AclBinding(AclResourceType(kind), name, principal, *values))

@@ -125,7 +125,7 @@ class EmbeddedCluster(Component):
         self.nodes: dict[int, BrokerNode] = {}
         self.connector = None if tcp else MemoryConnector(self.nodes)
         features = Features.of_release(release_of(as_kafka or NEWEST))
-        self.controller = Controller(self._publish, settings, self.random, features)
+        self.controller = Controller(self._data.save, self._publish, settings, self.random, features)
         self._changes = ClusterChanges(self.controller)
         self.leadership = PartitionLeadership(self.controller)
         network = Network()
@@ -215,7 +215,6 @@ class EmbeddedCluster(Component):
         self._security.close()
 
     def _publish(self, name: str | None) -> None:
-        self._data.save(name, self.controller)
         self._sessions.publish(name)
         if name is not None and name not in self.controller.topics:
             self.share_groups.drop_deleted_topics()

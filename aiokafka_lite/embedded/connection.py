@@ -32,6 +32,7 @@ from ..protocol.messages import ApiVersionsRequest, ApiVersionsResponse, Produce
 from ..protocol.schema import Request, Response
 from .authentication import Authentication, LoginFailed
 from .certificates import subject_of
+from .controller import Refused
 from .error_responses import error_response
 from .faults import Exchange, Fault, Faults, History, Outcome
 from .handling import HANDLERS, Answer, BrokerParts, CloseConnection, RequestContext
@@ -388,6 +389,12 @@ class ServerConnection:
             return await self._wait_for(answer)
         except (CloseConnection, KafkaError, LoginFailed):
             raise
+        except Refused as refusal:
+            logger.error("%r: %s is refused: %s", self, type(request).__name__, refusal)
+            failure = error_response(request, refusal.code, context.version)
+            if failure is None:
+                raise CloseConnection from None
+            return failure
         except Exception:
             logger.exception("%r: the handler of %s failed", self, type(request).__name__)
             failure = error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.version)

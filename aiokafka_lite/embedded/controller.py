@@ -24,6 +24,8 @@ from .topics import NO_LEADER, PartitionKey, PartitionState, Topic, is_legal_nam
 logger = logging.getLogger(__name__)
 
 MAX_PARTITIONS = 100_000
+CATCH_UP_INTERVAL = 1.0
+"""Seconds between attempts to save elections that could not be saved."""
 PRODUCER_ID_BLOCK = 1000
 """The number of producer ids that are reserved at once, as in Kafka."""
 
@@ -50,11 +52,18 @@ class Registration:
 class Controller:
     """The only authority on metadata. Owner: the EmbeddedCluster.
 
-    ``publish`` is called with the name of each topic that changed, and with None when the brokers changed.
+    ``save`` is called before each change: with the name of a topic and its new state, None for its deletion, or with
+    None instead of the name after something else changed. It raises Refused if it cannot write the change to disk.
+    ``publish`` is called after each change, with the name of the topic or None.
     """
 
     def __init__(
-        self, publish: Callable[[str | None], None], settings: ClusterSettings, random: Random, features: Features
+        self,
+        save: Callable[[str | None, Topic | None], None],
+        publish: Callable[[str | None], None],
+        settings: ClusterSettings,
+        random: Random,
+        features: Features,
     ) -> None:
         self.topics: dict[str, Topic] = {}
         self.names: dict[bytes, str] = {}
@@ -63,9 +72,11 @@ class Controller:
         self.features = features
         self.decisions = 0
         """The number of decisions so far: the end offset of the metadata log."""
+        self._save = save
         self._send = publish
         self._random = random
         self._creating: dict[str, asyncio.TimerHandle] = {}
+        self._catching_up: asyncio.TimerHandle | None = None
         self._next_first = 0
         self._next_producer_id = 0
         self.producer_ids_reserved = 0
@@ -77,8 +88,9 @@ class Controller:
     def metadata_changed(self) -> None:
         """Something else than topics and brokers has changed: ACLs, users, tokens, quotas, settings, features.
 
-        Raises OSError if it cannot be saved.
+        Raises Refused if it cannot be saved. Then all these have their former state.
         """
+        self._save(None, None)
         self._publish(None)
 
     def _publish(self, name: str | None) -> None:
@@ -99,8 +111,7 @@ class Controller:
         """Register a broker that started. It becomes the leader of its partitions without a leader."""
         self.brokers[node_id] = Registration(node_id, host, ports, rack, alive=True)
         self._publish(None)
-        for topic in list(self.topics.values()):
-            self._update(topic, self._with_leader_back, node_id)
+        self._update_topics(node_id)
 
     def fence(self, node_id: int) -> None:
         """Fence a broker that stopped. It leaves the in-sync sets, and other replicas become leaders.
@@ -113,8 +124,7 @@ class Controller:
         self.brokers[node_id] = replace(registration, alive=False)
         logger.info("node %d is fenced", node_id)
         self._publish(None)
-        for topic in list(self.topics.values()):
-            self._update(topic, self._without, node_id)
+        self._update_topics(node_id)
 
     def unregister(self, node_id: int) -> None:
         """Forget a broker; one that runs is fenced first. Raises Refused."""
@@ -124,12 +134,28 @@ class Controller:
         del self.brokers[node_id]
         self._publish(None)
 
-    def _update(
-        self, topic: Topic, change: Callable[[Topic, PartitionState, int], PartitionState], node_id: int
-    ) -> None:
-        partitions = tuple(change(topic, state, node_id) for state in topic.partitions)
-        if partitions != topic.partitions:
-            self.store(replace(topic, partitions=partitions))
+    def _update_topics(self, node_id: int) -> None:
+        """Elect leaders after a broker was registered or fenced.
+
+        A topic that cannot be saved stays as it is, and is tried again: a leader that is not on disk would be forgotten
+        by the next start, with the records that it has acknowledged.
+        """
+        change = self._with_leader_back if self.is_alive(node_id) else self._without
+        for topic in list(self.topics.values()):
+            partitions = tuple(change(topic, state, node_id) for state in topic.partitions)
+            if partitions != topic.partitions:
+                try:
+                    self.store(replace(topic, partitions=partitions))
+                except Refused as refusal:
+                    logger.error("the leaders of %s stay as they are: %s", topic.name, refusal)
+                    if self._catching_up is None:
+                        loop = asyncio.get_running_loop()
+                        self._catching_up = loop.call_later(CATCH_UP_INTERVAL, self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._catching_up = None
+        for node_id in list(self.brokers):
+            self._update_topics(node_id)
 
     def _with_leader_back(self, topic: Topic, state: PartitionState, node_id: int) -> PartitionState:
         if state.leader != NO_LEADER or node_id not in state.replicas:
@@ -195,7 +221,7 @@ class Controller:
             self.check_assignments(replicas)
         else:
             replicas = self._assign(partitions, replication_factor)
-        states = tuple(self._new_partition(nodes) for nodes in replicas)
+        states = _new_partitions(replicas, self.live_brokers())
         config = TopicConfig.parse(own, self.settings.merged())
         topic_id = self._random.randbytes(16)
         while topic_id in self.names:  # with a seed, topics of an earlier run may have the same ids
@@ -214,10 +240,16 @@ class Controller:
     def _create_now(self, name: str) -> None:
         del self._creating[name]
         if name not in self.topics:
-            self.create_topic(name)
+            try:
+                self.create_topic(name)
+            except Refused as refusal:
+                logger.error("topic %s is not created: %s", name, refusal)
 
     def stop(self) -> None:
-        """Stop creating topics."""
+        """Stop creating topics and saving elections."""
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+            self._catching_up = None
         for timer in self._creating.values():
             timer.cancel()
         self._creating.clear()
@@ -252,15 +284,11 @@ class Controller:
             if unknown:
                 raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"unknown brokers {unknown}")
 
-    def _new_partition(self, replicas: Sequence[int]) -> PartitionState:
-        live = tuple(node for node in replicas if self.is_alive(node))
-        return PartitionState(tuple(replicas), live or tuple(replicas), live[0] if live else NO_LEADER)
-
     def delete_topic(self, name: str) -> Topic:
         """Delete a topic and return it. Raises Refused."""
-        topic = self.topics.pop(name, None)
-        if topic is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name!r}")
+        topic = self.require(name)
+        self._save(name, None)
+        del self.topics[name]
         del self.names[topic.topic_id]
         self._publish(name)
         return topic
@@ -290,7 +318,7 @@ class Controller:
                     f"each partition of topic {name!r} has {factor} replicas, not {len(new[0])}",
                 )
         if not validate_only:
-            states = tuple(self._new_partition(nodes) for nodes in new)
+            states = _new_partitions(new, self.live_brokers())
             self.store(replace(topic, partitions=topic.partitions + states))
 
     def require(self, name: str) -> Topic:
@@ -313,20 +341,21 @@ class Controller:
         self.store(self.topics[key[0]].with_partition(key[1], state))
 
     def store(self, topic: Topic) -> None:
-        """Store the new state of a topic, and publish it."""
+        """Store the new state of a topic, and publish it. Raises Refused, without a change, if it cannot be saved."""
         before = self.topics.get(topic.name)
         if before is not None and before.topic_id == topic.topic_id:
             tracked = self.features.level(ELIGIBLE_LEADER_REPLICAS) > 0
             min_isr = topic.config.min_insync_replicas if tracked else 1
             changed = [new.after(old, min_isr) for old, new in zip(before.partitions, topic.partitions)]
             topic = replace(topic, partitions=(*changed, *topic.partitions[len(changed) :]))
-            for number, (old, new) in enumerate(zip(before.partitions, topic.partitions)):
-                if old.leader != new.leader:
-                    elected = "no leader" if new.leader == NO_LEADER else f"node {new.leader} as the leader"
-                    logger.info("%s-%d has %s from epoch %d on", topic.name, number, elected, new.leader_epoch)
+        self._save(topic.name, topic)
         self.topics[topic.name] = topic
         self.names[topic.topic_id] = topic.name
         self._publish(topic.name)
+        for number, (old, new) in enumerate(zip(() if before is None else before.partitions, topic.partitions)):
+            if old.leader != new.leader:
+                elected = "no leader" if new.leader == NO_LEADER else f"node {new.leader} as the leader"
+                logger.info("%s-%d has %s from epoch %d on", topic.name, number, elected, new.leader_epoch)
 
     # Producers.
 
@@ -334,8 +363,8 @@ class Controller:
         if self._next_producer_id == self.producer_ids_reserved:
             self.producer_ids_reserved += PRODUCER_ID_BLOCK
             try:
-                self._publish(None)
-            except OSError:
+                self._save(None, None)
+            except Refused:
                 self.producer_ids_reserved -= PRODUCER_ID_BLOCK
                 raise
         self._next_producer_id += 1
@@ -349,6 +378,15 @@ class Controller:
             self.topics[topic.name] = topic
             self.names[topic.topic_id] = topic.name
         self._next_producer_id = self.producer_ids_reserved = next_producer_id
+
+
+def _new_partitions(assignments: Iterable[Sequence[int]], alive: Sequence[int]) -> tuple[PartitionState, ...]:
+    """The first state of partitions with these replicas: the live ones are in sync, and the first of them leads."""
+    states = []
+    for replicas in assignments:
+        live = tuple(node for node in replicas if node in alive)
+        states.append(PartitionState(tuple(replicas), live or tuple(replicas), live[0] if live else NO_LEADER))
+    return tuple(states)
 
 
 _COMPACTION_LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")

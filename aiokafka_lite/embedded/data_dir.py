@@ -13,9 +13,9 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, ErrorCode
 from .configs import TopicConfig
-from .controller import Controller
+from .controller import Controller, Refused
 from .log_files import LogFiles, OpenFiles, read_json, write_json
 from .topics import NO_LEADER, PartitionKey, PartitionState, Topic
 
@@ -32,7 +32,7 @@ class Section(Protocol):
         """The state, made of dicts with strings as keys, lists, strings, numbers and None."""
 
     def restore(self, state: Any) -> None:
-        """Begin with the state of an earlier run. Raises ConfigurationError."""
+        """Begin with the state of an earlier run, or go back to an earlier state. Raises ConfigurationError."""
 
 
 class InMemory:
@@ -43,7 +43,7 @@ class InMemory:
 
     def open(self, controller: Controller, **sections: Section | None) -> None: ...
 
-    def save(self, name: str | None, controller: Controller) -> None: ...
+    def save(self, name: str | None, topic: Topic | None = None) -> None: ...
 
     def log_files(self, node_id: int, key: PartitionKey, topic_id: bytes) -> LogFiles | None:
         return None
@@ -59,7 +59,10 @@ class DataDir(InMemory):
         self._files = OpenFiles()
         self._lock: IO[str] | None = None
         self._sections: dict[str, Section] = {}
-        self._saved: dict[str, Any] = {}
+        self._controller: Controller | None = None
+        self._saved: dict[str, Any] = {}  # the state of each section that is on disk
+        self._maybe_written: set[str] = set()  # sections whose last write failed: the disk may have either state
+        self._topics: dict[str, dict[str, Any]] = {}  # the description of each topic that is on disk
         try:
             self._cluster: dict[str, Any] = read_json(path / "cluster.json") or {}
         except (OSError, ValueError) as error:
@@ -88,6 +91,7 @@ class DataDir(InMemory):
                 f"data_dir {str(self._path)!r} cannot be used: {error.strerror}; another broker may use it"
             ) from error
         self._cluster = read_json(self._path / "cluster.json") or {}  # it may have changed before the lock
+        self._controller = controller
         sections = {"configs": controller.settings, "features": controller.features, **sections}
         self._sections = {name: section for name, section in sections.items() if section is not None}
         for name, section in self._sections.items():
@@ -101,21 +105,23 @@ class DataDir(InMemory):
         topics = [_topic(read_json(path), controller) for path in sorted((self._path / "topics").glob("*.json"))]
         controller.restore(topics, self._cluster.get("next_producer_id", 0))
         self._delete_strays(topics)
-        self.save(None, controller)
+        self._save_cluster()
 
-    def save(self, name: str | None, controller: Controller) -> None:
-        """Save a changed topic, or with None the other changes. Before ``open``, nothing is saved. Raises OSError."""
+    def save(self, name: str | None, topic: Topic | None = None) -> None:
+        """Save the new state of a topic, or its deletion; with the name None, the other changes.
+
+        Before ``open``, nothing is saved. Raises Refused if the disk refuses it. Then the sections have their former
+        state again.
+        """
         if self._lock is None:
             return
-        if name is None:
-            self._save_cluster(controller)
-        else:
-            path = self._path / "topics" / f"{name}.json"
-            topic = controller.topics.get(name)
-            if topic is None:
-                path.unlink(missing_ok=True)
+        try:
+            if name is None:
+                self._save_cluster()
             else:
-                write_json(path, _described(topic))
+                self._save_topic(name, None if topic is None else _described(topic))
+        except OSError as error:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the change cannot be saved: {error}") from error
 
     def log_files(self, node_id: int, key: PartitionKey, topic_id: bytes) -> LogFiles:
         """The directory of a replica."""
@@ -140,20 +146,42 @@ class DataDir(InMemory):
             if (path.parent.name, path.name) not in wanted:
                 shutil.rmtree(path)
 
-    def _save_cluster(self, controller: Controller) -> None:
+    def _save_topic(self, name: str, described: dict[str, Any] | None) -> None:
+        path = self._path / "topics" / f"{name}.json"
+        if described is not None and described == self._topics.get(name):
+            return
+        self._topics.pop(name, None)  # if the write fails, the disk may have either state
+        if described is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_json(path, described)
+            self._topics[name] = described
+
+    def _save_cluster(self) -> None:
+        assert self._controller is not None
         cluster = {
             "cluster_id": self.cluster_id,
             "nodes": self._nodes,
-            "next_producer_id": controller.producer_ids_reserved,
+            "next_producer_id": self._controller.producer_ids_reserved,
         }
         if cluster != self._cluster:
             write_json(self._path / "cluster.json", cluster)
             self._cluster = cluster
         for name, section in self._sections.items():
             state = section.saved()
-            if state != self._saved.get(name):
-                write_json(self._path / f"{name}.json", state, is_private=True)
-                self._saved[name] = state
+            if state != self._saved.get(name) or name in self._maybe_written:
+                self._save_section(name, section, state)
+
+    def _save_section(self, name: str, section: Section, state: Any) -> None:
+        self._maybe_written.add(name)
+        try:
+            write_json(self._path / f"{name}.json", state, is_private=True)
+        except OSError:
+            if name in self._saved:
+                section.restore(self._saved[name])
+            raise
+        self._saved[name] = state
+        self._maybe_written.discard(name)
 
 
 def data_of(path: str | PathLike[str] | None, new_id: str, node_ids: Sequence[int]) -> InMemory:

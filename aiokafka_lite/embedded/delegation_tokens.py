@@ -123,6 +123,7 @@ class DelegationTokens:
         return tokens
 
     def restore(self, state: list[dict[str, Any]]) -> None:
+        self._by_hmac.clear()
         for each in state:
             renewers = tuple(each["renewers"])
             token = DelegationToken(**{**each, "renewers": renewers}, hmac=self._hmac_of(each["token_id"]))

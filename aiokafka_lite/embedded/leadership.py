@@ -6,12 +6,15 @@ A reassignment (KIP-455) adds the new replicas, waits until they are in sync, an
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..errors import ErrorCode
 from .controller import Controller, Refused
 from .topics import NO_LEADER, PartitionKey, PartitionState
+
+logger = logging.getLogger(__name__)
 
 REASSIGNMENT_TIME = 0.1
 """The shortest duration of a reassignment in seconds, so that it can be listed: in Kafka a follower joins with its next
@@ -76,7 +79,10 @@ class PartitionLeadership:
     def alter_partition(
         self, node_id: int, key: PartitionKey, leader_epoch: int, partition_epoch: int, isr: Iterable[int]
     ) -> bool:
-        """Store the in-sync set that a leader proposes, and return True; False if the proposal is out of date."""
+        """Store the in-sync set that a leader proposes, and return True.
+
+        False if the proposal is out of date, or cannot be saved: the leader proposes it again.
+        """
         topic = self._controller.topics.get(key[0])
         if topic is None or key[1] >= len(topic.partitions):
             return False
@@ -86,7 +92,11 @@ class PartitionLeadership:
             return False
         if any(not self._controller.is_alive(node) for node in proposed):
             return False
-        self._controller.set_partition(key, replace(state, isr=proposed))
+        try:
+            self._controller.set_partition(key, replace(state, isr=proposed))
+        except Refused as refusal:
+            logger.error("the in-sync set of %s-%d stays %s: %s", *key, list(state.isr), refusal)
+            return False
         self._end_soon_if_complete(key)
         return True
 
@@ -144,7 +154,11 @@ class PartitionLeadership:
         del self._ending[key]
         if self._is_complete(key):  # otherwise it was cancelled, or a new replica has fallen behind again
             state = self._controller.state_of(key)
-            self._move_to(key, state, _without(state.replicas, state.removing))
+            try:
+                self._move_to(key, state, _without(state.replicas, state.removing))
+            except Refused as refusal:
+                logger.error("the reassignment of %s-%d does not end yet: %s", *key, refusal)
+                self._end_soon_if_complete(key)
 
 
 def _without(nodes: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -281,14 +282,22 @@ def _batch_at(content: mmap.mmap, position: int, size: int) -> StoredBatch | Non
 
 
 def write_json(path: Path, value: object, *, is_private: bool = False) -> None:
-    """Write a file so that a crash leaves the old one or the new one. Only its owner reads it if it ``is_private``."""
+    """Write a file so that a crash leaves the old one or the new one. Only its owner reads it if it ``is_private``.
+
+    Raises OSError. Then the file is usually the old one, but it may be the new one if the disk fails at the very end.
+    """
     temporary = path.with_suffix(".tmp")
     mode = 0o600 if is_private else 0o666
-    with open(temporary, "w", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with open(temporary, "w", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            json.dump(value, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()  # a full disk needs the room
+        raise
     _flush_directory(path.parent)
 
 

@@ -70,6 +70,7 @@ class ScramUsers:
         self._users: dict[str, dict[str, ScramCredential]] = {}
         self._changes: dict[tuple[str, str], ScramCredential | None] = {}
         """The changes of clients, by user and mechanism; None for a credential that was removed."""
+        self._configured: dict[tuple[str, str], ScramCredential] = {}
 
     def __repr__(self) -> str:
         return f"<ScramUsers users={len(self._users)}>"
@@ -81,7 +82,8 @@ class ScramUsers:
     def set_password(self, user: str, password: str, mechanisms: Iterable[str] = HASHES) -> None:
         """Add the credentials for a password of the cluster's configuration, which is salted here."""
         for mechanism in mechanisms:
-            self._users.setdefault(user, {})[mechanism] = ScramCredential.of_password(mechanism, password)
+            credential = ScramCredential.of_password(mechanism, password)
+            self._users.setdefault(user, {})[mechanism] = self._configured[user, mechanism] = credential
 
     def remove(self, user: str, mechanism: str) -> bool:
         """Remove a credential. False if there is none."""
@@ -107,6 +109,9 @@ class ScramUsers:
         ]
 
     def restore(self, state: list[list[Any]]) -> None:
+        for user, mechanism in list(self._changes):
+            self._change(user, mechanism, self._configured.get((user, mechanism)))
+        self._changes.clear()
         for user, mechanism, values in state:
             self._change(user, mechanism, None if values is None else ScramCredential.restored(values))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import stat
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from aiokafka_lite.acls import AclBinding, AclOperation, AclResourceType
 from aiokafka_lite.admin import ConfigResource, FeatureChange, QuotaEntity, ResourceType
 from aiokafka_lite.embedded import EmbeddedCluster, Security
 from aiokafka_lite.embedded.producer_state import Marker
-from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode
+from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode, KafkaTimeout
+from tests.waiting import until
 
 ONE = TopicPartition("orders", 0)
 
@@ -35,8 +37,8 @@ def consumer(cluster: EmbeddedCluster, **settings: Any) -> Consumer[bytes, bytes
     return Consumer(cluster.bootstrap_servers, connector=cluster.connector, topics=["orders"], **settings)
 
 
-def admin(cluster: EmbeddedCluster) -> Admin:
-    return Admin(cluster.bootstrap_servers, connector=cluster.connector)
+def admin(cluster: EmbeddedCluster, **settings: Any) -> Admin:
+    return Admin(cluster.bootstrap_servers, connector=cluster.connector, **settings)
 
 
 async def test_topics_records_and_committed_offsets_are_kept(tmp_path: Path) -> None:
@@ -261,3 +263,101 @@ async def test_a_directory_in_use_and_one_of_more_brokers_are_refused(tmp_path: 
                 pass
     with pytest.raises(ConfigurationError, match=r"has the logs of brokers \[1, 2, 3\], got \[1\]"):
         EmbeddedCluster(brokers=1, data_dir=tmp_path)
+
+
+# A disk that refuses the metadata.
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process can grow beyond a few bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+SECURED = {
+    "security": Security(["PLAINTEXT", "SASL_PLAINTEXT"], users={"alice": "secret"}),
+    "super_users": ["User:ANONYMOUS"],
+}
+MAY_READ = AclBinding(AclResourceType.TOPIC, "orders", "User:alice", AclOperation.READ)
+ORDERS = ConfigResource(ResourceType.TOPIC, "orders")
+BROKERS = ConfigResource(ResourceType.BROKER, "")
+LIMIT = QuotaEntity(user="alice")
+
+Change = Callable[[Admin], Awaitable[object]]
+
+CHANGES: dict[str, Change] = {
+    "create a topic": lambda admin: admin.topics.create("bills"),
+    "add partitions": lambda admin: admin.topics.add_partitions({"orders": 5}),
+    "change a topic's settings": lambda admin: admin.configs.alter({ORDERS: {"retention.ms": "5"}}),
+    "change a broker's settings": lambda admin: admin.configs.alter({BROKERS: {"log.retention.ms": "5"}}),
+    "create an ACL": lambda admin: admin.acls.create([MAY_READ]),
+    "set a password": lambda admin: admin.users.set_passwords(
+        {"alice": "other"}, mechanism="SCRAM-SHA-256", iterations=5000
+    ),
+    "remove a user": lambda admin: admin.users.remove("alice", mechanism="SCRAM-SHA-256"),
+    "set a quota": lambda admin: admin.quotas.alter({LIMIT: {"producer_byte_rate": 5.0}}),
+    "change a feature": lambda admin: admin.cluster.update_features(
+        {"transaction.version": 1}, change=FeatureChange.SAFE_DOWNGRADE
+    ),
+}
+
+
+async def described(admin: Admin) -> list[str]:
+    """Everything that the changes could change, as clients see it."""
+    return [
+        repr(found)
+        for found in (
+            await admin.topics.list(),
+            await admin.configs.describe([ORDERS, BROKERS]),
+            await admin.acls.describe(),
+            await admin.users.describe(),
+            await admin.quotas.describe(),
+            await admin.cluster.features(),
+        )
+    ]
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_change_that_cannot_be_saved_is_refused_and_undone(tmp_path: Path, name: str) -> None:
+    change = CHANGES[name]
+    async with run(tmp_path, brokers=1, **SECURED) as cluster:
+        await cluster.create_topic("orders", 2)
+        async with admin(cluster, api_timeout=0.5) as client:
+            before = await described(client)
+            with full_disk():
+                assert "KAFKA_STORAGE_ERROR" in await outcome(change, client)
+            assert await described(client) == before
+    async with run(tmp_path, brokers=1, **SECURED) as cluster, admin(cluster) as client:
+        assert await described(client) == before
+        assert "Error" not in await outcome(change, client)
+        assert await described(client) != before
+
+
+async def outcome(change: Change, client: Admin) -> str:
+    """The text of the error of a change, or of its result."""
+    try:
+        return repr(await change(client))
+    except BrokerError as error:
+        return f"{error} {error.code.name}"
+    except KafkaTimeout as error:
+        return str(error)
+
+
+async def test_a_leader_that_cannot_be_saved_is_elected_when_the_disk_has_room(tmp_path: Path) -> None:
+    async with run(tmp_path) as cluster:
+        await cluster.create_topic("orders", 1, 3)
+        leader = cluster.leader_of("orders", 0)
+        with full_disk():
+            await cluster.kill(leader)
+            assert cluster.leader_of("orders", 0) == leader
+        await until(lambda: cluster.leader_of("orders", 0) != leader, "a new leader")
+        elected = cluster.state_of("orders", 0)
+        assert (elected.leader != leader, leader in elected.isr) == (True, False)
+    async with run(tmp_path) as cluster:
+        assert cluster.state_of("orders", 0).leader == elected.leader
+        assert leader not in elected.isr
