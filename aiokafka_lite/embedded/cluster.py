@@ -25,6 +25,7 @@ from ..types import Record
 from . import direct
 from .acls import Acls
 from .authorizer import Authorizer
+from .broker_loggers import BrokerLoggers
 from .broker_metrics import ClusterMetrics, cluster_metrics
 from .broker_sessions import BrokerSessions
 from .cluster_changes import ClusterChanges
@@ -119,6 +120,7 @@ class EmbeddedCluster(Component):
         self._data = data_of(data_dir, new_id, range(config.first_node_id, config.first_node_id + brokers))
         self.cluster_id = self._data.cluster_id
         self.authorizer = Authorizer(Acls.of_settings(settings.of()))
+        self._loggers = BrokerLoggers()
         self.quota_limits = QuotaLimits()
         self.faults = Faults()
         self.history = History(config.history_limit)
@@ -146,6 +148,7 @@ class EmbeddedCluster(Component):
             transaction_requests=self._transaction_requests,
             share_groups=self.share_groups,
             authorizer=self.authorizer,
+            loggers=self._loggers,
             security=self._security,
             quota_limits=self.quota_limits,
             faults=self.faults,
@@ -213,6 +216,7 @@ class EmbeddedCluster(Component):
             node.replica_manager.checkpoint()
         self._data.close()
         self._security.close()
+        self._loggers.restore()
 
     def _publish(self, name: str | None) -> None:
         self._sessions.publish(name)

@@ -16,6 +16,7 @@ from ..errors import ErrorCode
 from ..protocol.connection import RequestHeader
 from ..protocol.schema import Request, Response
 from .authorizer import CLUSTER, OPERATIONS, Authorizer, Resource
+from .broker_loggers import BrokerLoggers
 from .cluster_changes import ClusterChanges
 from .configs import BrokerSettings
 from .controller import Controller, Registration
@@ -135,6 +136,7 @@ class BrokerParts:
     changes: ClusterChanges
     leadership: PartitionLeadership
     authorizer: Authorizer
+    loggers: BrokerLoggers
     scram_users: ScramUsers
     tokens: DelegationTokens
     fetch_max_bytes: int

@@ -23,6 +23,7 @@ from ..protocol.framing import FrameMemory
 from ..protocol.state import next_state
 from .authentication import Authentication
 from .authorizer import Authorizer
+from .broker_loggers import BrokerLoggers
 from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig
 from .configs import BrokerSettings, TopicConfig
@@ -107,6 +108,7 @@ class ClusterParts:
     transaction_requests: TransactionRequests
     share_groups: ShareGroups
     authorizer: Authorizer
+    loggers: BrokerLoggers
     security: ClusterSecurity
     quota_limits: QuotaLimits
     faults: Faults
@@ -198,6 +200,7 @@ class BrokerNode:
             changes=cluster.changes,
             leadership=cluster.leadership,
             authorizer=cluster.authorizer,
+            loggers=cluster.loggers,
             scram_users=cluster.security.scram_users,
             tokens=cluster.security.tokens,
             fetch_max_bytes=self.settings.number("fetch.max.bytes"),

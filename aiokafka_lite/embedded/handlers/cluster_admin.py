@@ -1,9 +1,11 @@
-"""DescribeQuorum, UpdateFeatures and UnregisterBroker: the cluster itself.
+"""DescribeQuorum, UpdateFeatures, UnregisterBroker, AddRaftVoter and RemoveRaftVoter: the cluster itself.
 
 - DescribeQuorum (KIP-595) describes partition 0 of ``__cluster_metadata``; any other is UNKNOWN_TOPIC_OR_PARTITION.
   Every broker acts as a voter that has all decisions of the controller, as with ``process.roles=broker,controller``.
 - UpdateFeatures (KIP-584) changes all the named levels or none. One that is not supported, and a downgrade that does
   not say so, is INVALID_UPDATE_VERSION. v0 has one flag for all downgrades, v1 a type, v2 no result for each feature.
+- AddRaftVoter and RemoveRaftVoter (KIP-853) change the voters of a dynamic quorum. This one is static, as that of a
+  cluster with ``controller.quorum.voters``: its kraft.version is 0, and they are UNSUPPORTED_VERSION.
 - UnregisterBroker forgets a broker: it is no longer listed as fenced. If it still runs, it is fenced first.
 """
 
@@ -12,6 +14,8 @@ from __future__ import annotations
 from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
     DescribeQuorumListener,
     DescribeQuorumNode,
     DescribeQuorumPartition,
@@ -19,6 +23,8 @@ from ...protocol.messages import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     DescribeQuorumResponseTopic,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
     UpdateFeaturesFeature,
@@ -26,6 +32,7 @@ from ...protocol.messages import (
     UpdateFeaturesResponse,
     UpdateFeaturesResult,
 )
+from ...protocol.schema import ZERO_UUID
 from ..controller import Refused, Registration
 from ..features import UpgradeType
 from ..handling import RequestContext, handles
@@ -130,3 +137,41 @@ def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest)
     except Refused as refusal:
         response.error_code, response.error_message = refusal.code, str(refusal)
     return response
+
+
+@handles(AddRaftVoterRequest, requires=AclOperation.ALTER)
+def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    response = AddRaftVoterResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None)
+    try:
+        _check_cluster(context, request.cluster_id)
+        if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID or not request.listeners:
+            raise Refused(ErrorCode.INVALID_REQUEST, "a voter must have an id, a directory id and a listener")
+        if all(each.name != CONTROLLER_LISTENER for each in request.listeners):
+            text = f"the voter has no address for the listener {CONTROLLER_LISTENER}"
+            raise Refused(ErrorCode.INVALID_REQUEST, text)
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, _STATIC.format("adding"))
+    except Refused as refusal:
+        response.error_code, response.error_message = refusal.code, str(refusal)
+    return response
+
+
+@handles(RemoveRaftVoterRequest, requires=AclOperation.ALTER)
+def remove_raft_voter(context: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    response = RemoveRaftVoterResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None)
+    try:
+        _check_cluster(context, request.cluster_id)
+        if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
+            raise Refused(ErrorCode.INVALID_REQUEST, "a voter must have an id and a directory id")
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, _STATIC.format("removing"))
+    except Refused as refusal:
+        response.error_code, response.error_message = refusal.code, str(refusal)
+    return response
+
+
+_STATIC = "Cluster doesn't support {} voter because the kraft.version feature is 0"
+"""Kafka's words, because kafka-metadata-quorum.sh prints them."""
+
+
+def _check_cluster(context: RequestContext, cluster_id: str | None) -> None:
+    if cluster_id is not None and cluster_id != context.broker.cluster_id:
+        raise Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {context.broker.cluster_id}")

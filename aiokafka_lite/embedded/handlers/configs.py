@@ -1,7 +1,7 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources: settings of resources.
 
-- Resource types: 2 topic, 4 broker (its id, or "" for all brokers), 16 subscription of client metrics (KIP-714),
-  32 group. The loggers of a broker (8) are listed and have no settings here.
+- Resource types: 2 topic, 4 broker (its id, or "" for all brokers), 8 loggers of a broker (KIP-412), 16 subscription of
+  client metrics (KIP-714), 32 group. AlterConfigs does not change loggers.
 - DescribeConfigs v0 has a flag for defaults; v1 adds sources and synonyms (KIP-226), v3 types and documentation.
 - AlterConfigs replaces all settings of a resource; a setting that it does not name falls back to its default.
   IncrementalAlterConfigs (KIP-339) sets (0), deletes (1), appends to a list (2) or subtracts from one (3).
@@ -30,6 +30,7 @@ from ...protocol.messages import (
     DescribeConfigsSynonym,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestConfig,
+    IncrementalAlterConfigsRequestResource,
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponseResource,
     ListConfigResourcesRequest,
@@ -58,6 +59,7 @@ TOPIC = 2
 BROKER = 4
 BROKER_LOGGER = 8
 ALTERABLE = (TOPIC, BROKER, *CONFIG_RESOURCES)
+DESCRIBABLE = (*ALTERABLE, BROKER_LOGGER)
 
 
 class Change(IntEnum):
@@ -71,7 +73,7 @@ class Change(IntEnum):
 
 @handles(DescribeConfigsRequest)
 def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    unknown = [each.resource_type for each in request.resources if each.resource_type not in ALTERABLE]
+    unknown = [each.resource_type for each in request.resources if each.resource_type not in DESCRIBABLE]
     if unknown:  # then all resources are refused
         message = f"resources of type {unknown[0]} have no settings"
         results = [_refused(resource, ErrorCode.INVALID_REQUEST, message) for resource in request.resources]
@@ -96,12 +98,40 @@ def _describe(
     result = _refused(resource, ErrorCode.NONE, "")  # as Kafka; the other APIs have null
     try:
         _allow(context, resource.resource_type, resource.resource_name, AclOperation.DESCRIBE_CONFIGS)
+        if resource.resource_type == BROKER_LOGGER:
+            result.configs = _loggers(context, resource)
+            return result
         for name, key, synonyms in _settings(context, resource.resource_type, resource.resource_name):
             if not resource.configuration_keys or name in resource.configuration_keys:
                 result.configs.append(_setting(context, request, name, key, synonyms))
     except Refused as refusal:
         result.error_code, result.error_message = refusal.code, str(refusal)
     return result
+
+
+def _loggers(context: RequestContext, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+    """The level of each logger of this broker. Raises Refused."""
+    _check_this_broker(context, resource.resource_name)
+    return [
+        DescribeConfigsResourceResult(
+            name=name,
+            value=level,
+            read_only=False,
+            is_default=False,
+            config_source=ConfigSource.DYNAMIC_BROKER_LOGGER,
+            is_sensitive=False,
+            synonyms=[],
+            config_type=ConfigType.UNKNOWN,
+            documentation="",
+        )
+        for name, level in context.broker.loggers.levels().items()
+        if not resource.configuration_keys or name in resource.configuration_keys
+    ]
+
+
+def _check_this_broker(context: RequestContext, name: str) -> None:
+    if name != str(context.broker.node_id):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"this is broker {context.broker.node_id}, not {name!r}")
 
 
 def _settings(context: RequestContext, resource_type: int, name: str) -> Sequence[tuple[str, ConfigKey, list[Synonym]]]:
@@ -120,8 +150,8 @@ def _settings(context: RequestContext, resource_type: int, name: str) -> Sequenc
             raise Refused(ErrorCode.INVALID_REQUEST, "settings belong to one resource, and no resource is named")
         kind, values = CONFIG_RESOURCES[resource_type], controller.settings.resource(resource_type, name)
         return [(each, key, resource_synonyms(kind, each, values, this_broker)) for each, key in kind.keys.items()]
-    if name and name != str(context.broker.node_id):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"this is broker {context.broker.node_id}, not {name}")
+    if name:
+        _check_this_broker(context, name)
     known = {**BROKER_KEYS, **THROTTLE_KEYS}
     if not name:  # what AlterConfigs gave all brokers, and no other value
         dynamic, source = controller.settings.dynamic(""), ConfigSource.DYNAMIC_DEFAULT_BROKER
@@ -198,15 +228,35 @@ def incremental_alter_configs(
             resource_name=resource.resource_name,
         )
         try:
-            _check_names(context, resource.resource_type, resource.resource_name, _names(resource.configs))
-            values = dict(_own(context, resource.resource_type, resource.resource_name))
-            for change in resource.configs:
-                _change(values, change, _keys(resource.resource_type))
-            _replace(context, resource.resource_type, resource.resource_name, values, request.validate_only)
+            change = _change_loggers if resource.resource_type == BROKER_LOGGER else _change_settings
+            change(context, resource, request.validate_only)
         except Refused as refusal:
             answer.error_code, answer.error_message = refusal.code, str(refusal)
         responses.append(answer)
     return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
+
+
+def _change_settings(
+    context: RequestContext, resource: IncrementalAlterConfigsRequestResource, validate_only: bool
+) -> None:
+    """Change settings of a resource, all or none. Raises Refused."""
+    kind, name = resource.resource_type, resource.resource_name
+    _check_names(context, kind, name, _names(resource.configs))
+    values = dict(_own(context, kind, name))
+    for change in resource.configs:
+        _change(values, change, _keys(kind))
+    _replace(context, kind, name, values, validate_only)
+
+
+def _change_loggers(
+    context: RequestContext, resource: IncrementalAlterConfigsRequestResource, validate_only: bool
+) -> None:
+    """Change levels of loggers of this broker, all or none. Raises Refused."""
+    _check_distinct(_names(resource.configs))
+    _allow(context, BROKER_LOGGER, resource.resource_name, AclOperation.ALTER_CONFIGS)
+    _check_this_broker(context, resource.resource_name)
+    changes = [(each.name, each.config_operation, each.value) for each in resource.configs]
+    context.broker.loggers.change(changes, validate_only=validate_only)
 
 
 def _keys(resource_type: int) -> Mapping[str, ConfigKey]:
@@ -231,13 +281,17 @@ def _names(settings: Iterable[AlterConfigsRequestConfig | IncrementalAlterConfig
 
 def _check_names(context: RequestContext, resource_type: int, resource_name: str, names: Sequence[str]) -> None:
     """Raise Refused if the resource has no settings, or if a setting is named twice."""
-    if len(set(names)) < len(names):
-        raise Refused(ErrorCode.INVALID_REQUEST, "a setting is named twice")
+    _check_distinct(names)
     if resource_type not in ALTERABLE:
         raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings")
     brokers = {str(broker) for broker in context.broker.controller.brokers}
     if resource_type == BROKER and resource_name and resource_name not in brokers:
         raise Refused(ErrorCode.INVALID_REQUEST, f"unknown broker {resource_name!r}")
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise Refused(ErrorCode.INVALID_REQUEST, "a setting is named twice")
 
 
 def _change(

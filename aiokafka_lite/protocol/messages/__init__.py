@@ -51,9 +51,10 @@ else:  # with a __getattr__, a type checker would accept every name
             ApiVersion ApiVersionsRequest ApiVersionsResponse FinalizedFeatureKey SupportedFeatureKey
         """,
         cluster_admin="""
-            DescribeQuorumListener DescribeQuorumNode DescribeQuorumPartition DescribeQuorumReplica
-            DescribeQuorumRequest DescribeQuorumRequestPartition DescribeQuorumRequestTopic DescribeQuorumResponse
-            DescribeQuorumResponseTopic UnregisterBrokerRequest UnregisterBrokerResponse UpdateFeaturesFeature
+            AddRaftVoterListener AddRaftVoterRequest AddRaftVoterResponse DescribeQuorumListener DescribeQuorumNode
+            DescribeQuorumPartition DescribeQuorumReplica DescribeQuorumRequest DescribeQuorumRequestPartition
+            DescribeQuorumRequestTopic DescribeQuorumResponse DescribeQuorumResponseTopic RemoveRaftVoterRequest
+            RemoveRaftVoterResponse UnregisterBrokerRequest UnregisterBrokerResponse UpdateFeaturesFeature
             UpdateFeaturesRequest UpdateFeaturesResponse UpdateFeaturesResult
         """,
         configs="""

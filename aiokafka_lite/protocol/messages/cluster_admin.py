@@ -5,6 +5,7 @@
 - UpdateFeatures (KIP-584) finalizes levels; v1 adds ``validate_only`` and safe or unsafe downgrades, v2 has no result
   for each feature.
 - UnregisterBroker removes a broker that has left for good (KIP-631).
+- AddRaftVoter and RemoveRaftVoter change the controllers of a dynamic quorum (KIP-853).
 """
 
 from __future__ import annotations
@@ -171,3 +172,55 @@ class UnregisterBrokerRequest(Request[UnregisterBrokerResponse]):
     INTRODUCED = since(0, kafka="3.0")
 
     broker_id: int = int32()
+
+
+@struct
+class AddRaftVoterListener:
+    """An address of the new voter."""
+
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+
+
+@message(key=80, versions=(0, 1), flexible=0)
+class AddRaftVoterResponse(Response):
+    """The result."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+
+
+@message(key=80, versions=(0, 1), flexible=0)
+class AddRaftVoterRequest(Request[AddRaftVoterResponse]):
+    """Add a controller to the voters of the metadata quorum."""
+
+    INTRODUCED = since(0, kafka="3.9")
+
+    cluster_id: str | None = string(nullable="0+")
+    timeout_ms: int = int32()
+    voter_id: int = int32()
+    voter_directory_id: bytes = uuid()
+    listeners: list[AddRaftVoterListener] = array(AddRaftVoterListener)
+    ack_when_committed: bool = boolean("1+", default=True)
+
+
+@message(key=81, versions=(0, 0), flexible=0)
+class RemoveRaftVoterResponse(Response):
+    """The result."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+
+
+@message(key=81, versions=(0, 0), flexible=0)
+class RemoveRaftVoterRequest(Request[RemoveRaftVoterResponse]):
+    """Remove a controller from the voters of the metadata quorum."""
+
+    INTRODUCED = since(0, kafka="3.9")
+
+    cluster_id: str | None = string(nullable="0+")
+    voter_id: int = int32()
+    voter_directory_id: bytes = uuid()

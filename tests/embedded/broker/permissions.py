@@ -22,6 +22,15 @@ NO_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 NO_TRANSACTION = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 NAMES = {TOPIC: "t", GROUP: "g", CLUSTER: CLUSTER_NAME, TRANSACTION: "x"}
 
+DIRECTORY = bytes(range(16))
+RAFT_VOTER = m.AddRaftVoterRequest(
+    cluster_id=None,
+    timeout_ms=1000,
+    voter_id=7,
+    voter_directory_id=DIRECTORY,
+    listeners=[m.AddRaftVoterListener(name="CONTROLLER", host="localhost", port=9093)],
+)
+
 SHARE_GROUP = "s"
 """A group id belongs to groups of one type."""
 
@@ -243,6 +252,12 @@ ROWS = [
     Row(m.DescribeQuorumRequest(topics=[]), NO_CLUSTER, ((Op.DESCRIBE, CLUSTER),)),
     Row(m.UpdateFeaturesRequest(feature_updates=[], validate_only=True), NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
     Row(m.UnregisterBrokerRequest(broker_id=7), NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
+    Row(RAFT_VOTER, NO_CLUSTER, ((Op.ALTER, CLUSTER),)),
+    Row(
+        m.RemoveRaftVoterRequest(cluster_id=None, voter_id=7, voter_directory_id=DIRECTORY),
+        NO_CLUSTER,
+        ((Op.ALTER, CLUSTER),),
+    ),
     Row(m.ListConfigResourcesRequest(), NO_CLUSTER, ((Op.DESCRIBE_CONFIGS, CLUSTER),)),
     Row(
         m.AlterReplicaLogDirsRequest(

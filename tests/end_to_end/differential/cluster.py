@@ -124,6 +124,58 @@ def unregister_broker(scenario: Scenario) -> None:
     scenario.add(m.UnregisterBrokerRequest, lambda side, _: m.UnregisterBrokerRequest(broker_id=broker))
 
 
+DIRECTORY = bytes(range(16))
+
+
+def add_raft_voter(scenario: Scenario) -> None:
+    random = scenario.random
+    cluster, voter = random.choice([None, None, "another"]), random.choice([-1, 1, 7])
+    directory, names = random.choice([bytes(16), DIRECTORY, DIRECTORY]), random.choice([[], ["X"], ["CONTROLLER"]])
+    listeners = [m.AddRaftVoterListener(name=name, host="localhost", port=9093) for name in names]
+    scenario.add(
+        m.AddRaftVoterRequest,
+        lambda side, _: m.AddRaftVoterRequest(
+            cluster_id=cluster, timeout_ms=1000, voter_id=voter, voter_directory_id=directory, listeners=listeners
+        ),
+    )
+
+
+def remove_raft_voter(scenario: Scenario) -> None:
+    random = scenario.random
+    cluster, voter = random.choice([None, None, "another"]), random.choice([-1, 1, 7])
+    directory = random.choice([bytes(16), DIRECTORY, DIRECTORY])
+    scenario.add(
+        m.RemoveRaftVoterRequest,
+        lambda side, _: m.RemoveRaftVoterRequest(cluster_id=cluster, voter_id=voter, voter_directory_id=directory),
+    )
+
+
+def change_loggers(scenario: Scenario) -> None:
+    """Only of the logger that both brokers have, and at the end it has its level again."""
+    random = scenario.random
+    name = random.choice(["root", "root", "root", "no.such.logger"])
+    operation, level = random.choice([0, 0, 0, 1, 2, 3]), random.choice(["INFO", "WARN", "LOUD", "debug", "", None])
+    broker, validate_only = random.choice(["1", "1", "1", "", "x", "1000"]), random.choice([True, False])
+
+    def change(logger: str, operation: int, level: str | None, only: bool) -> None:
+        config = m.IncrementalAlterConfigsRequestConfig(name=logger, config_operation=operation, value=level)
+        resource = m.IncrementalAlterConfigsRequestResource(resource_type=8, resource_name=broker, configs=[config])
+        request = m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=only)
+        scenario.add(m.IncrementalAlterConfigsRequest, lambda side, _: request)
+
+    def described(side: Side, version: int) -> m.DescribeConfigsRequest:
+        resource = m.DescribeConfigsResource(
+            resource_type=8, resource_name=broker, configuration_keys=["root", "no.such.logger"]
+        )
+        documented = version >= m.DescribeConfigsRequest.DOCUMENTATION
+        return m.DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=documented)
+
+    change("root", 0, "ERROR", False)
+    change(name, operation, level, validate_only)
+    scenario.add(m.DescribeConfigsRequest, described)
+    change("root", 0, "ERROR", False)
+
+
 def list_config_resources(scenario: Scenario) -> None:
     kinds = scenario.random.choice([[], [2], [4, 8], [16], [32], [16, 32], [99]])
     scenario.add(

@@ -8,9 +8,11 @@ from __future__ import annotations
 from tests.end_to_end.differential import transactions
 from tests.end_to_end.differential.access import ACCESS
 from tests.end_to_end.differential.cluster import (
+    add_raft_voter,
     alter_client_quotas,
     alter_replica_log_dirs,
     api_versions,
+    change_loggers,
     describe_client_quotas,
     describe_cluster,
     describe_log_dirs,
@@ -18,6 +20,7 @@ from tests.end_to_end.differential.cluster import (
     elect_leaders,
     list_config_resources,
     reassignments,
+    remove_raft_voter,
     unregister_broker,
     update_features,
 )
@@ -110,6 +113,8 @@ def _topics(scenario: Scenario) -> None:
         random.choice(choices)(scenario)
     for _ in range(6):
         random.choice(ACCESS)(scenario)
+    for add in (add_raft_voter, remove_raft_voter, change_loggers):
+        add(scenario)
 
 
 def _group(scenario: Scenario) -> None:

@@ -152,7 +152,7 @@ MISSING_IN_KAFKA_PYTHON = {
             "SaslAuthenticate",
             "SaslHandshake",
         ),
-        "UnregisterBroker",
+        *("AddRaftVoter", "RemoveRaftVoter", "UnregisterBroker"),
         *(f"{verb}DelegationToken" for verb in ("Create", "Renew", "Expire", "Describe")),
         *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge"),
         *(f"{verb}ShareGroupOffsets" for verb in ("Describe", "Alter", "Delete")),

@@ -1,0 +1,81 @@
+"""The loggers of brokers, which clients list and change as settings of the resource type 8 (KIP-412).
+
+They are the Python loggers of the embedded broker, under their own names; Kafka's name ``root`` stands for the one
+above them all. All brokers of a process share them. Other loggers of the program cannot be reached.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from ..arguments import must_be
+from ..errors import ErrorCode
+from .controller import Refused
+
+ROOT = "root"
+ROOT_LOGGER = "aiokafka_lite.embedded"
+
+SET = 0
+DELETE = 1
+OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
+
+LEVELS = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": 5}
+"""Kafka's names of levels, and Python's numbers. Python has no TRACE; brokers log nothing below DEBUG."""
+
+
+class BrokerLoggers:
+    """The levels of a cluster's loggers. Owner: the EmbeddedCluster. ``restore`` undoes all changes."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, int] = {}  # by the name of each changed logger
+
+    def levels(self) -> dict[str, str]:
+        """The level in force of each logger."""
+        names = [
+            name
+            for name, logger in logging.root.manager.loggerDict.items()
+            if isinstance(logger, logging.Logger) and name.startswith(f"{ROOT_LOGGER}.")
+        ]
+        return {ROOT: _level(ROOT_LOGGER), **{name: _level(name) for name in sorted(names)}}
+
+    def change(self, changes: Iterable[tuple[str, int, str | None]], *, validate_only: bool) -> None:
+        """Apply changes, all or none: the name of a logger, the number of an operation, and a level. Raises Refused."""
+        changes = list(changes)
+        known = self.levels()
+        for name, operation, level in changes:
+            _check(name, operation, level, known)
+        if validate_only:
+            return
+        for name, operation, level in changes:
+            logger = logging.getLogger(ROOT_LOGGER if name == ROOT else name)
+            self._before.setdefault(logger.name, logger.level)
+            logger.setLevel(LEVELS[level or ""] if operation == SET else logging.NOTSET)
+
+    def restore(self) -> None:
+        """Give each changed logger the level that it had before."""
+        for name, level in self._before.items():
+            logging.getLogger(name).setLevel(level)
+        self._before.clear()
+
+
+def _level(name: str) -> str:
+    number = logging.getLogger(name).getEffectiveLevel()
+    return next((level for level, least in LEVELS.items() if number >= least), "TRACE")
+
+
+def _check(name: str, operation: int, level: str | None, known: Iterable[str]) -> None:
+    """Raise Refused for a change that Kafka refuses."""
+    if not 0 <= operation < len(OPERATIONS):  # in Kafka it causes an exception
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no operation {operation}")
+    if operation not in (SET, DELETE):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{OPERATIONS[operation]} is not allowed for loggers of brokers")
+    if operation == SET and level is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{name} must have a level")
+    if name not in known:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"there is no logger {name!r}")
+    if operation == DELETE and name == ROOT:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"the level of the logger {ROOT} cannot be removed")
+    if operation == SET and level not in LEVELS:
+        what = must_be(f"the level of {name}", f"one of {', '.join(LEVELS)}", level)
+        raise Refused(ErrorCode.INVALID_CONFIG, what)
