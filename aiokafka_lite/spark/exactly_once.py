@@ -29,6 +29,7 @@ import asyncio
 import json
 import logging
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -90,6 +91,8 @@ class Prepared:
     size: int = 0
     transaction: DetachedTransaction | None = None
     outcome: Outcome = field(default_factory=Outcome)
+    begun_at: float = 0.0
+    """When the transaction began, in seconds since the epoch, by the clock of the task's machine."""
 
 
 # The tasks.
@@ -119,11 +122,13 @@ def write_rows(target: Target, place: Place, batches: Iterable[pyarrow.RecordBat
             logger.info("task %d of batch %d: an earlier run has committed its rows", place.task, place.batch)
             return Prepared(place, topic, rows.rows, rows.size)
         task = RowsOfTask(producer)
+        begun_at = time.time()
         loop.run(producer.begin_transaction())
         for batch in rows:
             loop.run(task.accept(list(by_topic(target.topic, batch))))
         outcome = loop.run(task.finish())
-        return Prepared(place, topic, rows.rows, rows.size, loop.run(producer.detach_transaction()), outcome)
+        transaction = loop.run(producer.detach_transaction())
+        return Prepared(place, topic, rows.rows, rows.size, transaction, outcome, begun_at)
 
 
 @contextmanager
@@ -241,6 +246,7 @@ async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prep
                 group = GroupMetadata(task.place.transactional_id)
                 await end_detached(client, task.transaction, committed=True, offsets=marker, group=group)
 
+    _warn_if_slow(batch, tasks)
     # All commits are awaited, because Spark's reaction to a failure must not overlap with a commit in progress.
     for task, error in zip(tasks, await asyncio.gather(*map(end, tasks), return_exceptions=True), strict=True):
         if isinstance(error, KafkaError):
@@ -251,6 +257,20 @@ async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prep
             ) from error
         if error is not None:
             raise error
+
+
+def _warn_if_slow(batch: int, tasks: Sequence[Prepared]) -> None:
+    """Log a warning if a transaction was open for more than half of its timeout: the next batch may be slower."""
+    now = time.time()
+    for task in tasks:
+        timeout = 0.0 if task.transaction is None else task.transaction.transaction_timeout
+        if timeout and now - task.begun_at > timeout / 2:
+            logger.warning(
+                "batch %d: the transaction of task %d was open for %.0f s of %s=%.0f; increase that, or write smaller"
+                " batches",
+                *(batch, task.place.task, now - task.begun_at, TRANSACTION_TIMEOUT_OPTION, timeout * 1000),
+            )
+            return
 
 
 async def _begin_commit(admin: Admin, batch: int, tasks: Sequence[Prepared]) -> None:

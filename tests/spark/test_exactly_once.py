@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +201,31 @@ async def test_a_transaction_that_the_coordinator_has_aborted_is_an_error_that_n
     restarted = Query(cluster)
     await restarted.commit(0, await restarted.write(0, 0, "a"))
     assert await committed(cluster) == ["a"]
+
+
+async def test_a_batch_that_takes_more_than_half_of_the_timeout_is_a_warning(
+    cluster: EmbeddedCluster, driver: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("target", PARTITIONS)
+    query = Query(cluster, transaction__timeout__ms="60000")
+    await query.commit(0, await query.write(0, 0, "a"))
+    assert not caplog.records
+    slow = await query.write(3, 1, "b")
+    await query.commit(1, replace(slow, begun_at=slow.begun_at - 40))
+    (warning,) = caplog.messages
+    expected = r"batch 1: the transaction of task 3 was open for \d+ s of kafka\.transaction\.timeout\.ms=60000"
+    assert re.match(expected, warning)
+    assert await committed(cluster) == ["a", "b"]
+
+
+async def test_a_timeout_above_that_of_the_brokers_is_an_error_before_any_row_is_written(
+    cluster: EmbeddedCluster, driver: None
+) -> None:
+    await cluster.create_topic("target", PARTITIONS)
+    query = Query(cluster, transaction__timeout__ms="900001")
+    with pytest.raises(KafkaError, match=r"transaction_timeout=900\.001 s is above transaction\.max\.timeout\.ms"):
+        await query.write(0, 0, "a")
+    assert await values_in(cluster.bootstrap_servers, "target", "read_uncommitted") == []
 
 
 async def ended(cluster: EmbeddedCluster) -> bool:
