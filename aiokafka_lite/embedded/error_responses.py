@@ -6,7 +6,7 @@ Kafka answers in this way when a handler breaks, and ``Fault.fail`` answers in t
  2. A struct without an ``error_code`` repeats the request's array, element by element: the array of the same name, else
     the topics, else all arrays of that level. Names, ids and partition numbers are copied from it.
  3. A struct with an ``error_code`` has the code's description as its message. Every other field is absent: its default,
-    else -1, null or empty. A throttle time is 0.
+    else -1, null or empty.
  4. Fetch, Metadata, ElectLeaders and AlterPartitionReassignments have a code for the response as a whole, besides those
     of the topics. They repeat the topics wherever the request names any; in Fetch, a code that is meant for a topic
     must not end the session.
@@ -115,4 +115,4 @@ def _absent(name: str, spec: Spec, version: int) -> Any:
     if spec.wire == "string":
         return None if spec.nullable is not None and version in spec.nullable else ""
     absent: dict[str, Any] = {"bytes": b"", "records": b"", "array": [], "?": False, "16s": bytes(16)}
-    return absent.get(spec.wire, 0 if name == "throttle_time_ms" else -1)
+    return absent.get(spec.wire, -1)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform, overload
+from functools import partial
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast, dataclass_transform, overload
 
 MAX_VERSION = 0x7FFF
 FIXED = frozenset("bhiqHI?d") | {"16s"}
@@ -75,9 +76,9 @@ class Spec(NamedTuple):
 
 def _field(
     wire: str,
-    versions: str,
-    default: Any,
+    versions: str = "0+",
     *,
+    default: Any = REQUIRED,
     nullable: str | None = None,
     item: Any = None,
     tag: int | None = None,
@@ -92,88 +93,41 @@ def _field(
     return dataclasses.field(default=default, metadata={"spec": spec})
 
 
-def int8(versions: str = "0+", *, default: int = REQUIRED, tag: int | None = None, ignorable: bool = False) -> int:
-    return cast(int, _field("b", versions, default, tag=tag, ignorable=ignorable))
+class _Fixed(Protocol[T]):
+    """Declares a field of fixed size: ``int32("3+", default=-1)``."""
+
+    def __call__(self, versions: str = ..., *, default: T = ..., tag: int | None = ..., ignorable: bool = ...) -> T: ...
 
 
-def int16(versions: str = "0+", *, default: int = REQUIRED, tag: int | None = None, ignorable: bool = False) -> int:
-    return cast(int, _field("h", versions, default, tag=tag, ignorable=ignorable))
+class _Variable(Protocol[T]):
+    """Declares a field that may be null in the versions ``nullable``: ``string("3+", nullable="5+", default=None)``."""
+
+    @overload
+    def __call__(self, versions: str = ..., *, default: T = ..., tag: int | None = ..., ignorable: bool = ...) -> T: ...
+    @overload
+    def __call__(
+        self,
+        versions: str = ...,
+        *,
+        nullable: str,
+        default: T | None = ...,
+        tag: int | None = ...,
+        ignorable: bool = ...,
+    ) -> T | None: ...
 
 
-def uint16(versions: str = "0+", *, default: int = REQUIRED, tag: int | None = None, ignorable: bool = False) -> int:
-    return cast(int, _field("H", versions, default, tag=tag, ignorable=ignorable))
-
-
-def int32(versions: str = "0+", *, default: int = REQUIRED, tag: int | None = None, ignorable: bool = False) -> int:
-    return cast(int, _field("i", versions, default, tag=tag, ignorable=ignorable))
-
-
-def int64(versions: str = "0+", *, default: int = REQUIRED, tag: int | None = None, ignorable: bool = False) -> int:
-    return cast(int, _field("q", versions, default, tag=tag, ignorable=ignorable))
-
-
-def float64(
-    versions: str = "0+", *, default: float = REQUIRED, tag: int | None = None, ignorable: bool = False
-) -> float:
-    return cast(float, _field("d", versions, default, tag=tag, ignorable=ignorable))
-
-
-def boolean(versions: str = "0+", *, default: bool = REQUIRED, tag: int | None = None, ignorable: bool = False) -> bool:
-    return cast(bool, _field("?", versions, default, tag=tag, ignorable=ignorable))
-
-
-def uuid(versions: str = "0+", *, default: bytes = REQUIRED, tag: int | None = None, ignorable: bool = False) -> bytes:
-    return cast(bytes, _field("16s", versions, default, tag=tag, ignorable=ignorable))
-
-
-@overload
-def string(versions: str = ..., *, default: str = ..., tag: int | None = ..., ignorable: bool = ...) -> str: ...
-@overload
-def string(
-    versions: str = ..., *, nullable: str, default: str | None = ..., tag: int | None = ..., ignorable: bool = ...
-) -> str | None: ...
-def string(
-    versions: str = "0+",
-    *,
-    nullable: str | None = None,
-    default: Any = REQUIRED,
-    tag: int | None = None,
-    ignorable: bool = False,
-) -> Any:
-    return _field("string", versions, default, nullable=nullable, tag=tag, ignorable=ignorable)
-
-
-@overload
-def blob(versions: str = ..., *, default: bytes = ..., tag: int | None = ..., ignorable: bool = ...) -> bytes: ...
-@overload
-def blob(
-    versions: str = ..., *, nullable: str, default: bytes | None = ..., tag: int | None = ..., ignorable: bool = ...
-) -> bytes | None: ...
-def blob(
-    versions: str = "0+",
-    *,
-    nullable: str | None = None,
-    default: Any = REQUIRED,
-    tag: int | None = None,
-    ignorable: bool = False,
-) -> Any:
-    return _field("bytes", versions, default, nullable=nullable, tag=tag, ignorable=ignorable)
-
-
-@overload
-def record_set(versions: str = ..., *, tag: int | None = ..., ignorable: bool = ...) -> Blob: ...
-@overload
-def record_set(versions: str = ..., *, nullable: str, tag: int | None = ..., ignorable: bool = ...) -> Blob | None: ...
-def record_set(
-    versions: str = "0+",
-    *,
-    nullable: str | None = None,
-    default: Any = REQUIRED,
-    tag: int | None = None,
-    ignorable: bool = False,
-) -> Any:
-    """A record set: a ``blob`` that is decoded as a memoryview into the frame, because it may have megabytes."""
-    return _field("records", versions, default, nullable=nullable, tag=tag, ignorable=ignorable)
+int8 = cast("_Fixed[int]", partial(_field, "b"))
+int16 = cast("_Fixed[int]", partial(_field, "h"))
+uint16 = cast("_Fixed[int]", partial(_field, "H"))
+int32 = cast("_Fixed[int]", partial(_field, "i"))
+int64 = cast("_Fixed[int]", partial(_field, "q"))
+float64 = cast("_Fixed[float]", partial(_field, "d"))
+boolean = cast("_Fixed[bool]", partial(_field, "?"))
+uuid = cast("_Fixed[bytes]", partial(_field, "16s"))
+string = cast("_Variable[str]", partial(_field, "string"))
+blob = cast("_Variable[bytes]", partial(_field, "bytes"))
+record_set = cast("_Variable[Blob]", partial(_field, "records"))
+"""A record set: a ``blob`` that is decoded as a memoryview into the frame, because it may have megabytes."""
 
 
 @overload
@@ -197,45 +151,20 @@ def array(
     ignorable: bool = ...,
     most: int | None = ...,
 ) -> list[T] | None: ...
-def array(
-    item: Any,
-    versions: str = "0+",
-    *,
-    nullable: str | None = None,
-    default: Any = REQUIRED,
-    tag: int | None = None,
-    ignorable: bool = False,
-    most: int | None = None,
-) -> Any:
+def array(item: Any, versions: str = "0+", **more: Any) -> Any:
     if not isinstance(item, type):  # a field function, as in array(int32)
         item = item().metadata["spec"]
-    return _field("array", versions, default, nullable=nullable, item=item, tag=tag, ignorable=ignorable, most=most)
+    return _field("array", versions, item=item, **more)
 
 
 @overload
-def nested(
-    item: type[T], versions: str = ..., *, default: T = ..., tag: int | None = ..., ignorable: bool = ...
-) -> T: ...
+def nested(item: type[T], versions: str = ..., *, default: T = ..., tag: int | None = ...) -> T: ...
 @overload
 def nested(
-    item: type[T],
-    versions: str = ...,
-    *,
-    nullable: str,
-    default: T | None = ...,
-    tag: int | None = ...,
-    ignorable: bool = ...,
+    item: type[T], versions: str = ..., *, nullable: str, default: T | None = ..., tag: int | None = ...
 ) -> T | None: ...
-def nested(
-    item: Any,
-    versions: str = "0+",
-    *,
-    nullable: str | None = None,
-    default: Any = REQUIRED,
-    tag: int | None = None,
-    ignorable: bool = False,
-) -> Any:
-    return _field("struct", versions, default, nullable=nullable, item=item, tag=tag, ignorable=ignorable)
+def nested(item: Any, versions: str = "0+", **more: Any) -> Any:
+    return _field("struct", versions, item=item, **more)
 
 
 class Since(int):

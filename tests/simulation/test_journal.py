@@ -102,7 +102,7 @@ BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 def heartbeat(at: float, code: ErrorCode = ErrorCode.NONE, *, member: str = "old", node: int = 1) -> Exchange:
-    return Exchange(node, 1, member, 4, at, BEAT, HeartbeatResponse(throttle_time_ms=0, error_code=code))
+    return Exchange(node, 1, member, 4, at, BEAT, HeartbeatResponse(error_code=code))
 
 
 REBALANCE, FENCED = ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID

@@ -51,9 +51,7 @@ def acquired(at: float, member: str, count: int, *, node: int = 1, epoch: int = 
         partition_index=0, error_code=0, acknowledge_error_code=0, records=b"", acquired_records=ranges
     )
     topics = [ShareFetchResponseTopic(topic_id=TOPIC_ID, partitions=[partition])]
-    response = ShareFetchResponse(
-        error_code=0, acquisition_lock_timeout_ms=15_000, responses=topics, node_endpoints=[], throttle_time_ms=0
-    )
+    response = ShareFetchResponse(error_code=0, acquisition_lock_timeout_ms=15_000, responses=topics, node_endpoints=[])
     return Exchange(node, 1, member, 2, at, request, response, handled_at=at)
 
 
@@ -67,7 +65,7 @@ def acknowledged(
     answered = ShareAcknowledgeResponsePartition(partition_index=0, error_code=code)
     response = ShareAcknowledgeResponse(
         error_code=0, responses=[ShareAcknowledgeResponseTopic(topic_id=TOPIC_ID, partitions=[answered])],
-        node_endpoints=[], throttle_time_ms=0,
+        node_endpoints=[],
     )  # fmt: skip
     return Exchange(node, 1, member, 2, at, request, response, handled_at=at)
 

@@ -65,9 +65,7 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Answ
                 principal=each.principal, host=each.host, operation=each.operation, permission_type=each.permission
             )
         )
-    return DescribeAclsResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message="", resources=list(by_pattern.values())
-    )
+    return DescribeAclsResponse(error_code=ErrorCode.NONE, error_message="", resources=list(by_pattern.values()))
 
 
 @handles(CreateAclsRequest, requires=AclOperation.ALTER)
@@ -89,7 +87,7 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> Answer:
             result.error_code, result.error_message = refusal.code, str(refusal)
         results.append(result)
     context.broker.controller.metadata_changed()
-    return CreateAclsResponse(throttle_time_ms=0, results=results)
+    return CreateAclsResponse(results=results)
 
 
 @handles(DeleteAclsRequest, requires=AclOperation.ALTER)
@@ -112,7 +110,7 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Answer:
         results.append(result)
     acls.delete(found)  # after all filters: as in Kafka, two filters may find the same ACL
     context.broker.controller.metadata_changed()
-    return DeleteAclsResponse(throttle_time_ms=0, filter_results=results)
+    return DeleteAclsResponse(filter_results=results)
 
 
 def _binding(creation: AclCreation) -> AclBinding:

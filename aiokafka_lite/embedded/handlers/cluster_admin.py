@@ -109,7 +109,7 @@ def _quorum(context: RequestContext) -> DescribeQuorumPartition:
 
 @handles(UpdateFeaturesRequest, requires=AclOperation.ALTER)
 def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    response = UpdateFeaturesResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None)
+    response = UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
     typed = context.version >= UpdateFeaturesRequest.VALIDATE_ONLY
     changes = {each.feature: (each.max_version_level, _type(each, typed)) for each in request.feature_updates}
     try:
@@ -131,7 +131,7 @@ def _type(change: UpdateFeaturesFeature, typed: bool) -> int:
 
 @handles(UnregisterBrokerRequest, requires=AclOperation.ALTER)
 def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    response = UnregisterBrokerResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None)
+    response = UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
     try:
         context.broker.controller.unregister(request.broker_id)
     except Refused as refusal:

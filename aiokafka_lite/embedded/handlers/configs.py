@@ -79,7 +79,7 @@ def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -
         results = [_refused(resource, ErrorCode.INVALID_REQUEST, message) for resource in request.resources]
     else:
         results = [_describe(context, request, resource) for resource in request.resources]
-    return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+    return DescribeConfigsResponse(results=results)
 
 
 def _refused(resource: DescribeConfigsResource, code: ErrorCode, message: str | None) -> DescribeConfigsResult:
@@ -212,7 +212,7 @@ def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> Alte
         except Refused as refusal:
             answer.error_code, answer.error_message = refusal.code, str(refusal)
         responses.append(answer)
-    return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
+    return AlterConfigsResponse(responses=responses)
 
 
 @handles(IncrementalAlterConfigsRequest)
@@ -233,7 +233,7 @@ def incremental_alter_configs(
         except Refused as refusal:
             answer.error_code, answer.error_message = refusal.code, str(refusal)
         responses.append(answer)
-    return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 def _change_settings(
@@ -341,7 +341,7 @@ def _replace(
 
 @handles(ListConfigResourcesRequest, requires=AclOperation.DESCRIBE_CONFIGS)
 def list_config_resources(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    response = ListConfigResourcesResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, config_resources=[])
+    response = ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=[])
     controller = context.broker.controller
     brokers = [str(broker) for broker in controller.brokers]
     listed: dict[int, Iterable[str]] = {

@@ -138,7 +138,7 @@ def consumer_group_describe(
     described = [_describe(context, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
         add_authorized_operations(context, described)
-    return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=described)
+    return ConsumerGroupDescribeResponse(groups=described)
 
 
 def _describe(context: RequestContext, group_id: str) -> ConsumerGroupDescribeGroup:

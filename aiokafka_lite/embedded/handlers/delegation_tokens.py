@@ -49,7 +49,6 @@ def create_token(context: RequestContext, request: CreateDelegationTokenRequest)
         max_timestamp_ms=NEVER,
         token_id="",
         hmac=b"",
-        throttle_time_ms=0,
     )
     if context.version >= CreateDelegationTokenRequest.OWNER:
         response.token_requester_principal_type = _type(requester)
@@ -79,20 +78,20 @@ def create_token(context: RequestContext, request: CreateDelegationTokenRequest)
 @handles(RenewDelegationTokenRequest)
 def renew_token(context: RequestContext, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
     code, expiry = _changed(context, context.broker.tokens.renew, request.hmac, request.renew_period_ms)
-    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry, throttle_time_ms=0)
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry)
 
 
 @handles(ExpireDelegationTokenRequest)
 def expire_token(context: RequestContext, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
     code, expiry = _changed(context, context.broker.tokens.expire, request.hmac, request.expiry_time_period_ms)
-    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry, throttle_time_ms=0)
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry)
 
 
 @handles(DescribeDelegationTokenRequest)
 def describe_tokens(
     context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    response = DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=[], throttle_time_ms=0)
+    response = DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=[])
     owners = None
     if request.owners is not None:
         owners = {f"{each.principal_type}:{each.principal_name}" for each in request.owners}

@@ -36,7 +36,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     broker = context.broker
     session = broker.fetch_sessions.open(request, context.version)
     if session.error is not ErrorCode.NONE:
-        return FetchResponse(throttle_time_ms=0, error_code=session.error, session_id=0, responses=[])
+        return FetchResponse(error_code=session.error, session_id=0, responses=[])
     wanted: dict[PartitionKey, FetchPartition] = {}
     slots: dict[PartitionKey, SessionPartition] = {}
     refused: list[tuple[SessionPartition, FetchedPartition]] = []

@@ -137,7 +137,7 @@ async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -
         if context.allows_group(AclOperation.DELETE, group_id):
             error = await _delete(context, group_id)
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))
-    return DeleteGroupsResponse(throttle_time_ms=0, results=results)
+    return DeleteGroupsResponse(results=results)
 
 
 async def _delete(context: RequestContext, group_id: str) -> ErrorCode:

@@ -250,10 +250,10 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     if error is ErrorCode.NONE and group is None:
         error = ErrorCode.GROUP_ID_NOT_FOUND
     if error is not ErrorCode.NONE or group is None:
-        return OffsetDeleteResponse(error_code=error, throttle_time_ms=0, topics=[])
+        return OffsetDeleteResponse(error_code=error, topics=[])
     busy = _subscribed(group, {topic.name for topic in request.topics})
     if busy is None:
-        return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP, throttle_time_ms=0, topics=[])
+        return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP, topics=[])
     results = {
         (topic.name, partition.partition_index): (
             ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -270,7 +270,6 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     await groups.delete_offsets(request.group_id, [key for key, problem in results.items() if not problem])
     return OffsetDeleteResponse(
         error_code=ErrorCode.NONE,
-        throttle_time_ms=0,
         topics=[
             OffsetDeleteResponseTopic(
                 name=topic.name,

@@ -46,7 +46,7 @@ def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Elec
             continue
         topic = results.setdefault(key[0], ElectLeadersTopicResult(topic=key[0], partition_result=[]))
         topic.partition_result.append(result)
-    return ElectLeadersResponse(throttle_time_ms=0, replica_election_results=list(results.values()))
+    return ElectLeadersResponse(replica_election_results=list(results.values()))
 
 
 def _elect(context: RequestContext, key: PartitionKey, election_type: int) -> ElectLeadersPartitionResult:
@@ -69,7 +69,6 @@ def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     response = AlterPartitionReassignmentsResponse(
-        throttle_time_ms=0,
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,
         error_message=None,
@@ -98,9 +97,7 @@ def alter_partition_reassignments(
 def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    response = ListPartitionReassignmentsResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=[]
-    )
+    response = ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])
     wanted = None
     if request.topics is not None:
         wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}

@@ -44,7 +44,6 @@ HIGH_WATERMARK = -1
 @handles(DeleteRecordsRequest)
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
-        throttle_time_ms=0,
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name, partitions=[_delete(context, topic.name, wanted) for wanted in topic.partitions]
@@ -84,7 +83,7 @@ def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) 
             if context.version >= DescribeLogDirsRequest.TOP_LEVEL_ERROR
             else ErrorCode.NONE
         )
-        return DescribeLogDirsResponse(throttle_time_ms=0, error_code=code, results=[])
+        return DescribeLogDirsResponse(error_code=code, results=[])
     manager = context.broker.replica_manager
     wanted = None
     if request.topics is not None:
@@ -104,13 +103,12 @@ def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) 
     result = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=directory, topics=list(topics.values()))
     if limit is not None:
         result.total_bytes, result.usable_bytes = limit, max(0, limit - manager.stored_bytes)
-    return DescribeLogDirsResponse(throttle_time_ms=0, results=[result])
+    return DescribeLogDirsResponse(results=[result])
 
 
 @handles(AlterReplicaLogDirsRequest)
 def alter_replica_log_dirs(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     return AlterReplicaLogDirsResponse(
-        throttle_time_ms=0,
         results=[
             AlterReplicaLogDirsTopicResult(
                 topic_name=topic.name,
@@ -141,7 +139,6 @@ def _move(context: RequestContext, key: PartitionKey, directory: str) -> ErrorCo
 @handles(DescribeProducersRequest)
 def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
-        throttle_time_ms=0,
         topics=[
             DescribeProducersTopicResult(
                 name=topic.name,

@@ -162,7 +162,6 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
     broker = context.broker
     if request.endpoint_type != BROKERS:
         return DescribeClusterResponse(
-            throttle_time_ms=0,
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
             if request.endpoint_type == CONTROLLERS
             else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
@@ -171,7 +170,6 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
             brokers=[],
         )
     return DescribeClusterResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         cluster_id=broker.cluster_id,
         controller_id=broker.controller.controller_id,

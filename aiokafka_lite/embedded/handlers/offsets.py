@@ -125,7 +125,6 @@ def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
-        throttle_time_ms=0,
         topics=[
             OffsetForLeaderEpochResponseTopic(
                 topic=topic.topic,

@@ -51,10 +51,8 @@ def _refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCo
 
 
 def _answer(producer_id: int, epoch: int) -> InitProducerIdResponse:
-    return InitProducerIdResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch
-    )
+    return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch)
 
 
 def _failed(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_id=NONE, producer_epoch=NONE)
+    return InitProducerIdResponse(error_code=code, producer_id=NONE, producer_epoch=NONE)

@@ -51,15 +51,11 @@ def describe_client_quotas(
         for entity, limits in context.broker.quota_limits
         if _matches(dict(entity), request)
     ]
-    return DescribeClientQuotasResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, entries=entries
-    )
+    return DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message=None, entries=entries)
 
 
 def _refused(code: ErrorCode, message: str | None = None) -> DescribeClientQuotasResponse:
-    return DescribeClientQuotasResponse(
-        throttle_time_ms=0, error_code=code, error_message=message or code.description, entries=None
-    )
+    return DescribeClientQuotasResponse(error_code=code, error_message=message or code.description, entries=None)
 
 
 def _sorted(entity: Entity) -> list[tuple[str, str | None]]:
@@ -116,7 +112,7 @@ def alter_client_quotas(context: RequestContext, request: AlterClientQuotasReque
             )
         )
     context.broker.controller.metadata_changed()
-    return AlterClientQuotasResponse(throttle_time_ms=0, entries=entries)
+    return AlterClientQuotasResponse(entries=entries)
 
 
 def _problem(entry: AlterClientQuotasRequestEntry) -> str | None:

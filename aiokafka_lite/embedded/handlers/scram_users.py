@@ -39,7 +39,6 @@ def describe_users(
     known = context.broker.scram_users.describe()
     counts = Counter(user.name for user in request.users or ()) or dict.fromkeys(known, 1)
     return DescribeUserScramCredentialsResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         error_message=None,
         results=[_described(name, count, known.get(name)) for name, count in counts.items()],
@@ -87,7 +86,7 @@ def alter_users(
     context.broker.controller.metadata_changed()
     results = [_result(name, ErrorCode.NONE, None) for name in accepted]
     results += [_result(name, refusal.code, str(refusal)) for name, refusal in refused.items()]
-    return AlterUserScramCredentialsResponse(throttle_time_ms=0, results=results)
+    return AlterUserScramCredentialsResponse(results=results)
 
 
 def _result(name: str, code: ErrorCode, message: str | None) -> AlterUserScramCredentialsResult:

@@ -68,7 +68,6 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     else:
         fetched = await _fetch(context, request, group_id, member_id, session)
     response = ShareFetchResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         acquisition_lock_timeout_ms=context.broker.shares.lock_duration_ms(group_id),
         responses=[],
@@ -132,7 +131,6 @@ def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest)
     if request.share_session_epoch == FINAL_EPOCH:
         context.broker.shares.release(group_id, member_id, session.partitions)
     response = ShareAcknowledgeResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         acquisition_lock_timeout_ms=context.broker.shares.lock_duration_ms(group_id),
         responses=[],
@@ -159,13 +157,11 @@ def _refusal(context: RequestContext, group_id: str | None, member_id: str | Non
 
 
 def _failed_fetch(error: ErrorCode) -> ShareFetchResponse:
-    return ShareFetchResponse(
-        throttle_time_ms=0, error_code=error, acquisition_lock_timeout_ms=0, responses=[], node_endpoints=[]
-    )
+    return ShareFetchResponse(error_code=error, acquisition_lock_timeout_ms=0, responses=[], node_endpoints=[])
 
 
 def _failed_acknowledge(error: ErrorCode) -> ShareAcknowledgeResponse:
-    return ShareAcknowledgeResponse(throttle_time_ms=0, error_code=error, responses=[], node_endpoints=[])
+    return ShareAcknowledgeResponse(error_code=error, responses=[], node_endpoints=[])
 
 
 def _session(context: RequestContext, key: tuple[str, str], epoch: int) -> ShareSession:

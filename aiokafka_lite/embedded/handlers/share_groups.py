@@ -39,7 +39,6 @@ async def share_group_heartbeat(
             groups.leave(request.group_id, request.member_id)
             await context.broker.groups.until_replicated(request.group_id)
             return ShareGroupHeartbeatResponse(
-                throttle_time_ms=0,
                 error_code=ErrorCode.NONE,
                 member_id=request.member_id,
                 member_epoch=LEAVE_EPOCH,
@@ -58,14 +57,9 @@ async def share_group_heartbeat(
         await context.broker.groups.until_replicated(request.group_id)
     except GroupRefusal as refusal:
         return ShareGroupHeartbeatResponse(
-            throttle_time_ms=0,
-            error_code=refusal.error,
-            error_message=refusal.text,
-            member_epoch=0,
-            heartbeat_interval_ms=0,
+            error_code=refusal.error, error_message=refusal.text, member_epoch=0, heartbeat_interval_ms=0
         )
     return ShareGroupHeartbeatResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         member_id=member_id,
         member_epoch=epoch,
@@ -115,7 +109,7 @@ def share_group_describe(context: RequestContext, request: ShareGroupDescribeReq
     described = [_describe(context, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
         add_authorized_operations(context, described)
-    return ShareGroupDescribeResponse(throttle_time_ms=0, groups=described)
+    return ShareGroupDescribeResponse(groups=described)
 
 
 def _describe(context: RequestContext, group_id: str) -> ShareGroupDescribeGroup:

@@ -40,9 +40,7 @@ UNKNOWN = "This server does not host this topic-partition."
 def describe_share_group_offsets(
     context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
-    return DescribeShareGroupOffsetsResponse(
-        throttle_time_ms=0, groups=[_described(context, group) for group in request.groups]
-    )
+    return DescribeShareGroupOffsetsResponse(groups=[_described(context, group) for group in request.groups])
 
 
 def _described(
@@ -108,7 +106,7 @@ def _described_topic(
 def alter_share_group_offsets(
     context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
-    response = AlterShareGroupOffsetsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, responses=[])
+    response = AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=[])
     try:
         _require_idle(context, request.group_id, AclOperation.READ)
     except GroupRefusal as refusal:
@@ -154,7 +152,7 @@ def _require_idle(context: RequestContext, group_id: str, operation: AclOperatio
 def delete_share_group_offsets(
     context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
-    response = DeleteShareGroupOffsetsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, responses=[])
+    response = DeleteShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=[])
     try:
         group = _require_idle(context, request.group_id, AclOperation.DELETE)
         if group is None:

@@ -32,7 +32,6 @@ def get_telemetry_subscriptions(
     }
     subscription, error = _telemetry(context).subscribe(instance_id, client)
     return GetTelemetrySubscriptionsResponse(
-        throttle_time_ms=0,
         error_code=error,
         client_instance_id=instance_id if given == ZERO_UUID else ZERO_UUID,
         subscription_id=subscription.subscription_id,
@@ -56,7 +55,7 @@ def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> Pu
     )
     max_bytes = context.broker.settings.number("telemetry.max.bytes")
     error = _telemetry(context).push(pushed, request.subscription_id, request.compression_type, max_bytes)
-    return PushTelemetryResponse(throttle_time_ms=0, error_code=error)
+    return PushTelemetryResponse(error_code=error)
 
 
 def _telemetry(context: RequestContext) -> ClientTelemetry:

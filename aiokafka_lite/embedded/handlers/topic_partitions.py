@@ -35,7 +35,7 @@ def describe_topic_partitions(
     if cursor is not None:
         asked = [name for name in asked if name >= cursor.topic_name]
     described = [name for name in asked if context.allows_topic(AclOperation.DESCRIBE, name)]
-    response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])
+    response = DescribeTopicPartitionsResponse(topics=[])
     room = max(1, min(request.response_partition_limit, LIMIT))
     for name in described:
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0

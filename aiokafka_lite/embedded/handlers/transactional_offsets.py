@@ -55,7 +55,6 @@ async def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitReq
         if written is ErrorCode.NONE:
             results |= dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
     return TxnOffsetCommitResponse(
-        throttle_time_ms=0,
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,

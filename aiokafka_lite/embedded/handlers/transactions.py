@@ -60,10 +60,9 @@ def fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:
 async def add_partitions(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
     if context.version >= AddPartitionsToTxnRequest.MANY_TRANSACTIONS:
         if not context.allows(AclOperation.CLUSTER_ACTION):
-            return AddPartitionsToTxnResponse(throttle_time_ms=0, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return AddPartitionsToTxnResponse(
-            throttle_time_ms=0,
-            results_by_transaction=[await _add_for_broker(context, each) for each in request.transactions],
+            results_by_transaction=[await _add_for_broker(context, each) for each in request.transactions]
         )
     transactional_id, topics = request.v3_and_below_transactional_id, request.v3_and_below_topics
     errors = _check_topics(context, topics, for_client=True)
@@ -76,7 +75,7 @@ async def add_partitions(context: RequestContext, request: AddPartitionsToTxnReq
         error = await context.broker.transactions.add_partitions(transactional_id, producer, errors, GENERATION_1)
         says_fenced = context.version >= AddPartitionsToTxnRequest.PRODUCER_FENCED
         errors = dict.fromkeys(errors, fenced(error, says_fenced=says_fenced))
-    return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_topic_v3_and_below=_by_topic(topics, errors))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(topics, errors))
 
 
 async def _add_for_broker(
@@ -145,13 +144,13 @@ async def add_offsets(context: RequestContext, request: AddOffsetsToTxnRequest) 
             GENERATION_1,
         )
         error = fenced(error, says_fenced=context.version >= AddOffsetsToTxnRequest.PRODUCER_FENCED)
-    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=error)
+    return AddOffsetsToTxnResponse(error_code=error)
 
 
 @handles(EndTxnRequest)
 async def end_transaction(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     if not context.allows_transaction(AclOperation.WRITE, request.transactional_id):
-        return EndTxnResponse(throttle_time_ms=0, error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     bumps = context.version >= EndTxnRequest.EPOCH_BUMP
     result = await context.broker.transactions.end(
         request.transactional_id,
@@ -160,9 +159,7 @@ async def end_transaction(context: RequestContext, request: EndTxnRequest) -> En
         generation=GENERATION_2 if bumps else GENERATION_1,
     )
     error = fenced(result.error, says_fenced=context.version >= EndTxnRequest.PRODUCER_FENCED)
-    return EndTxnResponse(
-        throttle_time_ms=0, error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch
-    )
+    return EndTxnResponse(error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch)
 
 
 @handles(WriteTxnMarkersRequest)
@@ -198,7 +195,7 @@ async def _write(context: RequestContext, wanted: WritableTxnMarker) -> Writable
 @handles(DescribeTransactionsRequest)
 def describe(context: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        throttle_time_ms=0, transaction_states=[_described(context, each) for each in request.transactional_ids]
+        transaction_states=[_described(context, each) for each in request.transactional_ids]
     )
 
 
@@ -240,7 +237,6 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
 def list_transactions(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
     names = {state.wire_name for state in TransactionState}
     response = ListTransactionsResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         unknown_state_filters=[name for name in request.state_filters if name not in names],
         transaction_states=[],

@@ -21,7 +21,7 @@ class AclCreationResult:
 class CreateAclsResponse(Response):
     """A result for each ACL, in the order of the request."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     results: list[AclCreationResult] = array(AclCreationResult)
 
 
@@ -72,7 +72,7 @@ class DescribeAclsResource:
 class DescribeAclsResponse(Response):
     """The matching ACLs, by pattern."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     resources: list[DescribeAclsResource] = array(DescribeAclsResource)
@@ -122,7 +122,7 @@ class DeleteAclsFilterResult:
 class DeleteAclsResponse(Response):
     """A result for each filter, in the order of the request."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)
 
 

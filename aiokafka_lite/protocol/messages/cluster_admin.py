@@ -127,7 +127,7 @@ class UpdateFeaturesResult:
 class UpdateFeaturesResponse(Response):
     """One result for all, and before v2 one for each feature."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     results: list[UpdateFeaturesResult] = array(UpdateFeaturesResult, "0-1", default=[], ignorable=True)
@@ -160,7 +160,7 @@ class UpdateFeaturesRequest(Request[UpdateFeaturesResponse]):
 class UnregisterBrokerResponse(Response):
     """The result."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
 

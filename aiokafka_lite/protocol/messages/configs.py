@@ -54,7 +54,7 @@ class DescribeConfigsResponse(Response):
 
     CLIENT_THROTTLES = since(2)
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)
 
 
@@ -95,7 +95,7 @@ class AlterConfigsResponse(Response):
 
     CLIENT_THROTTLES = since(1)
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     responses: list[AlterConfigsResponseResource] = array(AlterConfigsResponseResource)
 
 
@@ -138,7 +138,7 @@ class IncrementalAlterConfigsResponseResource:
 class IncrementalAlterConfigsResponse(Response):
     """A result for each resource; some may have failed."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     responses: list[IncrementalAlterConfigsResponseResource] = array(IncrementalAlterConfigsResponseResource)
 
 
@@ -180,7 +180,7 @@ class ListedConfigResource:
 class ListConfigResourcesResponse(Response):
     """The resources of the requested types."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     config_resources: list[ListedConfigResource] = array(ListedConfigResource)
 

@@ -23,7 +23,7 @@ class CreateDelegationTokenResponse(Response):
     max_timestamp_ms: int = int64()
     token_id: str = string()
     hmac: bytes = blob()
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
 
 
 @struct
@@ -53,7 +53,7 @@ class RenewDelegationTokenResponse(Response):
 
     error_code: int = int16()
     expiry_timestamp_ms: int = int64()
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
 
 
 @message(key=39, versions=(0, 2), flexible=2)
@@ -72,7 +72,7 @@ class ExpireDelegationTokenResponse(Response):
 
     error_code: int = int16()
     expiry_timestamp_ms: int = int64()
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
 
 
 @message(key=40, versions=(0, 2), flexible=2)
@@ -115,7 +115,7 @@ class DescribeDelegationTokenResponse(Response):
 
     error_code: int = int16()
     tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken)
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
 
 
 @struct

@@ -120,7 +120,7 @@ class FetchResponse(Response):
 
     CLIENT_THROTTLES = since(8)
 
-    throttle_time_ms: int = int32("1+", ignorable=True)
+    throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16("7+", default=0, ignorable=True)
     session_id: int = int32("7+", default=0)
     responses: list[FetchResponseTopic] = array(FetchResponseTopic)

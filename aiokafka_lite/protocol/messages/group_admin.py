@@ -123,7 +123,7 @@ class DeleteGroupsResponse(Response):
 
     CLIENT_THROTTLES = since(1)
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     results: list[DeletableGroupResult] = array(DeletableGroupResult)
 
 
@@ -188,7 +188,7 @@ class ConsumerGroupDescribeGroup:
 class ConsumerGroupDescribeResponse(Response):
     """A description of each requested group."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     groups: list[ConsumerGroupDescribeGroup] = array(ConsumerGroupDescribeGroup)
 
 

@@ -216,7 +216,7 @@ class OffsetDeleteResponse(Response):
     """A result for each partition, or only a top-level error."""
 
     error_code: int = int16()
-    throttle_time_ms: int = int32(ignorable=True)
+    throttle_time_ms: int = int32(default=0, ignorable=True)
     topics: list[OffsetDeleteResponseTopic] = array(OffsetDeleteResponseTopic)
 
 

@@ -30,7 +30,7 @@ class ElectLeadersTopicResult:
 class ElectLeadersResponse(Response):
     """A result for each partition. If all were requested, those without an election are left out."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16("1+", default=0)
     replica_election_results: list[ElectLeadersTopicResult] = array(ElectLeadersTopicResult)
 
@@ -76,7 +76,7 @@ class ReassignableTopicResponse:
 class AlterPartitionReassignmentsResponse(Response):
     """A top-level error, and an error for each partition."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     allow_replication_factor_change: bool = boolean("1+", default=True, ignorable=True)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -133,7 +133,7 @@ class OngoingTopicReassignment:
 class ListPartitionReassignmentsResponse(Response):
     """The ongoing reassignments."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment)

@@ -35,7 +35,7 @@ class DeleteRecordsResponse(Response):
 
     CLIENT_THROTTLES = since(1)
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)
 
 
@@ -99,7 +99,7 @@ class DescribeLogDirsResponse(Response):
 
     CLIENT_THROTTLES = since(1)
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16("3+", default=0, ignorable=True)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)
 
@@ -156,7 +156,7 @@ class DescribeProducersTopicResult:
 class DescribeProducersResponse(Response):
     """The producers of each partition."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     topics: list[DescribeProducersTopicResult] = array(DescribeProducersTopicResult)
 
 
@@ -199,7 +199,7 @@ class AlterReplicaLogDirsResponse(Response):
 
     CLIENT_THROTTLES = since(1)
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     results: list[AlterReplicaLogDirsTopicResult] = array(AlterReplicaLogDirsTopicResult)
 
 

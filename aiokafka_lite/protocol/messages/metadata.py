@@ -131,7 +131,7 @@ class DescribeClusterBroker:
 class DescribeClusterResponse(Response):
     """The cluster without its topics."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     endpoint_type: int = int8("1+", default=1)
@@ -191,7 +191,7 @@ class DescribeTopicPartitionsResponseTopic:
 class DescribeTopicPartitionsResponse(Response):
     """A page of topics. ``next_cursor`` is null on the last page."""
 
-    throttle_time_ms: int = int32(ignorable=True)
+    throttle_time_ms: int = int32(default=0, ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
     next_cursor: TopicPartitionCursor | None = nested(TopicPartitionCursor, nullable="0+", default=None)
 

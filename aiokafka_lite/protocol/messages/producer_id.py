@@ -15,7 +15,7 @@ class InitProducerIdResponse(Response):
 
     CLIENT_THROTTLES = since(1)
 
-    throttle_time_ms: int = int32(ignorable=True)
+    throttle_time_ms: int = int32(default=0, ignorable=True)
     error_code: int = int16()
     producer_id: int = int64(default=-1)
     producer_epoch: int = int16()

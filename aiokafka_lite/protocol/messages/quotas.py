@@ -32,7 +32,7 @@ class AlterClientQuotasResponseEntry:
 class AlterClientQuotasResponse(Response):
     """A result for each entity."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     entries: list[AlterClientQuotasResponseEntry] = array(AlterClientQuotasResponseEntry)
 
 
@@ -99,7 +99,7 @@ class DescribeClientQuotasEntry:
 class DescribeClientQuotasResponse(Response):
     """The matching entities. Null after an error."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     entries: list[DescribeClientQuotasEntry] | None = array(DescribeClientQuotasEntry, nullable="0+")

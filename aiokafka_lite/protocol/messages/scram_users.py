@@ -35,7 +35,7 @@ class DescribeUserScramCredentialsResult:
 class DescribeUserScramCredentialsResponse(Response):
     """A result for each user."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     results: list[DescribeUserScramCredentialsResult] = array(DescribeUserScramCredentialsResult)
@@ -70,7 +70,7 @@ class AlterUserScramCredentialsResult:
 class AlterUserScramCredentialsResponse(Response):
     """A result for each user."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     results: list[AlterUserScramCredentialsResult] = array(AlterUserScramCredentialsResult)
 
 

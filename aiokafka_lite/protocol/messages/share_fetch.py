@@ -89,7 +89,7 @@ class ShareFetchResponse(Response):
     The acquired records belong to the member for ``acquisition_lock_timeout_ms``.
     """
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     acquisition_lock_timeout_ms: int = int32("1+")
@@ -182,7 +182,7 @@ class ShareAcknowledgeResponseTopic:
 class ShareAcknowledgeResponse(Response):
     """Results by topic and partition."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     acquisition_lock_timeout_ms: int = int32("2+", default=0, ignorable=True)

@@ -28,7 +28,7 @@ class ShareGroupHeartbeatAssignment:
 class ShareGroupHeartbeatResponse(Response):
     """The epoch of the member. ``assignment`` is null if it did not change."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     member_id: str | None = string(nullable="0+", default=None)
@@ -101,7 +101,7 @@ class ShareGroupDescribeGroup:
 class ShareGroupDescribeResponse(Response):
     """A description of each requested group."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     groups: list[ShareGroupDescribeGroup] = array(ShareGroupDescribeGroup)
 
 

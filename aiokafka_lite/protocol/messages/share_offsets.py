@@ -44,7 +44,7 @@ class DescribeShareGroupOffsetsResponseGroup:
 class DescribeShareGroupOffsetsResponse(Response):
     """Offsets by group, topic and partition."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     groups: list[DescribeShareGroupOffsetsResponseGroup] = array(DescribeShareGroupOffsetsResponseGroup)
 
 
@@ -97,7 +97,7 @@ class AlterShareGroupOffsetsResponseTopic:
 class AlterShareGroupOffsetsResponse(Response):
     """Results by topic and partition, or an error of the group."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     responses: list[AlterShareGroupOffsetsResponseTopic] = array(AlterShareGroupOffsetsResponseTopic)
@@ -143,7 +143,7 @@ class DeleteShareGroupOffsetsResponseTopic:
 class DeleteShareGroupOffsetsResponse(Response):
     """A result for each topic, or an error of the group."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     responses: list[DeleteShareGroupOffsetsResponseTopic] = array(DeleteShareGroupOffsetsResponseTopic)

@@ -16,7 +16,7 @@ class GetTelemetrySubscriptionsResponse(Response):
     ``requested_metrics`` are prefixes of names; an empty list is no metric, an empty prefix is every metric.
     """
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     client_instance_id: bytes = uuid()
     subscription_id: int = int32()
@@ -38,7 +38,7 @@ class GetTelemetrySubscriptionsRequest(Request[GetTelemetrySubscriptionsResponse
 class PushTelemetryResponse(Response):
     """Whether the broker took the metrics."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
 
 

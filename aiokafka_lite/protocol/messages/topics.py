@@ -166,7 +166,7 @@ class CreatePartitionsResponse(Response):
 
     CLIENT_THROTTLES = since(1)
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)
 
 

@@ -45,7 +45,7 @@ class AddPartitionsToTxnResponse(Response):
 
     CLIENT_THROTTLES = since(1)
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16("4+", default=0, ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, "4+", default=[])
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(
@@ -95,7 +95,7 @@ class AddOffsetsToTxnResponse(Response):
 
     CLIENT_THROTTLES = since(1)
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
 
 
@@ -117,7 +117,7 @@ class EndTxnResponse(Response):
 
     CLIENT_THROTTLES = since(1)
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     producer_id: int = int64("5+", default=-1, ignorable=True)
     producer_epoch: int = int16("5+", default=-1, ignorable=True)
@@ -218,7 +218,7 @@ class TxnOffsetCommitResponse(Response):
 
     CLIENT_THROTTLES = since(1)
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)
 
 
@@ -287,7 +287,7 @@ class DescribedTransaction:
 class DescribeTransactionsResponse(Response):
     """A result for each transactional id."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     transaction_states: list[DescribedTransaction] = array(DescribedTransaction)
 
 
@@ -313,7 +313,7 @@ class ListedTransaction:
 class ListTransactionsResponse(Response):
     """The transactional ids that this broker coordinates."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     unknown_state_filters: list[str] = array(string)
     transaction_states: list[ListedTransaction] = array(ListedTransaction)

@@ -332,7 +332,7 @@ async def test_a_truncated_batch_is_fetched_again_with_a_larger_limit(cluster: E
             partition_index=0, error_code=0, high_watermark=1, aborted_transactions=None, records=data[: sizes[-1]]
         )
         topic = FetchResponseTopic(topic="orders", topic_id=request.topics[0].topic_id, partitions=[part])
-        return FetchResponse(throttle_time_ms=0, session_id=0, responses=[topic])
+        return FetchResponse(session_id=0, responses=[topic])
 
     with cluster.on(FetchRequest, times=None).answer(cut):
         async with consumer_of(cluster, max_partition_fetch_bytes=10_000) as consumer:
@@ -543,7 +543,7 @@ async def test_a_lost_session_is_created_again(orders: EmbeddedCluster, code: Er
         consumer.assign([FIRST])
         await take(consumer, 100)
         orders.on(FetchRequest, times=1).answer(
-            lambda request: FetchResponse(throttle_time_ms=0, error_code=code, session_id=0, responses=[])
+            lambda request: FetchResponse(error_code=code, session_id=0, responses=[])
         )
         await consumer.poll(timeout=2.0)
         orders.history.clear()
@@ -587,7 +587,7 @@ async def test_endless_garbage_causes_no_busy_loop_and_close_is_quick(orders: Em
 
 async def test_immediate_empty_answers_cause_no_busy_loop(orders: EmbeddedCluster) -> None:
     fault = orders.on(FetchRequest, times=None).answer(
-        lambda request: FetchResponse(throttle_time_ms=0, session_id=0, responses=[])
+        lambda request: FetchResponse(session_id=0, responses=[])
     )
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])

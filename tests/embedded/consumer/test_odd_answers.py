@@ -59,7 +59,7 @@ def fetched(request: FetchRequest, topic: str = "orders", index: int = 0, **part
         topic_id = fields.pop("topic_id")
     part = FetchResponsePartition(partition_index=index, **fields)
     answer = FetchResponseTopic(topic=topic, topic_id=topic_id, partitions=[part])
-    return FetchResponse(throttle_time_ms=0, session_id=0, responses=[answer])
+    return FetchResponse(session_id=0, responses=[answer])
 
 
 async def errors_of(consumer: Consumer, seconds: float = SECONDS) -> list[CorruptRecord]:
@@ -214,7 +214,7 @@ async def test_a_preferred_replica_that_is_named_again_and_again_causes_no_busy_
 @pytest.mark.parametrize(
     "answer",
     [
-        lambda request: FetchResponse(throttle_time_ms=0, session_id=0, responses=[]),
+        lambda request: FetchResponse(session_id=0, responses=[]),
         lambda request: fetched(request, index=7, records=BATCH),
         lambda request: fetched(request, topic="other", topic_id=b"x" * 16, records=BATCH),
         lambda request: fetched(request, index=-1, records=BATCH),
@@ -236,7 +236,6 @@ async def test_an_answer_to_fetch_about_something_else_is_ignored(
 def looked_up(*parts: tuple[str, int, int]) -> ListOffsetsResponse:
     """An answer with (topic, partition, offset) and no error."""
     return ListOffsetsResponse(
-        throttle_time_ms=0,
         topics=[
             ListOffsetsResponseTopic(
                 name=topic,
@@ -297,7 +296,7 @@ async def test_a_truncation_check_that_is_not_answered_is_repeated_with_a_pause(
                 partition=index or 0, error_code=0, leader_epoch=0, end_offset=1
             )
             topics = [] if index is None else [OffsetForLeaderEpochResponseTopic(topic="orders", partitions=[part])]
-            return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
+            return OffsetForLeaderEpochResponse(topics=topics)
 
         fault = cluster.on(OffsetForLeaderEpochRequest, times=None).answer(answer)
         async with consumer_of(cluster, max_partition_fetch_bytes=400) as consumer:

@@ -48,7 +48,7 @@ class OldLog:
             records=b"".join(rest)[:size],
         )
         topic = FetchResponseTopic(topic="orders", topic_id=request.topics[0].topic_id, partitions=[part])
-        return FetchResponse(throttle_time_ms=0, session_id=0, responses=[topic])
+        return FetchResponse(session_id=0, responses=[topic])
 
 
 @pytest.fixture(params=[4, 6, 11])

@@ -179,7 +179,7 @@ async def test_a_log_without_any_epoch_that_was_read_is_read_by_the_policy(
     def without_epochs(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
         part = OffsetForLeaderEpochResponsePartition(error_code=0, partition=0, leader_epoch=-1, end_offset=-1)
         topic = OffsetForLeaderEpochResponseTopic(topic="orders", partitions=[part])
-        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=[topic])
+        return OffsetForLeaderEpochResponse(topics=[topic])
 
     async with consumer_of(old_orders, auto_offset_reset=policy) as consumer:
         consumer.assign([FIRST])

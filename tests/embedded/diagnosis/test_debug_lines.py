@@ -24,7 +24,7 @@ async def test_changes_of_connections_coordinators_and_fetch_sessions_are_logged
         consumer.mark()
         await consumer.commit()
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        lost = FetchResponse(throttle_time_ms=0, error_code=code, session_id=0, responses=[])
+        lost = FetchResponse(error_code=code, session_id=0, responses=[])
         cluster.on(FetchRequest, times=1).answer(lambda request: lost)
         await asyncio.sleep(120.0)
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]

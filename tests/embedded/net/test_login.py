@@ -510,7 +510,7 @@ class Echo(Doorkeeper):
             CreatableTopicResult(name=f"t{number}", error_code=44, error_message=f"{said}: refused")
             for number, said in enumerate(ECHOES)
         ]
-        served.answer(header, CreateTopicsResponse(throttle_time_ms=0, topics=topics))
+        served.answer(header, CreateTopicsResponse(topics=topics))
 
 
 @in_virtual_time

@@ -93,7 +93,7 @@ async def test_a_producer_id_below_zero_is_refused_and_requested_again(
 ) -> None:
     """With id -1, brokers would write duplicates: idempotence would be off without a word."""
     await cluster.create_topic("t", 1)
-    wrong = InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=given[0], producer_epoch=given[1])
+    wrong = InitProducerIdResponse(error_code=0, producer_id=given[0], producer_epoch=given[1])
     loop = asyncio.get_running_loop()
     fault = cluster.on(InitProducerIdRequest, times=None).answer(lambda request: wrong)
     async with producer_of(cluster) as producer:

@@ -85,7 +85,7 @@ def test_more_brokers_than_any_cluster_has_are_refused_before_they_are_decoded(v
 def test_more_brokers_in_describe_cluster_are_refused_as_well() -> None:
     brokers = [DescribeClusterBroker(broker_id=number, host="h", port=1) for number in range(MAX_BROKERS + 1)]
     encoded = bytearray()
-    answer = DescribeClusterResponse(error_code=0, cluster_id="c", brokers=brokers, throttle_time_ms=0)
+    answer = DescribeClusterResponse(error_code=0, cluster_id="c", brokers=brokers)
     encode_message(answer, 0, encoded)
     with pytest.raises(ProtocolError, match="at most 10000 are accepted"):
         decode_message(DescribeClusterResponse, 0, encoded)

@@ -96,8 +96,7 @@ def test_partitions_are_added_by_topic_and_an_omitted_one_is_retried() -> None:
     assert (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch) == IDENTITY
     added = AddPartitionsToTxnPartitionResult(partition_index=0, partition_error_code=0)
     answer = AddPartitionsToTxnResponse(
-        throttle_time_ms=0,
-        results_by_topic_v3_and_below=[AddPartitionsToTxnTopicResult(name="t", results_by_partition=[added])],
+        results_by_topic_v3_and_below=[AddPartitionsToTxnTopicResult(name="t", results_by_partition=[added])]
     )
     assert read_added([A, B], answer) == {A: ErrorCode.NONE, B: ErrorCode.NETWORK_EXCEPTION}
 
@@ -118,9 +117,7 @@ def test_offsets_name_the_member_if_the_broker_can_check_it() -> None:
 
 def test_an_omitted_offset_is_retried() -> None:
     written = TxnOffsetCommitResponsePartition(partition_index=0, error_code=0)
-    answer = TxnOffsetCommitResponse(
-        throttle_time_ms=0, topics=[TxnOffsetCommitResponseTopic(name="t", partitions=[written])]
-    )
+    answer = TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name="t", partitions=[written])])
     assert read_offsets([A, B], answer) == {A: ErrorCode.NONE, B: ErrorCode.NETWORK_EXCEPTION}
 
 

@@ -274,7 +274,7 @@ def test_small_blobs_are_copies_and_record_sets_are_views_of_the_frame() -> None
     partition = FetchResponsePartition(
         partition_index=0, error_code=0, high_watermark=9, aborted_transactions=None, records=b"batch"
     )
-    response = FetchResponse(throttle_time_ms=0, responses=[FetchResponseTopic(topic="t", partitions=[partition])])
+    response = FetchResponse(responses=[FetchResponseTopic(topic="t", partitions=[partition])])
     frame = bytearray(encoded(response, 11))
     records = decode_message(FetchResponse, 11, frame)[0].responses[0].partitions[0].records
     assert isinstance(records, memoryview)

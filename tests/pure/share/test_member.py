@@ -31,11 +31,7 @@ def answer(
         topic = ShareGroupHeartbeatTopicPartitions(topic_id=TOPIC_ID, partitions=partitions)
         assignment = ShareGroupHeartbeatAssignment(topic_partitions=[topic])
     return ShareGroupHeartbeatResponse(
-        throttle_time_ms=0,
-        error_code=code,
-        member_epoch=epoch,
-        heartbeat_interval_ms=2_000,
-        assignment=assignment,
+        error_code=code, member_epoch=epoch, heartbeat_interval_ms=2_000, assignment=assignment
     )
 
 
