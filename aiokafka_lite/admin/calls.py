@@ -22,6 +22,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -201,6 +202,55 @@ class Calls:
         results: Results[str, R] = await self.settle(what, [what], find_targets, each, deadline, final=final)
         return results[what]
 
+    async def of_groups(
+        self,
+        what: str,
+        groups: Iterable[str],
+        ask: Ask[str, V],
+        deadline: Deadline,
+        *,
+        already: Mapping[ErrorCode, Callable[[str], V]] = NOTHING,
+    ) -> Results[str, V]:
+        """Settle each group at its coordinator."""
+        find = partial(self._coordinators, CoordinatorKind.GROUP)
+        return await self.settle(what, groups, find, ask, deadline, already=already, key_of=_group_key)
+
+    async def of_group(
+        self,
+        what: str,
+        group_id: str,
+        items: Iterable[K],
+        ask: Ask[K, V],
+        deadline: Deadline,
+        *,
+        already: Mapping[ErrorCode, Callable[[K], V]] = NOTHING,
+    ) -> Results[K, V]:
+        """Settle all items at the coordinator of one group."""
+
+        async def find(items: list[Any], deadline: Deadline) -> Targets:
+            found = await self._coordinators(CoordinatorKind.GROUP, [group_id], deadline)
+            if found.errors:
+                raise found.errors[group_id]
+            return Targets({node_id: list(items) for node_id in found.by_node})
+
+        return await self.settle(
+            what, items, find, ask, deadline, already=already, key_of=lambda item: _group_key(group_id)
+        )
+
+    async def of_transactions(
+        self, what: str, transactional_ids: Iterable[str], ask: Ask[str, V], deadline: Deadline
+    ) -> Results[str, V]:
+        """Settle each transactional id at its coordinator."""
+        find = partial(self._coordinators, CoordinatorKind.TRANSACTION)
+        return await self.settle(
+            what,
+            transactional_ids,
+            find,
+            ask,
+            deadline,
+            key_of=lambda item: CoordinatorKey(CoordinatorKind.TRANSACTION, item),
+        )
+
     # Targets.
 
     async def any_broker(self, items: list[Any], deadline: Deadline) -> Targets:
@@ -249,29 +299,11 @@ class Calls:
                 targets.errors[item] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{item} has no leader")
         return targets
 
-    async def group_coordinators(self, items: list[str], deadline: Deadline) -> Targets:
-        """Each group at its coordinator."""
-        return await self._coordinators(CoordinatorKind.GROUP, items)
+    async def _coordinators(self, kind: CoordinatorKind, items: list[str], deadline: Deadline) -> Targets:
+        """Each group or transactional id at its coordinator.
 
-    def coordinator_of(self, group_id: str) -> FindTargets:
-        """All items at the coordinator of one group."""
-
-        async def find(items: list[Any], deadline: Deadline) -> Targets:
-            found = await self.group_coordinators([group_id], deadline)
-            if found.errors:
-                raise found.errors[group_id]
-            return Targets({node_id: list(items) for node_id in found.by_node})
-
-        return find
-
-    async def transaction_coordinators(self, items: list[str], deadline: Deadline) -> Targets:
-        """Each transactional id at its coordinator."""
-        return await self._coordinators(CoordinatorKind.TRANSACTION, items)
-
-    async def _coordinators(self, kind: CoordinatorKind, items: list[str]) -> Targets:
-        """Unknown coordinators are looked up at the same time, each once.
-
-        So an unreachable coordinator does not delay the items of others.
+        Unknown coordinators are looked up at the same time, each once. So an unreachable coordinator does not delay
+        the items of others.
         """
         targets = Targets()
 
@@ -510,14 +542,8 @@ def refusal(code: int, what: str, message: str | None) -> KafkaError:
     return error_for(code, what, reason=message)
 
 
-def group_key(group_id: str) -> CoordinatorKey:
-    """The coordinator's key of a group, for ``key_of``."""
+def _group_key(group_id: str) -> CoordinatorKey:
     return CoordinatorKey(CoordinatorKind.GROUP, group_id)
-
-
-def transaction_key(transactional_id: str) -> CoordinatorKey:
-    """The coordinator's key of a transactional id, for ``key_of``."""
-    return CoordinatorKey(CoordinatorKind.TRANSACTION, transactional_id)
 
 
 def _is_gone(error: KafkaError) -> bool:

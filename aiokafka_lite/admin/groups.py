@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from .. import arguments
 from ..errors import ErrorCode, KafkaError, error_for
@@ -28,7 +27,7 @@ from ..protocol.messages import (
     OffsetFetchRequestGroup,
 )
 from ..types import IsolationLevel, OffsetAndMetadata, TopicPartition
-from .calls import Ask, Calls, Deadline, Peer, answer_of, group_key
+from .calls import Calls, Deadline, Peer, answer_of
 from .group_descriptions import (
     GroupDescription,
     GroupListing,
@@ -44,8 +43,6 @@ from .offsets import FoundOffset, OffsetsOfPartitions, OffsetSpec, isolation_of
 from .reset_plan import partitions_of, plan_reset
 from .resets import Reset, ResetOffset
 from .results import Results
-
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +119,7 @@ class Groups:
         return await self._describe(arguments.names(groups, "group"), self._calls.deadline(timeout))
 
     async def _describe(self, wanted: Iterable[str], deadline: Deadline) -> Results[str, GroupDescription]:
-        return await self._calls.settle(
-            "describing groups", wanted, self._calls.group_coordinators, describe_groups, deadline, key_of=group_key
-        )
+        return await self._calls.of_groups("describing groups", wanted, describe_groups, deadline)
 
     async def delete(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, None]:
         """Delete groups and their offsets. A group with members fails with NON_EMPTY_GROUP."""
@@ -137,15 +132,9 @@ class Groups:
             }
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle(
-            "deleting groups",
-            arguments.names(groups, "group"),
-            self._calls.group_coordinators,
-            ask,
-            deadline,
-            already={ErrorCode.GROUP_ID_NOT_FOUND: lambda _: None},
-            key_of=group_key,
-        )
+        gone = {ErrorCode.GROUP_ID_NOT_FOUND: lambda _: None}
+        wanted = arguments.names(groups, "group")
+        return await self._calls.of_groups("deleting groups", wanted, ask, deadline, already=gone)
 
     # Offsets.
 
@@ -163,14 +152,8 @@ class Groups:
     async def _committed(
         self, wanted: Iterable[str], deadline: Deadline, *, require_stable: bool = False
     ) -> Results[str, Mapping[TopicPartition, OffsetAndMetadata]]:
-        return await self._calls.settle(
-            "asking for committed offsets",
-            wanted,
-            self._calls.group_coordinators,
-            partial(_fetch_offsets, require_stable=require_stable),
-            deadline,
-            key_of=group_key,
-        )
+        ask = partial(_fetch_offsets, require_stable=require_stable)
+        return await self._calls.of_groups("asking for committed offsets", wanted, ask, deadline)
 
     async def alter_offsets(
         self,
@@ -198,7 +181,7 @@ class Groups:
                 item: answer_of(code, f"{what}, {item}", None) for item, code in read_commit(share, answer, {}).items()
             }
 
-        return await self._of_group(group_id, "committing offsets", wanted, ask, deadline)
+        return await self._calls.of_group("committing offsets", group_id, wanted, ask, deadline)
 
     async def delete_offsets(
         self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
@@ -218,7 +201,8 @@ class Groups:
             return _deleted_offsets(f"deleting offsets of group {group_id!r}", response)
 
         deadline = self._calls.deadline(timeout)
-        return await self._of_group(group_id, "deleting offsets", arguments.partitions(partitions), ask, deadline)
+        wanted = arguments.partitions(partitions)
+        return await self._calls.of_group("deleting offsets", group_id, wanted, ask, deadline)
 
     async def remove_members(
         self, group: str, members: Iterable[str] = (), *, instances: Iterable[str] = (), timeout: float | None = None
@@ -243,28 +227,8 @@ class Groups:
             return {item: answer_of(code, f"{what}, {item}", None) for item, code in answers.items()}
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle(
-            "removing members",
-            wanted,
-            self._calls.coordinator_of(group_id),
-            ask,
-            deadline,
-            key_of=lambda _: group_key(group_id),
-            already={ErrorCode.UNKNOWN_MEMBER_ID: lambda _: None},
-        )
-
-    async def _of_group(
-        self,
-        group_id: str,
-        what: str,
-        items: Iterable[TopicPartition],
-        ask: Ask[TopicPartition, V],
-        deadline: Deadline,
-    ) -> Results[TopicPartition, V]:
-        """Ask the coordinator of one group about partitions."""
-        return await self._calls.settle(
-            what, items, self._calls.coordinator_of(group_id), ask, deadline, key_of=lambda item: group_key(group_id)
-        )
+        gone = {ErrorCode.UNKNOWN_MEMBER_ID: lambda _: None}
+        return await self._calls.of_group("removing members", group_id, wanted, ask, deadline, already=gone)
 
     async def reset_offsets(
         self,

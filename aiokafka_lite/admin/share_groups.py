@@ -23,7 +23,7 @@ from ..protocol.messages import (
     ShareGroupDescribeRequest,
 )
 from ..types import Node, TopicPartition
-from .calls import Calls, Deadline, Peer, answer_of, group_key, refusal
+from .calls import Calls, Deadline, Peer, answer_of, refusal
 from .group_descriptions import GroupListing, GroupState, GroupType
 from .groups import Groups
 from .offsets import OffsetsOfPartitions
@@ -98,9 +98,7 @@ class ShareGroups:
             answer = await peer.send(ShareGroupDescribeRequest(group_ids=items, include_authorized_operations=False))
             return {each.group_id: _described(each, peer.node) for each in answer.groups}
 
-        return await self._calls.settle(
-            "describing share groups", wanted, self._calls.group_coordinators, ask, deadline, key_of=group_key
-        )
+        return await self._calls.of_groups("describing share groups", wanted, ask, deadline)
 
     async def delete(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, None]:
         """Delete share groups and their offsets. A group with members fails with NON_EMPTY_GROUP."""
@@ -123,14 +121,7 @@ class ShareGroups:
             answer = await peer.send(DescribeShareGroupOffsetsRequest(groups=groups))
             return {each.group_id: _offsets_of(each) for each in answer.groups}
 
-        return await self._calls.settle(
-            "asking for offsets of share groups",
-            wanted,
-            self._calls.group_coordinators,
-            ask,
-            deadline,
-            key_of=group_key,
-        )
+        return await self._calls.of_groups("asking for offsets of share groups", wanted, ask, deadline)
 
     async def alter_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
@@ -169,9 +160,7 @@ class ShareGroups:
                 for each in topic.partitions
             }
 
-        return await self._calls.settle(
-            what, wanted, self._calls.coordinator_of(group_id), ask, deadline, key_of=lambda item: group_key(group_id)
-        )
+        return await self._calls.of_group(what, group_id, wanted, ask, deadline)
 
     async def delete_offsets(
         self, group: str, topics: str | Iterable[str], *, timeout: float | None = None
@@ -194,14 +183,8 @@ class ShareGroups:
                 for each in answer.responses
             }
 
-        return await self._calls.settle(
-            what,
-            arguments.names(topics, "topic"),
-            self._calls.coordinator_of(group_id),
-            ask,
-            self._calls.deadline(timeout),
-            key_of=lambda item: group_key(group_id),
-        )
+        names = arguments.names(topics, "topic")
+        return await self._calls.of_group(what, group_id, names, ask, self._calls.deadline(timeout))
 
     async def reset_offsets(
         self,

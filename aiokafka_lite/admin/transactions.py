@@ -28,7 +28,7 @@ from ..protocol.messages import (
     WriteTxnMarkersRequest,
 )
 from ..types import Node, TopicPartition
-from .calls import Calls, Deadline, Peer, Targets, answer_of, transaction_key
+from .calls import Calls, Deadline, Peer, Targets, answer_of
 from .named import Named, members_of
 from .results import Results
 
@@ -202,14 +202,7 @@ class Transactions:
                 for each in answer.transaction_states
             }
 
-        return await self._calls.settle(
-            "describing transactions",
-            wanted,
-            self._calls.transaction_coordinators,
-            ask,
-            deadline,
-            key_of=transaction_key,
-        )
+        return await self._calls.of_transactions("describing transactions", wanted, ask, deadline)
 
     async def fence_producers(
         self, transactional_ids: str | Iterable[str], *, timeout: float | None = None
@@ -229,14 +222,8 @@ class Transactions:
                 answers[item] = answer_of(answer.error_code, f"fencing transactional id {item!r}", fenced)
             return answers
 
-        return await self._calls.settle(
-            "fencing producers",
-            wanted,
-            self._calls.transaction_coordinators,
-            ask,
-            self._calls.deadline(timeout),
-            key_of=transaction_key,
-        )
+        deadline = self._calls.deadline(timeout)
+        return await self._calls.of_transactions("fencing producers", wanted, ask, deadline)
 
     # The leaders of partitions.
 
