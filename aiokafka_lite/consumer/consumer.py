@@ -1,7 +1,7 @@
 """``Consumer``: the public class. Each call is documented here and implemented by a part:
 
 - ``consumer_core``: the client, the subscription, fetching, the reader and the group's side;
-- ``positions``: seeks, pauses, lag, offsets by time;
+- ``position_calls``: seeks, pauses, lag, offsets by time;
 - ``iteration``: the ways to read;
 - ``member_calls``: the calls about the membership;
 - ``observation_calls``: metrics, health and diagnosis;
@@ -38,8 +38,8 @@ from .member_calls import MemberCalls, checked_listener
 from .observation_calls import ObservationCalls
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from .position import OnOffsetReset, Reset
+from .position_calls import PositionCalls
 from .position_wait import PositionWait
-from .positions import Positions
 from .rebalance import RebalanceHandle, RebalanceListener
 from .settings import ConsumerSettings, ReadingOptions, checked_topics, reading_options, strategies_of
 
@@ -124,7 +124,7 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         self._client_id = options.client.client_id
         self._leave_group: bool | None = None
         self._core = ConsumerCore(self._service, options, wanted, make_group)
-        self._positions = Positions(self._core)
+        self._positions = PositionCalls(self._core)
         self._records: Records[K, V] = Records(self._core)
 
     def __repr__(self) -> str:

@@ -12,11 +12,11 @@ from ..aio.service import Service, ServiceState
 from ..errors import IllegalStateError
 from ..types import TopicPartition
 from .claim import ClaimReader
-from .core import ReadingCore
 from .partition import AssignedPartition
 from .position import PauseReason
 from .position_wait import PositionWait
 from .reader import Reader
+from .reading_core import ReadingCore
 from .rebalance import RebalanceListener
 from .settings import ReadingOptions
 from .subscription import Subscription

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import anyio
 
@@ -12,10 +12,10 @@ from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ConsumerConfig
 from ..protocol.schema import ZERO_UUID
+from ..types import TopicPartition
 from .counters import FetchCounters
 from .fetcher import BrokerFetcher
 from .partition import AssignedPartition
-from .plans import new_partitions, source_of
 from .position import Reset, ResetReason
 from .position_keeper import PositionKeeper
 from .subscription import Subscription
@@ -93,7 +93,7 @@ class Fetching:
         for assigned in self._subscription:
             if assigned.topic_id == ZERO_UUID and (topic := view.topics.get(assigned.partition.topic)) is not None:
                 assigned.topic_id = topic.topic_id  # to detect when another topic gets the name
-            node_id = source_of(assigned, view)
+            node_id = _source_of(assigned, view)
             if node_id is not None and node_id not in self._fetchers:
                 fetcher = self._fetchers[node_id] = BrokerFetcher(
                     node_id,
@@ -134,3 +134,23 @@ class Fetching:
     def _wake_fetchers(self) -> None:
         for fetcher in self._fetchers.values():
             fetcher.wake()
+
+
+def _source_of(assigned: AssignedPartition, view: ClusterView) -> int | None:
+    """The broker to fetch a partition from: the preferred follower, else the leader; None if neither is known."""
+    if assigned.preferred is not None and assigned.preferred in view.nodes:
+        return assigned.preferred
+    leader = view.leader_of(assigned.partition)
+    return None if leader is None else leader.node_id
+
+
+def new_partitions(view: ClusterView, topics: Iterable[str], known: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """The partitions of these topics that metadata lists and ``known`` lacks."""
+    known = set(known)
+    return [
+        partition
+        for name in topics
+        if (topic := view.topics.get(name)) is not None
+        for view_of in topic.partitions
+        if (partition := TopicPartition(name, view_of.partition)) not in known
+    ]

@@ -32,11 +32,11 @@ from ..group.topic_watcher import Topics
 from ..types import OffsetAndMetadata, TopicPartition
 from .callbacks import call
 from .claim import Claim, ClaimReader
-from .core import ReadingCore
 from .diagnosis import ConsumerDiagnosis
 from .handler import ConsumerGroupHandler
 from .partition import AssignedPartition
 from .position import PauseReason, ResetReason
+from .reading_core import ReadingCore
 from .session import ConsumerGroupSession
 from .settings import ReadingOptions
 

@@ -20,9 +20,9 @@ from ..config import ConsumerConfig
 from ..errors import ErrorCode, KafkaError, NoOffsetForPartition, OffsetOutOfRange, error_for
 from ..net.connection import Purpose
 from ..types import TopicPartition
+from .lookup_plan import plan_lookups
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, is_confirmed, lookup_request, read_lookup
 from .partition import AssignedPartition
-from .plans import plan_lookups
 from .position import PositionState, Reset
 from .subscription import Subscription
 

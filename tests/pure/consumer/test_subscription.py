@@ -8,8 +8,9 @@ import pytest
 
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
 from aiokafka_lite.consumer.fetch_request import Outcome, classify
+from aiokafka_lite.consumer.fetching import new_partitions
+from aiokafka_lite.consumer.lookup_plan import plan_lookups
 from aiokafka_lite.consumer.partition import AssignedPartition
-from aiokafka_lite.consumer.plans import new_partitions, plan_lookups
 from aiokafka_lite.consumer.position import Reset
 from aiokafka_lite.consumer.subscription import Subscription, SubscriptionObserver
 from aiokafka_lite.errors import ErrorCode, IllegalStateError

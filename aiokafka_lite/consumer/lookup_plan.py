@@ -1,7 +1,6 @@
-"""Plans the lookups of offsets, and chooses the broker that a partition is fetched from.
+"""Plans the lookups of offsets. Pure: times and views are passed in.
 
-Pure: times and views are passed in. The position keeper sends the lookups of ``plan_lookups`` and decides nothing
-itself. ``fetch_plan`` plans the fetches.
+The position keeper sends the lookups of ``plan_lookups`` and decides nothing itself. ``fetch_plan`` plans the fetches.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..cluster.metadata import ClusterView
-from ..types import TopicPartition
 from .partition import AssignedPartition
 from .position import PauseReason, PositionState
 
@@ -44,23 +42,3 @@ def plan_lookups(partitions: Iterable[AssignedPartition], view: ClusterView, now
         else:
             plan.by_node.setdefault(leader.node_id, []).append(each)
     return plan
-
-
-def source_of(assigned: AssignedPartition, view: ClusterView) -> int | None:
-    """The broker to fetch a partition from: the preferred follower, else the leader; None if neither is known."""
-    if assigned.preferred is not None and assigned.preferred in view.nodes:
-        return assigned.preferred
-    leader = view.leader_of(assigned.partition)
-    return None if leader is None else leader.node_id
-
-
-def new_partitions(view: ClusterView, topics: Iterable[str], known: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """The partitions of these topics that metadata lists and ``known`` lacks."""
-    known = set(known)
-    return [
-        partition
-        for name in topics
-        if (topic := view.topics.get(name)) is not None
-        for view_of in topic.partitions
-        if (partition := TopicPartition(name, view_of.partition)) not in known
-    ]

@@ -22,7 +22,7 @@ Partitions = Iterable[TopicPartition] | None
 """Some of the assigned partitions; None means all of them."""
 
 
-class Positions:
+class PositionCalls:
     """Owner: the ``Consumer``, which documents each call."""
 
     def __init__(self, core: ConsumerCore) -> None:
