@@ -130,7 +130,7 @@ class Broker:
     @property
     def traffic(self) -> BrokerTraffic:
         """The traffic with this broker so far, over all its connections."""
-        from .metrics import BrokerTraffic  # imported here: imported here: its dataclasses take a millisecond to import
+        from .metrics import BrokerTraffic  # imported here: its dataclasses take a millisecond to import
 
         counted, open_now = self._counters, tuple(self._connections.values())
         p50, p99, longest = counted.latencies.at(0.5, 0.99, 1.0)

@@ -63,7 +63,7 @@ class Latencies:
         return [ordered[min(last, int(share * len(ordered)))] for share in shares]
 
     def snapshot(self) -> LatencyMetrics:
-        # Imported here: imported here: its dataclasses take a millisecond to import.
+        # Imported here: its dataclasses take a millisecond to import.
         from .metrics import LatencyMetrics
 
         return LatencyMetrics(self.count, self.total, *self.at(0.5, 0.99, 1.0))

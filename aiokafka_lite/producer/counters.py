@@ -4,9 +4,10 @@ from __future__ import annotations
 
 
 class Counters:
-    """Counters over all brokers: requests are counted by the senders, results by ``Settlement``.
+    """Counters over all brokers. ``ProducerMetrics`` has a field of the same name for each of them.
 
-    The accumulator counts pending records that fail, because ``Settlement`` never sees them as a batch.
+    Requests are counted by the senders, results by ``Settlement``. The accumulator counts pending records that fail,
+    because ``Settlement`` never sees them as a batch.
     """
 
     def __init__(self) -> None:

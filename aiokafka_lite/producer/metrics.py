@@ -105,20 +105,14 @@ def snapshot(
     batches_unsettled: int = 0,
     transactions: TransactionMetrics | None = None,
 ) -> ProducerMetrics:
-    """The metrics of this moment."""
+    """The metrics of this moment: each counter, and what follows from them."""
     return ProducerMetrics(
+        **vars(counters),
         buffered_bytes=buffered_bytes,
         buffer_memory=buffer_memory,
         senders_waiting=senders_waiting,
         batches_unsettled=batches_unsettled,
         requests_in_flight=sum(broker.requests_in_flight for broker in brokers.values()),
-        requests_sent=counters.requests_sent,
-        batches_sent=counters.batches_sent,
-        records_sent=counters.records_sent,
-        bytes_sent=counters.bytes_sent,
-        records_delivered=counters.records_delivered,
-        records_failed=counters.records_failed,
-        retries=counters.retries,
         batch_size_average=average(counters.bytes_sent, counters.batches_sent),
         records_per_batch_average=average(counters.records_sent, counters.batches_sent),
         records_per_request_average=average(counters.records_sent, counters.requests_sent),

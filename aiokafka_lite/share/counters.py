@@ -9,7 +9,7 @@ from .acquired import DecodedBatch
 
 @dataclass(slots=True)
 class Counters:
-    """The counters of one share consumer since its creation. ``metrics`` documents the fields for users."""
+    """The counters of one share consumer since its creation. ``ShareConsumerMetrics`` has a field for each of them."""
 
     fetch_requests: int = 0
     acknowledge_requests: int = 0

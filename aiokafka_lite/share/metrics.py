@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from ..cluster.metrics import ClientMetrics, client_metrics
@@ -53,8 +53,9 @@ class ShareConsumerMetrics(Snapshot):
 
 def share_consumer_metrics(core: ShareCore) -> ShareConsumerMetrics:
     """The metrics of one consumer now."""
-    counters, member, in_flight = core.counters, core.membership.member, core.in_flight
+    member, in_flight = core.membership.member, core.in_flight
     return ShareConsumerMetrics(
+        **asdict(core.counters),
         group_id=member.group_id,
         member_state=member.state.name,
         member_epoch=member.epoch,
@@ -63,19 +64,7 @@ def share_consumer_metrics(core: ShareCore) -> ShareConsumerMetrics:
         heartbeats=request_metrics(core.membership.heartbeats),
         records_buffered=in_flight.buffered,
         records_in_flight=in_flight.returned,
-        records_acquired=counters.records_acquired,
-        records_redelivered=counters.records_redelivered,
         records_expired=in_flight.expired,
-        bytes_fetched=counters.bytes_fetched,
-        accepted=counters.accepted,
-        released=counters.released,
-        rejected=counters.rejected,
-        renewed=counters.renewed,
-        refused=counters.refused,
-        fetch_requests=counters.fetch_requests,
-        acknowledge_requests=counters.acknowledge_requests,
-        sessions_opened=counters.sessions_opened,
-        sessions_lost=counters.sessions_lost,
         acquisition_lock_timeout=core.lock_timeout,
         client=client_metrics(core.client),
     )
