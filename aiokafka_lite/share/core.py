@@ -1,4 +1,16 @@
-"""The parts of one ``ShareConsumer``: the client, the membership, the fetchers, and the records in flight."""
+"""The parts of one ``ShareConsumer``: the client, the membership, the fetchers, and the records in flight.
+
+Rules of this file:
+
+1. Records are acquired on demand. A fetcher asks for records only while a read waits and none is buffered, because the
+   lock of an acquired record runs. ``_wants_records`` says so to all fetchers.
+2. Batches are decoded when a read takes their records, by ``_decode`` alone, and only as many as it needs.
+3. A read that awaits deserializers takes its records afterwards, in one step without an await. So a cancelled read
+   takes none. Records that were lost or released meanwhile are skipped.
+4. An error of a fetcher, a deserializer or a callback is raised by one read: the next one.
+5. A fetcher belongs to one broker and ends when no partition is assigned there. ``_reassign`` is the only place that
+   gives partitions to fetchers.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +73,8 @@ class ShareCore:
         self._is_reading = False
         self._last_read_at: float | None = None  # the loop's time; None before the start
         self._ready = asyncio.Event()
-        self._failures: list[Exception] = []  # errors errors that the next reads raise
-        self._acknowledged: dict[TopicPartition, int] = {}  # results results since the last commit
+        self._failures: list[Exception] = []  # errors that the next reads raise
+        self._acknowledged: dict[TopicPartition, int] = {}  # results since the last commit
         self._refused: dict[TopicPartition, KafkaError] = {}
         self._missing: frozenset[str] = frozenset()
         self._is_running = False
