@@ -141,7 +141,7 @@ def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest)
 
 @handles(AddRaftVoterRequest, requires=AclOperation.ALTER)
 def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    response = AddRaftVoterResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None)
+    response = AddRaftVoterResponse(error_code=ErrorCode.NONE, error_message=None)
     try:
         _check_cluster(context, request.cluster_id)
         if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID or not request.listeners:
@@ -157,7 +157,7 @@ def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> Add
 
 @handles(RemoveRaftVoterRequest, requires=AclOperation.ALTER)
 def remove_raft_voter(context: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    response = RemoveRaftVoterResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None)
+    response = RemoveRaftVoterResponse(error_code=ErrorCode.NONE, error_message=None)
     try:
         _check_cluster(context, request.cluster_id)
         if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:

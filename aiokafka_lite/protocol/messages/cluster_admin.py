@@ -187,9 +187,9 @@ class AddRaftVoterListener:
 class AddRaftVoterResponse(Response):
     """The result."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = string(nullable="0+", ignorable=True)
 
 
 @message(key=80, versions=(0, 1), flexible=0)
@@ -210,9 +210,9 @@ class AddRaftVoterRequest(Request[AddRaftVoterResponse]):
 class RemoveRaftVoterResponse(Response):
     """The result."""
 
-    throttle_time_ms: int = int32()
+    throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = string(nullable="0+", ignorable=True)
 
 
 @message(key=81, versions=(0, 0), flexible=0)
