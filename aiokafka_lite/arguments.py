@@ -41,10 +41,10 @@ def must_be(name: str, what: str, value: object) -> str:
 # Settings, timeouts and callables: ConfigurationError.
 
 
-def check_timeout(timeout: float | None, name: str = "timeout") -> None:
+def check_timeout(timeout: float | None) -> None:
     """Raise ConfigurationError unless it is a number of seconds, or None. A timeout below zero has already expired."""
     if timeout is not None and not _is_seconds(timeout):
-        raise ConfigurationError(must_be(name, "a number of seconds, or None", timeout))
+        raise ConfigurationError(must_be("timeout", "a number of seconds, or None", timeout))
 
 
 def check_wait(timeout: float | None, name: str = "timeout") -> None:

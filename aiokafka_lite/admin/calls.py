@@ -185,13 +185,7 @@ class Calls:
         return await self._owner.while_running(call.run(find_targets, ask))
 
     async def one(
-        self,
-        what: str,
-        find_targets: FindTargets,
-        ask: Callable[[Peer], Awaitable[R]],
-        deadline: Deadline,
-        *,
-        final: Collection[ErrorCode] = (),
+        self, what: str, find_targets: FindTargets, ask: Callable[[Peer], Awaitable[R]], deadline: Deadline
     ) -> R:
         """Do the same as ``settle`` for one item. Return its result, or raise its error."""
 
@@ -199,7 +193,7 @@ class Calls:
             result = await ask(peer)
             return dict.fromkeys(items, result)
 
-        results: Results[str, R] = await self.settle(what, [what], find_targets, each, deadline, final=final)
+        results: Results[str, R] = await self.settle(what, [what], find_targets, each, deadline)
         return results[what]
 
     async def of_groups(

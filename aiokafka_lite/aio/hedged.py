@@ -23,9 +23,7 @@ HEDGE_DELAY = 1.0
 """Seconds without an answer until the next candidate is asked as well. Connecting counts."""
 
 
-async def hedged(
-    candidates: Iterable[C], ask: Callable[[C], Awaitable[R | None]], *, name: str, delay: float = HEDGE_DELAY
-) -> R | None:
+async def hedged(candidates: Iterable[C], ask: Callable[[C], Awaitable[R | None]], *, name: str) -> R | None:
     """The first answer that is not None, or None if every candidate failed.
 
     ``ask`` returns None for a failure that another candidate may cure. It returns an error as a value to end the
@@ -33,6 +31,7 @@ async def hedged(
     names the tasks.
     """
     answers: list[R] = []
+    delay = HEDGE_DELAY
 
     async def attempt(candidate: C, failed: asyncio.Event) -> None:
         answer = await ask(candidate)

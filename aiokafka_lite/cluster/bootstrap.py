@@ -6,7 +6,6 @@ current addresses (KIP-899).
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -71,7 +70,7 @@ def parse_address(text: str) -> Address:
     return Address(host, _parse_port(text, port))
 
 
-def shuffled(addresses: Iterable[Address], random: Callable[[], float] = random.random) -> list[Address]:
+def shuffled(addresses: Iterable[Address], random: Callable[[], float]) -> list[Address]:
     """The addresses in random order, so that many clients do not all start with the same broker."""
     return [address for _, address in sorted((random(), address) for address in addresses)]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import anyio
 
 from ..aio.deadline import deadline
-from ..aio.retry import Backoff, is_retriable
+from ..aio.retry import is_retriable
 from ..aio.service import unwrapped
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, TopicView
@@ -116,7 +116,6 @@ async def list_offsets(
     isolation: IsolationLevel,
     *,
     timeout: float,
-    backoff: Backoff | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     """Look up offsets at all leaders at once, and again where metadata was outdated, until all are found.
 
@@ -127,7 +126,7 @@ async def list_offsets(
     for name in {partition.topic for partition in wanted}:
         # This is outside of the deadline below, because its error text names the problem of the topic.
         await client.topic(name, timeout=round(at - loop.time(), 3))
-    return await _Lookup(client, wanted, isolation, timeout, at, backoff or client.retry_backoff()).run()
+    return await _Lookup(client, wanted, isolation, timeout, at).run()
 
 
 class _Lookup:
@@ -140,14 +139,13 @@ class _Lookup:
         isolation: IsolationLevel,
         timeout: float,
         at: float,
-        backoff: Backoff,
     ) -> None:
         self._client = client
         self._wanted = wanted
         self._isolation = isolation
         self._timeout = timeout
         self._at = at
-        self._backoff = backoff
+        self._backoff = client.retry_backoff()
         self._found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         self._errors: dict[TopicPartition, str] = {}
         self._lacking_since: float | None = None  # the loop's time at which metadata first lacked a partition

@@ -124,10 +124,10 @@ class FetchSessions:
     FETCH_SESSION_ID_NOT_FOUND, after which the reader opens a new session.
     """
 
-    def __init__(self, random: Random, slots: int = SLOTS, most_partitions: int = MOST_PARTITIONS) -> None:
+    def __init__(self, random: Random, slots: int = SLOTS) -> None:
         self._random = random
         self._slots = slots
-        self.most_partitions = most_partitions
+        self.most_partitions = MOST_PARTITIONS
         self._partitions = 0
         self._sessions: dict[int, FetchSession] = {}
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from .configs import TopicConfig
 
 NO_LEADER = -1
-MAX_NAME = 249
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
