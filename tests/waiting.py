@@ -13,6 +13,9 @@ from aiokafka_lite.errors import KafkaError
 DEADLINE = 120.0
 """Seconds after which a test counts as hanging. Even on a busy machine no wait takes so long."""
 
+TRANSACTION_TIMEOUT = 600.0
+"""Seconds. Even on a busy machine no test has a transaction open for so long. Brokers allow 15 minutes by default."""
+
 LONGER_AND_LONGER = (0.5, 5.0, 50.0)
 """Timeouts in seconds, to try in turn, for a call whose error names a cause that it finds before its timeout. Usually
 the first one is enough; on a busy machine it may not be."""

@@ -45,7 +45,8 @@ BODY = ("begun", "written", "processed")
 """The worker dies before it sends the first record of the batch; when that one is written; or with all records sent."""
 
 BATCH = 10
-TRANSACTION_TIMEOUT = 60.0
+TRANSACTION_TIMEOUT = 600.0
+"""Seconds. Longer than the steps of a worker take on a busy machine."""
 
 
 def die_if(is_the_step: bool) -> None:

@@ -15,6 +15,7 @@ from aiokafka_lite.types import Header
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import Outcome, embedded_kafka, run, run_with_files
 from tests.real.releases import NEWEST
+from tests.waiting import TRANSACTION_TIMEOUT
 
 
 @pytest.fixture
@@ -139,7 +140,9 @@ async def transactions(kafka: Kafka) -> AsyncIterator[str]:
     """
     topic = await kafka.create_topic(partitions=1)
     async with (
-        Producer(kafka.bootstrap_servers, transactional_id=f"cli-{topic}") as producer,
+        Producer(
+            kafka.bootstrap_servers, transactional_id=f"cli-{topic}", transaction_timeout=TRANSACTION_TIMEOUT
+        ) as producer,
         Producer(kafka.bootstrap_servers) as other,
     ):
         for name, count in (("committed", 3), ("aborted", 2), ("open", 2)):

@@ -17,6 +17,7 @@ from tests.end_to_end.reading import DEADLINE, take
 from tests.end_to_end.test_admin import newest_tool
 from tests.real.jvm import JavaMissing, run_source
 from tests.real.releases import NEWEST, since
+from tests.waiting import TRANSACTION_TIMEOUT
 
 ENDED_AND_OPEN = 4 * 15, 5
 """The records of the ended transactions that a writer writes, and those of the open one."""
@@ -25,6 +26,7 @@ COMMITTED = 2 * 10 + 2 * 5
 
 def a_producer(kafka: Kafka, name: str) -> confluent_kafka.Producer:
     settings = {"transactional.id": name, "linger.ms": 0, "log_level": 0}
+    settings["transaction.timeout.ms"] = int(TRANSACTION_TIMEOUT * 1000)
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, **settings})
     producer.init_transactions(DEADLINE)
     return producer

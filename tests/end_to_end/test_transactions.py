@@ -14,7 +14,7 @@ from aiokafka_lite.errors import CommitFailed, IllegalStateError, KafkaError, Pr
 from aiokafka_lite.types import GroupMetadata
 from tests.end_to_end.conftest import Kafka
 from tests.real.releases import since
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, TRANSACTION_TIMEOUT
 
 _numbers = itertools.count(1)
 
@@ -24,7 +24,8 @@ def new_id() -> str:
 
 
 def producer_of(kafka: Kafka, transactional_id: str | None = None, **settings: object) -> Producer:
-    return Producer(kafka.bootstrap_servers, transactional_id=transactional_id or new_id(), **settings)  # type: ignore[arg-type]
+    own = {"transaction_timeout": TRANSACTION_TIMEOUT, **settings}
+    return Producer(kafka.bootstrap_servers, transactional_id=transactional_id or new_id(), **own)  # type: ignore[arg-type]
 
 
 async def until_stable(kafka: Kafka, topic: str) -> None:

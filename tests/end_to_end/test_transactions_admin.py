@@ -29,7 +29,7 @@ from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import run
 from tests.real.jvm import java_problem, run_tool
 from tests.real.releases import NEWEST, since
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, TRANSACTION_TIMEOUT
 
 OLD_VERIFICATION = "transaction.partition.verification.enable"
 
@@ -49,6 +49,7 @@ async def open_transaction(
     """A transaction of librdkafka with one record, and its transactional id."""
     name = f"orders-{uuid.uuid4().hex[:8]}"
     settings = {"transactional.id": name, "linger.ms": 0, "log_level": 0}
+    settings["transaction.timeout.ms"] = int(TRANSACTION_TIMEOUT * 1000)
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, **settings})
     await asyncio.to_thread(producer.init_transactions, DEADLINE)
     producer.begin_transaction()
@@ -72,7 +73,7 @@ async def test_an_open_transaction_is_listed_and_described(kafka: Kafka, admin: 
         described = await admin.transactions.describe([name, "no-such-id"])
         transaction = described[name]
         assert (transaction.state, transaction.producer_id) == (TransactionState.ONGOING, only.producer_id)
-        assert (transaction.partitions, transaction.timeout) == ((partition,), 60.0)
+        assert (transaction.partitions, transaction.timeout) == ((partition,), TRANSACTION_TIMEOUT)
         assert transaction.started_at is not None
         error = described.failed["no-such-id"]
         assert isinstance(error, BrokerError)

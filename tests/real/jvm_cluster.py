@@ -105,6 +105,8 @@ class JvmNode:
         listeners = {"PLAINTEXT": self.address, "CLIENT": f"127.0.0.1:{self.client_port}"}
         if needs_zookeeper(self.version):
             role = {"broker.id": str(self.node_id), "zookeeper.connect": quorum}
+            # The usual 3 seconds are too short for the start of a broker on a busy machine.
+            role["zookeeper.connection.timeout.ms"] = "30000"
         else:
             listeners["CONTROLLER"] = f"127.0.0.1:{self.controller_port}"
             role = {
