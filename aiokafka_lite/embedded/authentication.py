@@ -109,7 +109,8 @@ class Credentials:
 
 
 class Authentication:
-    """The login of one connection. ``clock`` gives the loop's time in seconds."""
+    """The login of one connection. ``settings`` are those of its listener; ``clock`` gives the loop's time in seconds.
+    """
 
     def __init__(self, credentials: Credentials, settings: BrokerSettings, clock: Callable[[], float]) -> None:
         self.state = LoginState.CONNECTED
@@ -233,7 +234,7 @@ class Authentication:
         return response, self._begin_session(accepted.expires)
 
     def _begin_session(self, expires: float | None) -> int:
-        most_ms = self._settings.number("connections.max.reauth.ms")
+        most_ms = int(self._settings.of_mechanism(self._mechanism, "connections.max.reauth.ms"))
         limits = [most_ms] if most_ms > 0 else []
         if expires is not None:
             limits.append(max(0, int((expires - self._credentials.time()) * 1000)))

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..errors import ConfigurationError, ErrorCode
-from .broker_keys import BROKER_KEYS, THROTTLE_KEYS
-from .config_keys import InvalidConfig, check_configs
-from .configs import TopicConfig, check_dynamic
+from .config_keys import InvalidConfig
+from .configs import TopicConfig, broker_key, check_dynamic
 from .controller import Controller, Refused, checked_configs
 from .features import ELIGIBLE_LEADER_REPLICAS
 from .resource_configs import CONFIG_RESOURCES
@@ -46,8 +45,8 @@ class ClusterChanges:
         if broker and (not broker.isdigit() or int(broker) not in self._controller.brokers):
             raise Refused(ErrorCode.INVALID_REQUEST, f"unknown broker {broker!r}")
         try:
-            known = {**BROKER_KEYS, **THROTTLE_KEYS}
-            check_configs(known, {name: value for name, value in configs.items() if name in known})
+            for name, value in configs.items():
+                broker_key(name).check(name, value)
             check_dynamic(broker, configs, self._settings)
         except InvalidConfig as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None

@@ -11,7 +11,8 @@ from ..errors import ConfigurationError
 from ..protocol.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from .broker_keys import BROKER_KEYS, PLUGIN_KEYS, STANDARD_AUTHORIZER
 from .config_keys import InvalidConfig, check_configs
-from .configs import ClusterSettings
+from .configs import ClusterSettings, broker_key
+from .listener_configs import without_prefix
 from .telemetry import ClientMetrics
 from .versions import VersionRanges, in_common
 
@@ -122,7 +123,9 @@ def broker_settings(
                 "pass only one of them"
             )
     try:
-        check_configs({**BROKER_KEYS, **PLUGIN_KEYS}, settings)
+        check_configs({**BROKER_KEYS, **PLUGIN_KEYS}, without_prefix(settings))
+        for name in settings.keys() - without_prefix(settings):
+            broker_key(name).check(name, settings[name])
     except InvalidConfig as error:
         raise ConfigurationError(f"configs: {error}") from None
     of_internal_topics = {

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from ..arguments import INT64_MAX, must_be
 from ..types import Compression
-from .broker_keys import BROKER_KEYS
+from .broker_keys import BROKER_KEYS, THROTTLE_KEYS
 from .config_keys import ConfigKey, ConfigType, InvalidConfig, Scope
+from .listener_configs import base_name, listener_prefix
 
 
 class ConfigSource(IntEnum):
@@ -204,9 +205,20 @@ UNKNOWN_KEY = ConfigKey(ConfigType.UNKNOWN, None, scope=Scope.NONE)
 """A setting of a broker that Kafka does not know. It is kept for plugins, and its value is never shown."""
 
 
+def broker_key(name: str) -> ConfigKey:
+    """The declaration of a broker setting. A setting of a listener cannot be changed for all listeners at once."""
+    base = base_name(name)
+    if base in BROKER_KEYS:
+        return BROKER_KEYS[base]._replace(scope=Scope.NONE)
+    return BROKER_KEYS.get(name) or THROTTLE_KEYS.get(name, UNKNOWN_KEY)
+
+
 def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
-    """All values of a broker setting, the one in force first."""
+    """All values of a broker setting, the one in force first. A setting of a listener falls back to that of all."""
     found = [Synonym(name, layer[name], source) for source, layer in layers if name in layer]
+    base = base_name(name)
+    if base in BROKER_KEYS:
+        return [*found, *broker_synonyms(base, layers)]
     return [*found, Synonym(name, BROKER_KEYS.get(name, UNKNOWN_KEY).default, ConfigSource.DEFAULT)]
 
 
@@ -276,12 +288,26 @@ class ClusterSettings:
 class BrokerSettings:
     """The settings in force on one broker, or, with "", those that all brokers share. Each call reads them again."""
 
-    def __init__(self, settings: ClusterSettings, broker: str) -> None:
+    def __init__(self, settings: ClusterSettings, broker: str, prefix: str = "") -> None:
         self._settings = settings
         self._broker = broker
+        self._prefix = prefix
+
+    def of_listener(self, listener: str) -> BrokerSettings:
+        """The settings in force for the clients of one listener."""
+        return BrokerSettings(self._settings, self._broker, listener_prefix(listener))
 
     def value(self, name: str) -> str:
-        return broker_synonyms(name, self._settings.layers(self._broker))[0].value or ""
+        return broker_synonyms(self._prefix + name, self._settings.layers(self._broker))[0].value or ""
+
+    def own_value(self, name: str) -> str:
+        """The value of a listener alone; empty if it has none."""
+        own = self._prefix + name
+        return next((layer[own] for _, layer in self._settings.layers(self._broker) if own in layer), "")
+
+    def of_mechanism(self, mechanism: str, name: str) -> str:
+        """The value for the clients of one listener that log in by one mechanism."""
+        return self.own_value(f"{mechanism.lower()}.{name}") or self.value(name)
 
     def number(self, name: str) -> int:
         return int(self.value(name))
@@ -311,6 +337,12 @@ _THREADS = (
 
 def check_dynamic(broker: str, changed: Mapping[str, str], settings: ClusterSettings) -> None:
     """Raise InvalidConfig unless these settings of one broker, or, with "", of all brokers, can change at run time."""
+    bases = {name: base for name in changed if (base := base_name(name)) is not None}
+    of_one = [
+        name for name, base in bases.items() if base not in BROKER_KEYS or BROKER_KEYS[base].scope is not Scope.CLUSTER
+    ]
+    if of_one and not broker:
+        raise InvalidConfig(f"{', '.join(of_one)} can be changed only for one broker, not for all brokers")
     known = {name: BROKER_KEYS[name] for name in changed if name in BROKER_KEYS}
     fixed = [name for name, key in known.items() if key.read_only]
     if fixed:

@@ -419,7 +419,7 @@ class ServerConnection:
             return
         self._is_logged_in = authentication.is_complete
         limit = "socket.request.max.bytes" if self._is_logged_in else "sasl.server.max.receive.size"
-        self.stream.accept(self.server.parts.settings.number(limit))
+        self.stream.accept(self.server.parts.settings.of_listener(self.listener).number(limit))
         if self._is_logged_in:
             self.principal, self.has_token = f"User:{authentication.name}", authentication.by_token
             logger.debug("%r is logged in as %r", self, authentication.name)

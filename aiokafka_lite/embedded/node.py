@@ -263,7 +263,7 @@ class BrokerNode:
         if self._cluster.tcp:
             try:
                 for listener in self.listeners.values():
-                    context = self._cluster.security.server_context() if listener.uses_tls else None
+                    context = self._cluster.security.server_context(listener.name) if listener.uses_tls else None
                     new_stream = partial(self.new_stream, listener)
                     await listener.open(new_stream, context, f"broker {self.node_id}", self._cluster.spawn)
             except ConfigurationError:
@@ -297,7 +297,8 @@ class BrokerNode:
     def new_stream(self, listener: Listener) -> ServerStream:
         """The broker's end of a new connection."""
         limit = "sasl.server.max.receive.size" if listener.uses_sasl else "socket.request.max.bytes"
-        return ServerStream(self, listener, self.settings.number(limit), self._memory, self._unsent)
+        settings = self.settings.of_listener(listener.name)
+        return ServerStream(self, listener, settings.number(limit), self._memory, self._unsent)
 
     def _close_listeners(self) -> None:
         for listener in self.listeners.values():
@@ -316,21 +317,24 @@ class BrokerNode:
 
     def connected(self, stream: ServerStream) -> None:
         """Handle the connection of a client."""
-        if self.state is NodeState.STOPPED or _is_full(self.connections, self.settings, stream.client_address):
+        listener = stream.listener.name
+        is_full = _is_full(self.connections, self.settings, listener, stream.client_address)
+        if self.state is NodeState.STOPPED or is_full:
             stream.abort()
             return
         if not self.quotas.allows_connection(stream.client_address):
             stream.abort()  # Kafka closes it after the throttle time
             return
         try:
-            principal = self._cluster.security.principal_of(stream.subject)
+            principal = self._cluster.security.principal_of(listener, stream.subject)
         except NoMatchingRule as error:
             logger.info("%s is disconnected: %s", stream.peer, error)
             stream.abort()
             return
         authentication = None
         if stream.listener.uses_sasl:
-            authentication = Authentication(self._cluster.security.credentials, self.settings, self.time)
+            credentials = self._cluster.security.credentials_of(listener)
+            authentication = Authentication(credentials, self.settings.of_listener(listener), self.time)
         connection = ServerConnection(self, stream, principal, authentication)
         self.connections[connection] = None
         try:
@@ -467,9 +471,12 @@ class BrokerNode:
         return -1
 
 
-def _is_full(connections: Collection[ServerConnection], settings: BrokerSettings, address: str) -> bool:
-    """Whether a broker has all the connections that it may have, from everywhere or from this IP address."""
+def _is_full(connections: Collection[ServerConnection], settings: BrokerSettings, listener: str, address: str) -> bool:
+    """Whether a broker has all the connections that it may have: in all, of this listener, or from this IP address."""
     if len(connections) >= settings.number("max.connections"):
+        return True
+    of_listener = settings.of_listener(listener).number("max.connections")
+    if len(connections) >= of_listener and sum(each.listener == listener for each in connections) >= of_listener:
         return True
     most = settings.number("max.connections.per.ip")
     for override in filter(None, settings.value("max.connections.per.ip.overrides").split(",")):

@@ -19,6 +19,7 @@ from .authentication import Credentials
 from .certificates import CertificateAuthority
 from .configs import BrokerSettings
 from .delegation_tokens import DelegationTokens
+from .listener_configs import check_listener_configs
 from .listeners import PLAINTEXT, WITH_SASL, WITH_TLS
 from .principal_mapping import MAPPING_RULES, PrincipalMapping
 from .scram_users import ScramUsers
@@ -113,10 +114,10 @@ class Security:
         if given:
             self.server_context()
 
-    def server_context(self) -> ssl.SSLContext:
+    def server_context(self, client_auth: str = "") -> ssl.SSLContext:
         """The TLS context of a broker with the given certificates. The files are read again by each call.
 
-        Raises ConfigurationError.
+        ``client_auth`` is that of one listener. Raises ConfigurationError.
         """
         assert self.ssl_certfile is not None
         return server_tls_context(
@@ -124,7 +125,7 @@ class Security:
             keyfile=self.ssl_keyfile,
             key_password=self.ssl_key_password,
             cafile=self.ssl_cafile,
-            client_auth=_VERIFY_MODES[self.client_auth],
+            client_auth=_VERIFY_MODES[client_auth or self.client_auth],
         )
 
 
@@ -160,7 +161,11 @@ class ClusterSecurity:
         self.protocols = tuple(config.protocols)
         self.scram_users = ScramUsers()
         self.tokens = DelegationTokens(settings, random)
-        self._mapping = PrincipalMapping(settings.value(MAPPING_RULES))
+        of_listeners = {each: settings.of_listener(each) for each in self.protocols}
+        self._mappings = {each: PrincipalMapping(own.value(MAPPING_RULES)) for each, own in of_listeners.items()}
+        self._client_auth = {
+            each: own.own_value("ssl.client.auth") or config.client_auth for each, own in of_listeners.items()
+        }
         self._users = dict(config.users)
         self._wall_clock = wall_clock
         mechanisms = tuple(config.mechanisms or ())
@@ -170,6 +175,13 @@ class ClusterSecurity:
         self.credentials = Credentials(
             mechanisms, self._users, self.scram_users, self.tokens, config.check_token, wall_clock
         )
+        self._credentials_of = {
+            each: _limited(self.credentials, each, own.own_value("sasl.enabled.mechanisms"))
+            for each, own in of_listeners.items()
+        }
+        asks_clients = set(self._client_auth.values()) != {"none"}
+        if asks_clients and config.ssl_certfile is not None and config.ssl_cafile is None:
+            raise ConfigurationError("ssl.client.auth of a listener requires ssl_cafile with ssl_certfile")
         self._makes_tokens = config.check_token is None
         self._config = config
         self._directory: TemporaryDirectory[str] | None = None
@@ -197,6 +209,7 @@ class ClusterSecurity:
                     f"configs[{name!r}] has no effect; pass security=Security(..., {argument}=...)"
                 )
         config = given if isinstance(given, Security) else Security(given or PLAINTEXT)
+        check_listener_configs(configs, config.protocols)
         if not tcp and set(config.protocols) & set(WITH_TLS):
             raise ConfigurationError("security with TLS requires tcp=True: there is no TLS between objects in memory")
         return cls(config, settings, random, wall_clock)
@@ -208,9 +221,13 @@ class ClusterSecurity:
         self.scram_users.restore(state["scram_users"])
         self.tokens.restore(state["delegation_tokens"])
 
-    def principal_of(self, subject: str | None) -> str:
+    def principal_of(self, listener: str, subject: str | None) -> str:
         """The principal of a client with a certificate for ``subject``, or without one. Raises NoMatchingRule."""
-        return ANONYMOUS if subject is None else f"User:{self._mapping.name(subject)}"
+        return ANONYMOUS if subject is None else f"User:{self._mappings[listener].name(subject)}"
+
+    def credentials_of(self, listener: str) -> Credentials:
+        """The data for logins on a listener, which may offer a part of the mechanisms."""
+        return self._credentials_of[listener]
 
     def broker_settings(self) -> dict[str, str]:
         """The settings that a broker describes, under Kafka's names."""
@@ -235,9 +252,9 @@ class ClusterSecurity:
         if self._directory is not None:
             self._directory.cleanup()
 
-    def server_context(self) -> ssl.SSLContext:
+    def server_context(self, listener: str) -> ssl.SSLContext:
         """The TLS context of a listener of a broker that starts. Raises ConfigurationError."""
-        return self._config.server_context()
+        return self._config.server_context(self._client_auth[listener])
 
     def client_settings(self, user: str | None, protocol: str | None, mechanism: str | None) -> dict[str, Any]:
         """The security settings of a client. Raises ConfigurationError for what the cluster does not offer."""
@@ -246,19 +263,19 @@ class ClusterSecurity:
             raise ConfigurationError(must_be("protocol", f"one of {', '.join(self.protocols)}", chosen))
         settings: dict[str, Any] = {"security_protocol": chosen}
         if chosen in WITH_TLS:
-            settings |= self._tls_settings(user)
+            settings |= self._tls_settings(chosen, user)
         if chosen in WITH_SASL:
-            settings |= self._sasl_settings(user, mechanism)
+            settings |= self._sasl_settings(chosen, user, mechanism)
         return settings
 
-    def _tls_settings(self, user: str | None) -> dict[str, Any]:
+    def _tls_settings(self, listener: str, user: str | None) -> dict[str, Any]:
         settings = {} if self._config.ssl_cafile is None else {"ssl_cafile": self._config.ssl_cafile}
-        if self._config.client_auth != "none" and self._authority is not None:
+        if self._client_auth[listener] != "none" and self._authority is not None:
             settings["ssl_certfile"] = self._authority.issue(user or next(iter(self._users), "client"))
         return settings
 
-    def _sasl_settings(self, user: str | None, mechanism: str | None) -> dict[str, Any]:
-        offered = self.credentials.mechanisms
+    def _sasl_settings(self, listener: str, user: str | None, mechanism: str | None) -> dict[str, Any]:
+        offered = self._credentials_of[listener].mechanisms
         chosen = mechanism or offered[0]
         if chosen not in offered:
             raise ConfigurationError(must_be("mechanism", f"one of {', '.join(offered)}", chosen))
@@ -274,3 +291,14 @@ class ClusterSecurity:
             "sasl_mechanism": chosen,
             "sasl_oauth_token_provider": lambda: unsecured_token(subject, issued_at=self._wall_clock()),
         }
+
+
+def _limited(credentials: Credentials, listener: str, enabled: str) -> Credentials:
+    """The credentials with the mechanisms that a listener enables, all without a value. Raises ConfigurationError."""
+    if not enabled:
+        return credentials
+    chosen = tuple(each.strip() for each in enabled.split(","))
+    if not set(chosen) <= set(credentials.mechanisms):
+        what = f"some of the mechanisms {', '.join(credentials.mechanisms)}"
+        raise ConfigurationError(must_be(f"sasl.enabled.mechanisms of the listener {listener}", what, enabled))
+    return replace(credentials, mechanisms=chosen)

@@ -38,14 +38,14 @@ from ...protocol.messages import (
     ListedConfigResource,
 )
 from ..authorizer import CLUSTER, Resource
-from ..broker_keys import BROKER_KEYS, THROTTLE_KEYS
+from ..broker_keys import BROKER_KEYS
 from ..config_documentation import DOCUMENTATION, NO_EFFECT
 from ..config_keys import ConfigKey, ConfigType
 from ..configs import (
     TOPIC_KEYS,
-    UNKNOWN_KEY,
     ConfigSource,
     Synonym,
+    broker_key,
     broker_synonyms,
     has_default,
     topic_synonyms,
@@ -152,15 +152,12 @@ def _settings(context: RequestContext, resource_type: int, name: str) -> Sequenc
         return [(each, key, resource_synonyms(kind, each, values, this_broker)) for each, key in kind.keys.items()]
     if name:
         _check_this_broker(context, name)
-    known = {**BROKER_KEYS, **THROTTLE_KEYS}
     if not name:  # what AlterConfigs gave all brokers, and no other value
         dynamic, source = controller.settings.dynamic(""), ConfigSource.DYNAMIC_DEFAULT_BROKER
-        return [
-            (each, known.get(each, UNKNOWN_KEY), [Synonym(each, dynamic[each], source)]) for each in sorted(dynamic)
-        ]
+        return [(each, broker_key(each), [Synonym(each, dynamic[each], source)]) for each in sorted(dynamic)]
     layers = controller.settings.layers(name)
     names = sorted({*BROKER_KEYS, *(each for _, values in layers for each in values)})
-    return [(each, known.get(each, UNKNOWN_KEY), broker_synonyms(each, layers)) for each in names]
+    return [(each, broker_key(each), broker_synonyms(each, layers)) for each in names]
 
 
 def _setting(
