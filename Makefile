@@ -84,12 +84,14 @@ demo: .venv/.demo
 
 lint: .venv/.development
 	@.venv/bin/ruff check --quiet .
+	@.venv/bin/ruff format --check --quiet . || { .venv/bin/ruff format --check .; echo "run: make format"; exit 1; }
 	@.venv/bin/python -m tests.house_rules
 	@.venv/bin/mypy --no-error-summary
 	@.venv/bin/lint-imports --no-cache >.venv/imports.log || { cat .venv/imports.log; exit 1; }
 
 format: .venv/.development
 	@.venv/bin/ruff check --quiet --fix .
+	@.venv/bin/ruff format --quiet .
 
 # What tests/pure and tests/embedded use: no Spark, no container library.
 .venv/.fast: pyproject.toml | .venv/bin/python
