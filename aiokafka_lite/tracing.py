@@ -109,9 +109,7 @@ class TracingProducerInterceptor:
             span.end()
         return replace(record, headers=list(headers))
 
-    def on_acknowledgement(
-        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
-    ) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]) -> None:
         """End the span of the record."""
         span = _span_of(headers)
         if span is None:

@@ -66,6 +66,7 @@ class WorkersMetrics(Snapshot):
     failed: int
     """Records whose last attempt failed."""
 
+
 class Workers(ConsumerGroupHandler[K, V]):
     """A handler for ``ConsumerGroup.consume`` that processes up to ``concurrency`` records at once.
 
@@ -252,9 +253,7 @@ class _Progress(Generic[K, V]):
 class _ClaimWork(Generic[K, V]):
     """The work on one claim: reads its records, and runs the tasks that process them. Owner: the ``Workers``."""
 
-    def __init__(
-        self, plan: _Plan[K, V], counts: _Counts, session: ConsumerGroupSession, claim: Claim[K, V]
-    ) -> None:
+    def __init__(self, plan: _Plan[K, V], counts: _Counts, session: ConsumerGroupSession, claim: Claim[K, V]) -> None:
         self.unfinished = 0
         self.ended = asyncio.Event()
         self._plan = plan

@@ -197,7 +197,10 @@ async def fill(servers: str, topic: str, cell: Cell) -> None:
     """Write what the candidates of the cell read."""
     values = Job("", servers, topic, PARTITIONS, cell.count, cell.size).values()
     async with aiokafka_lite.Producer(
-        servers, compression=cell.compression, batch_size=1 << 18, linger=0.02  # type: ignore[arg-type]
+        servers,
+        compression=cell.compression,
+        batch_size=1 << 18,
+        linger=0.02,  # type: ignore[arg-type]
     ) as producer:
         for index in range(cell.count):
             await producer.put(topic, values[index % len(values)], key=KEYS[index % 1000])

@@ -220,8 +220,7 @@ WRITING = "Writing"
 
 @case(WRITING, "A value that is not bytes")
 async def wrong_type(cluster: EmbeddedCluster, servers: str) -> None:
-    """Without a serializer, a producer accepts bytes and str. Pass `value_serializer=JsonSerializer()` or a function.
-    """
+    """Without a serializer, producers accept bytes and str. Pass `value_serializer=JsonSerializer()` or a function."""
     async with Producer(servers) as producer:
         await producer.send("orders", {"coffees": 2})
 

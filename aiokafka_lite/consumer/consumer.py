@@ -445,9 +445,7 @@ def _group_maker(
         on_callback_error: Callable[[Exception], None],
     ) -> GroupSide:
         if not topics:
-            return CommitOnlyGroup(
-                client, subscription, config, interceptors=interceptors, spawn=service.start_child
-            )
+            return CommitOnlyGroup(client, subscription, config, interceptors=interceptors, spawn=service.start_child)
         return Membership(
             client,
             subscription,

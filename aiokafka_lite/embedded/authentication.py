@@ -109,8 +109,7 @@ class Credentials:
 
 
 class Authentication:
-    """The login of one connection. ``settings`` are those of its listener; ``clock`` gives the loop's time in seconds.
-    """
+    """The login of one connection. ``settings`` are its listener's; ``clock`` gives the loop's time in seconds."""
 
     def __init__(self, credentials: Credentials, settings: BrokerSettings, clock: Callable[[], float]) -> None:
         self.state = LoginState.CONNECTED

@@ -48,7 +48,6 @@ class ScramCredential:
         salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
         return cls.of(mechanism, iterations, salt, salted)
 
-
     def saved(self) -> dict[str, Any]:
         keys = {"salt": self.salt, "stored_key": self.stored_key, "server_key": self.server_key}
         return {"iterations": self.iterations, **{name: key.hex() for name, key in keys.items()}}

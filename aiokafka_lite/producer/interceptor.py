@@ -37,9 +37,7 @@ class ProducerInterceptor(Protocol):
         """Return the record to send: this one, or another. Called before the record is serialized."""
         ...
 
-    def on_acknowledgement(
-        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
-    ) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]) -> None:
         """Called when a record is acknowledged or has failed, once for each record that went through ``on_send``.
 
         With an error, ``metadata`` has the topic and offset -1, and partition -1 if no partition was chosen yet.
@@ -77,9 +75,7 @@ class Interceptors:
                 record = changed
         return record
 
-    def on_acknowledgement(
-        self, headers: Sequence[Header], metadata: RecordMetadata, error: Exception | None
-    ) -> None:
+    def on_acknowledgement(self, headers: Sequence[Header], metadata: RecordMetadata, error: Exception | None) -> None:
         """Notify all interceptors that a record with these headers is settled."""
         for each in self._interceptors:
             try:

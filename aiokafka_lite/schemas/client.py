@@ -167,9 +167,7 @@ class SchemaRegistryClient:
         path = f"/subjects/{_quoted(subject)}/versions/{version}"
         return _registered(_dict(await self._http.request("GET", path, subject=subject)), None)
 
-    async def check_compatibility(
-        self, subject: str, schema: Schema, *, version: int | None = None
-    ) -> Compatibility:
+    async def check_compatibility(self, subject: str, schema: Schema, *, version: int | None = None) -> Compatibility:
         """Whether a schema may become the next version of a subject, by the subject's compatibility level.
 
         ``version`` compares with one version instead of those that the level names. A subject without versions is
@@ -180,9 +178,7 @@ class SchemaRegistryClient:
         if version is not None:
             path += f"/{whole('version', version, 1)}"
         parameters = {"verbose": "true"}
-        answer = _dict(
-            await self._http.request("POST", path, _body(schema), subject=subject, parameters=parameters)
-        )
+        answer = _dict(await self._http.request("POST", path, _body(schema), subject=subject, parameters=parameters))
         messages = _list(answer.get("messages") or [], object)
         return Compatibility(_field(answer, "is_compatible", bool), tuple(map(str, messages)))
 

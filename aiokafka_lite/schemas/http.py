@@ -274,9 +274,7 @@ async def _content(answer: Any) -> bytes:
     return bytes(content)
 
 
-def _refusal(
-    url: str, what: str, subject: str | None, status: int, content: object, problem: str
-) -> KafkaError:
+def _refusal(url: str, what: str, subject: str | None, status: int, content: object, problem: str) -> KafkaError:
     """The error for an answer that is not a success, or whose content has a ``problem``."""
     code, message = status, ""
     if isinstance(content, dict):

@@ -56,9 +56,7 @@ class JsonSchemaSerializer(SchemaSerializer[T]):
         normalize: bool = False,
         id_in: IdIn = "prefix",
     ) -> None:
-        super().__init__(
-            registry, subject=subject, resolve=resolve, normalize=normalize, id_in=id_in, to_dict=to_dict
-        )
+        super().__init__(registry, subject=subject, resolve=resolve, normalize=normalize, id_in=id_in, to_dict=to_dict)
         extra("jsonschema", "json-schema")
         if schema is None and resolve != "latest":
             raise ConfigurationError("schema is required, unless resolve is 'latest'")

@@ -143,9 +143,7 @@ class AcquiredRecords:
             if batch.compression is not Compression.NONE:
                 size += sum(map(len, filter(None, chain(chunk.keys, chunk.values))))
             for each in wanted:
-                some = slice(
-                    max(chunk.index, bisect_left(offsets, each.first)), bisect_left(offsets, each.last + 1)
-                )
+                some = slice(max(chunk.index, bisect_left(offsets, each.first)), bisect_left(offsets, each.last + 1))
                 found += map(
                     _make_record,
                     zip(

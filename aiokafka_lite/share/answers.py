@@ -65,9 +65,7 @@ class ShareAnswers:
         self, response: ShareFetchResponse, sent: Sequence[Acknowledgements], began: float
     ) -> tuple[bool, bool]:
         """Apply the answer to a ShareFetch. Returns whether it has records, and whether it refuses a partition."""
-        acquired = [
-            each for topic in response.responses for data in topic.partitions for each in data.acquired_records
-        ]
+        acquired = [each for topic in response.responses for data in topic.partitions for each in data.acquired_records]
         check_acquired(acquired)
         if acquired:
             self._check_lock(response.acquisition_lock_timeout_ms, began)

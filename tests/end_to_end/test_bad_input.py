@@ -101,9 +101,7 @@ async def consume(address: str, timeout: float) -> None:
     ],
     ids=["http", "tls", "silent", "hangs-up"],
 )
-async def test_a_port_of_something_else_is_named_with_the_likely_cause(
-    answer: Answer, cause: str, use: Use
-) -> None:
+async def test_a_port_of_something_else_is_named_with_the_likely_cause(answer: Answer, cause: str, use: Use) -> None:
     async with a_server_that(answer) as address, asyncio.timeout(DEADLINE):
         error = await error_of(lambda timeout: use(address, timeout), cause)
     assert re.search(cause, str(error))

@@ -231,9 +231,7 @@ async def test_a_time_as_iso_or_milliseconds(embedded: Kafka, numbered: str) -> 
 
 
 @pytest.mark.parametrize("start, printed", [("7", "789"), ("90s", "89"), ("latest", ""), ("earliest", "0123456789")])
-async def test_a_group_without_offsets_begins_at_from(
-    embedded: Kafka, numbered: str, start: str, printed: str
-) -> None:
+async def test_a_group_without_offsets_begins_at_from(embedded: Kafka, numbered: str, start: str, printed: str) -> None:
     reading = (numbered, "--group", "g", "--until", "end", "--from", start)
     assert (await consume(embedded, *reading)).decode().replace("\n", "") == printed
     assert await consume(embedded, *reading) == b""

@@ -324,9 +324,7 @@ async def test_offsets_are_checked_by_member_epoch(group: RawGroup) -> None:
 
     async def fetch(member_id: str | None, epoch: int) -> tuple[ErrorCode, list[int]]:
         topics = [OffsetFetchRequestTopics(topic_id=group.topic_id, name=group.topic, partition_indexes=[0])]
-        asked = OffsetFetchRequestGroup(
-            group_id=group.group_id, member_id=member_id, member_epoch=epoch, topics=topics
-        )
+        asked = OffsetFetchRequestGroup(group_id=group.group_id, member_id=member_id, member_epoch=epoch, topics=topics)
         (answer,) = (await group.send(OffsetFetchRequest(groups=[asked]))).groups
         found = [each.committed_offset for topic in answer.topics for each in topic.partitions]
         return ErrorCode(answer.error_code), found

@@ -68,8 +68,9 @@ EXCEPTIONS = (
     Excuse(
         r"Produce\..*\.error_code",
         "a batch with two errors: an invalid header, and a compression that the version lacks",
-        lambda embedded, real, version: (embedded, real)
-        == (ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        lambda embedded, real, version: (
+            (embedded, real) == (ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        ),
     ),
     Excuse(
         r"Fetch\..*\.attributes",

@@ -49,7 +49,7 @@ async def test_produce_and_consume(kafka: Kafka) -> None:
     def here(program: str) -> str:
         return program.replace("localhost:9092", kafka.bootstrap_servers).replace('"orders"', f'"{topic}"')
 
-    assert f"{topic}-" in await until_it_prints("offset 0", "-c", here(example("print(f\"{metadata")))
+    assert f"{topic}-" in await until_it_prints("offset 0", "-c", here(example('print(f"{metadata')))
     for mark in ("print(record.partition", 'group_id="billing"'):
         printed = await until_it_prints("two coffees", "-c", here(example(mark)))
         assert "two coffees" in printed, printed

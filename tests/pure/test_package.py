@@ -147,7 +147,5 @@ def test_services_and_shared_calls_alone_make_tasks() -> None:
     The consumer for programs of aiokafka starts a member in the background, and cancels that when it stops.
     """
     makes_a_task = re.compile(r"\b(create_task|ensure_future)\(")
-    makers = {
-        str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if makes_a_task.search(path.read_text())
-    }
+    makers = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if makes_a_task.search(path.read_text())}
     assert makers == {"aio/service.py", "aio/shared_calls.py", "compat/aiokafka/running.py"}

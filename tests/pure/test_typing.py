@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PROGRAM = '''
+PROGRAM = """
 from dataclasses import dataclass
 
 from aiokafka_lite import Consumer, JsonDeserializer, JsonSerializer, ModelDeserializer, ModelSerializer, Producer
@@ -41,7 +41,7 @@ async def main() -> None:
     Producer("localhost:9092", compression="zip")  # wrong
     Consumer("localhost:9092", auto_offset_reset="earlier", isolation_level="read_committed")  # wrong
     Consumer("localhost:9092", sasl_mechanism="SCRAM")  # wrong
-'''
+"""
 
 
 def test_a_type_checker_refuses_wrong_values_and_settings(tmp_path: Path) -> None:

@@ -82,9 +82,7 @@ def _seeds(text: str) -> range:
     return range(int(first), int(last) if last else int(first) + 1)
 
 
-def _run(
-    seeds: Iterable[int], workers: int, deadline: float, *, with_exchanges: bool
-) -> Iterator[tuple[int, Result]]:
+def _run(seeds: Iterable[int], workers: int, deadline: float, *, with_exchanges: bool) -> Iterator[tuple[int, Result]]:
     """The results of the seeds, in order as long as there is one worker."""
     if workers == 1:
         for seed in seeds:

@@ -160,7 +160,5 @@ class _RaisingInterceptor:
             raise ValueError("the interceptor fails")
         return replace(record, headers=(("seen", b"1"),))
 
-    def on_acknowledgement(
-        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
-    ) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]) -> None:
         raise ValueError("the interceptor fails")

@@ -229,9 +229,7 @@ async def test_a_schema_with_some_columns_is_enough_and_a_wrong_one_is_refused(
 
 
 @pytest.mark.long
-async def test_offsets_beyond_the_log_are_an_error_unless_losses_are_allowed(
-    spark: SparkSession, kafka: Kafka
-) -> None:
+async def test_offsets_beyond_the_log_are_an_error_unless_losses_are_allowed(spark: SparkSession, kafka: Kafka) -> None:
     topic = await filled(kafka, partitions=2, count=30)
 
     async def count(first: int, second: int, **options: Any) -> int:
@@ -357,9 +355,7 @@ def _offsets_left(servers: str) -> list[int]:
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-async def test_the_isolation_level_selects_transactions(
-    spark: SparkSession, kafka: Kafka, isolation: str
-) -> None:
+async def test_the_isolation_level_selects_transactions(spark: SparkSession, kafka: Kafka, isolation: str) -> None:
     topic = await kafka.create_topic(partitions=1)
     still_open = await asyncio.to_thread(write_transactions, kafka, topic)
     rows = await on_spark(

@@ -113,9 +113,7 @@ async def test_the_column_topic_names_the_topic_of_each_row_and_the_option_overr
     kafka: Kafka, spark: SparkSession
 ) -> None:
     first, second, third = [await kafka.create_topic(partitions=1) for _ in range(3)]
-    rows = spark.range(100).selectExpr(
-        "CAST(id AS STRING) AS value", f"IF(id % 4 = 0, '{first}', '{second}') AS topic"
-    )
+    rows = spark.range(100).selectExpr("CAST(id AS STRING) AS value", f"IF(id % 4 = 0, '{first}', '{second}') AS topic")
     await on_spark(lambda: write(rows, kafka.bootstrap_servers))
     assert sorted(map(int, await values_in(kafka, first, 1))) == list(range(0, 100, 4))
     assert len(await values_in(kafka, second, 1)) == 75
@@ -123,9 +121,7 @@ async def test_the_column_topic_names_the_topic_of_each_row_and_the_option_overr
     assert len(await values_in(kafka, third, 1)) == 100
 
 
-async def test_other_columns_are_ignored_as_by_sparks_connector(
-    kafka: Kafka, spark: SparkSession
-) -> None:
+async def test_other_columns_are_ignored_as_by_sparks_connector(kafka: Kafka, spark: SparkSession) -> None:
     source, target = await kafka.create_topic(partitions=1), await kafka.create_topic(partitions=1)
     rows = spark.range(10).selectExpr("CAST(id AS STRING) AS value", "id AS offset", "now() AS timestamp", "0 AS a")
     await on_spark(lambda: write(rows, kafka.bootstrap_servers, topic=source))

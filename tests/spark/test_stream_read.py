@@ -170,9 +170,7 @@ async def test_a_killed_first_batch_without_records_is_resumed_at_its_end(
 
     await on_spark(fail_first_batch)
     await produce(kafka, topic, 6)
-    rows = await on_spark(
-        lambda: stream_of(spark, kafka.bootstrap_servers, subscribe=topic, startingOffsets="latest")
-    )
+    rows = await on_spark(lambda: stream_of(spark, kafka.bootstrap_servers, subscribe=topic, startingOffsets="latest"))
     await on_spark(lambda: run_available(rows, tmp_path))
     assert await on_spark(lambda: written(spark, tmp_path)) == [
         (number, offset) for number in (0, 1) for offset in range(5, 8)
@@ -293,9 +291,7 @@ async def test_no_secret_is_stored(spark: SparkSession, kafka: Kafka, tmp_path: 
         assert b"hunter2" not in text
 
 
-async def test_a_wrong_option_is_the_only_error_of_a_stream(
-    spark: SparkSession, kafka: Kafka, tmp_path: Path
-) -> None:
+async def test_a_wrong_option_is_the_only_error_of_a_stream(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     """PySpark follows an error of ``streamReader`` by an UnboundLocalError, which is then what users see last."""
     topic = await kafka.create_topic(partitions=1)
 

@@ -80,9 +80,7 @@ class AIOKafkaAdminClient(ClientOwner):
         """Create topics. The response has an error code for each; nothing is raised for them."""
         topics = [_native_topic(each) for each in new_topics]
         with translating():
-            results = await self._admin.topics.create(
-                topics, validate_only=validate_only, timeout=seconds(timeout_ms)
-            )
+            results = await self._admin.topics.create(topics, validate_only=validate_only, timeout=seconds(timeout_ms))
         return TopicErrors([(topic.name, *_outcome(results.failed.get(topic.name))) for topic in topics])
 
     async def delete_topics(self, topics: Iterable[str], timeout_ms: int | None = None) -> TopicErrorCodes:

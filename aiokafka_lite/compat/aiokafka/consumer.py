@@ -368,7 +368,6 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         return None if found is None else found.offset
 
 
-
 _LEADING_FLAGS = re.compile(r"\(\?[aiLmsux]+\)")
 
 

@@ -63,9 +63,7 @@ class Listening(native.RebalanceListener):
     async def on_lost(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
         await self.on_revoked(handle, partitions)
 
-    async def _call(
-        self, method: str, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]
-    ) -> None:
+    async def _call(self, method: str, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
         if self.listener is None:
             return
         running = _Rebalance(self, handle)

@@ -296,9 +296,7 @@ class BatchBuilder:
         self._size = BATCH_OVERHEAD
         self._is_closed = False
 
-    def append(
-        self, *, timestamp: int | None, key: Any, value: Any, headers: Headers | None = ()
-    ) -> int | None:
+    def append(self, *, timestamp: int | None, key: Any, value: Any, headers: Headers | None = ()) -> int | None:
         """Add a record. Returns the number of records before it.
 
         None if the batch is closed. A record that does not fit closes it.
@@ -392,4 +390,3 @@ def _settle(future: asyncio.Future[RecordMetadata], metadata: NativeMetadata, er
         future.set_exception(failure)
         if isinstance(error, TransactionAborted):
             future.exception()  # the program aborted the transaction, so asyncio need not log a future that is not read
-

@@ -135,4 +135,3 @@ async def test_a_token_that_has_ended_is_refused(cluster: EmbeddedCluster, alice
         await Admin(**by_token(cluster, token)).start()
     with pytest.raises(ConfigurationError, match=r"sasl_tokenauth requires sasl_mechanism SCRAM-SHA-256 or .*'PLAIN'"):
         Admin(**by_token(cluster, token) | {"sasl_mechanism": "PLAIN"})
-

@@ -229,6 +229,7 @@ async def test_a_call_cancelled_at_any_turn_leaves_the_client_usable() -> None:
         async with cluster_and_client(2) as (cluster, client):
             await cluster.create_topic("orders", partitions=2)
             cluster.on(FindCoordinatorRequest, times=None).answer(lambda _: coordinated_by(cluster, 1))
+
             def calls() -> list[asyncio.Future[Any]]:
                 return [
                     asyncio.ensure_future(client.refresh()),

@@ -75,9 +75,7 @@ async def test_a_function_of_the_bytes_is_a_deserializer(orders: EmbeddedCluster
 
 
 @pytest.mark.parametrize("way", ["iterate", "poll"])
-async def test_a_poison_record_raises_its_offset_and_a_seek_skips_it(
-    orders: EmbeddedCluster, way: str
-) -> None:
+async def test_a_poison_record_raises_its_offset_and_a_seek_skips_it(orders: EmbeddedCluster, way: str) -> None:
     async with consumer_of(orders, value_deserializer=JsonDeserializer()) as consumer:
         consumer.assign([FIRST])
         values: list[object] = []
@@ -155,9 +153,7 @@ async def test_a_read_raises_the_exception_of_the_error_function(orders: Embedde
     def refuse(error: DeserializationError, raw: Record) -> None:
         raise LookupError(f"no way past {error.offset}")
 
-    async with consumer_of(
-        orders, value_deserializer=JsonDeserializer(), on_deserialization_error=refuse
-    ) as consumer:
+    async with consumer_of(orders, value_deserializer=JsonDeserializer(), on_deserialization_error=refuse) as consumer:
         consumer.assign([FIRST])
         assert len(await consumer.poll(timeout=5.0)) == 3
         for _ in range(2):

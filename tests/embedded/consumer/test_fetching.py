@@ -586,9 +586,7 @@ async def test_endless_garbage_causes_no_busy_loop_and_close_is_quick(orders: Em
 
 
 async def test_immediate_empty_answers_cause_no_busy_loop(orders: EmbeddedCluster) -> None:
-    fault = orders.on(FetchRequest, times=None).answer(
-        lambda request: FetchResponse(session_id=0, responses=[])
-    )
+    fault = orders.on(FetchRequest, times=None).answer(lambda request: FetchResponse(session_id=0, responses=[]))
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
         assert await consumer.poll(timeout=30.0) == []

@@ -67,9 +67,7 @@ async def test_partitions_take_turns(cluster: EmbeddedCluster) -> None:
     assert max(counts) - min(counts) <= 1_000
 
 
-async def test_poll_returns_at_most_max_records(
-    cluster: EmbeddedCluster, partitions: list[TopicPartition]
-) -> None:
+async def test_poll_returns_at_most_max_records(cluster: EmbeddedCluster, partitions: list[TopicPartition]) -> None:
     records: list[Record] = []
     async with consumer_of(cluster, topics=["orders"]) as consumer:
         while len(records) < 600:

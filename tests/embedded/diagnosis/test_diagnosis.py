@@ -36,9 +36,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Patient(ConsumerGroupHandler[bytes, bytes]):
-    async def consume_claim(
-        self, session: ConsumerGroupSession, claim: Claim[bytes, bytes]
-    ) -> None:
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[bytes, bytes]) -> None:
         await session.wait_cancelled()
 
 

@@ -135,9 +135,7 @@ async def test_a_member_of_a_group(cluster: EmbeddedCluster, caplog: pytest.LogC
         )
 
 
-async def test_commits_that_are_refused_for_minutes(
-    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_commits_that_are_refused_for_minutes(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
     first = TopicPartition("orders", 0)
     async with Consumer(**settings(cluster), group_id="billing", auto_commit=False) as consumer:
         consumer.assign([first])

@@ -182,8 +182,6 @@ async def test_a_wait_that_is_cancelled_while_it_deserializes_loses_no_record(cl
 
 
 @pytest.mark.parametrize("settings", [{"value_deserializer": 5}, {"on_deserialization_error": "drop"}])
-async def test_wrong_settings_are_refused_by_name(
-    cluster: EmbeddedCluster, settings: dict[str, Any]
-) -> None:
+async def test_wrong_settings_are_refused_by_name(cluster: EmbeddedCluster, settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(settings))):
         group_of(cluster, **settings)

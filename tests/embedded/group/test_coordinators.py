@@ -55,9 +55,7 @@ def heartbeats(cluster: EmbeddedCluster) -> list[Exchange]:
     return [*cluster.history.of(HeartbeatRequest), *cluster.history.of(ConsumerGroupHeartbeatRequest)]
 
 
-async def one_joins_another(
-    cluster: EmbeddedCluster, ownership: Ownership, **protocol: Any
-) -> tuple[Worker, Worker]:
+async def one_joins_another(cluster: EmbeddedCluster, ownership: Ownership, **protocol: Any) -> tuple[Worker, Worker]:
     """A member of a stable group, and one that joins; in the classic protocol its JoinGroup waits."""
     first = await Worker(cluster, ownership, "first", **protocol).start()
     await until_stable(first.consumer)

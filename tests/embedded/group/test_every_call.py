@@ -240,9 +240,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(cluster: EmbeddedCluster
 
 @covers("Consumer.close")
 @pytest.mark.parametrize("settings", [{}, CONSUMER, {"group_id": None}], ids=str)
-async def test_a_close_that_is_cancelled_still_closes(
-    cluster: EmbeddedCluster, settings: dict[str, Any]
-) -> None:
+async def test_a_close_that_is_cancelled_still_closes(cluster: EmbeddedCluster, settings: dict[str, Any]) -> None:
     before, connections = asyncio.all_tasks(), open_connections(cluster)
     for turns in range(MOST_TURNS):
         consumer = member_of(cluster, **settings)

@@ -211,9 +211,7 @@ async def test_a_group_without_subscriptions_of_consumers_stays_classic(
         refused = await peer.ask(heartbeat_request(0))
         assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert says in str(refused.error_message)
-        heartbeat = HeartbeatRequest(
-            group_id="workers", generation_id=joined.generation_id, member_id=joined.member_id
-        )
+        heartbeat = HeartbeatRequest(group_id="workers", generation_id=joined.generation_id, member_id=joined.member_id)
         assert (await peer.ask(heartbeat)).error_code == ErrorCode.NONE
 
 
@@ -232,9 +230,7 @@ async def test_a_custom_assignor_keeps_its_group_classic(cluster: EmbeddedCluste
 def sync_request(joined: JoinGroupResponse, assignment: bytes | None = None) -> SyncGroupRequest:
     own = joined.member_id
     given = [] if assignment is None else [SyncGroupRequestAssignment(member_id=own, assignment=assignment)]
-    return SyncGroupRequest(
-        group_id="workers", generation_id=joined.generation_id, member_id=own, assignments=given
-    )
+    return SyncGroupRequest(group_id="workers", generation_id=joined.generation_id, member_id=own, assignments=given)
 
 
 BEATS = {
@@ -256,9 +252,7 @@ async def test_a_classic_member_is_removed_if_it_does_not_sync_or_join_within_20
             await peer.ask(sync_request(joined), 3)
         if what == "does not join again":
             await peer.ask(heartbeat_request(0, "third"))
-        heartbeat = HeartbeatRequest(
-            group_id="workers", generation_id=joined.generation_id, member_id=joined.member_id
-        )
+        heartbeat = HeartbeatRequest(group_id="workers", generation_id=joined.generation_id, member_id=joined.member_id)
         seen = []
         for _ in range(6):
             seen.append((await peer.ask(heartbeat)).error_code)

@@ -172,9 +172,7 @@ class Watching:
         self.sent.append(record)
         return dataclasses.replace(record, value=b"%s!" % record.value, topic=record.topic.removeprefix("old-"))
 
-    def on_acknowledgement(
-        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
-    ) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]) -> None:
         self.settled.append((metadata, error))
         self.headers.append(headers)
 
@@ -187,9 +185,7 @@ class Broken:
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         raise RuntimeError("this interceptor is broken")
 
-    def on_acknowledgement(
-        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
-    ) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]) -> None:
         raise RuntimeError("this interceptor is broken")
 
 
@@ -250,8 +246,8 @@ async def test_an_interceptor_is_notified_of_a_topic_that_is_not_a_string(cluste
             return record
 
         def on_acknowledgement(
-        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
-    ) -> None:
+            self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
+        ) -> None:
             settled.append(error)
 
     async with producer_of(cluster, interceptors=[Plain()]) as producer:
@@ -440,8 +436,8 @@ async def test_a_callback_that_asks_a_cancelled_future_affects_no_other_record(c
             return record
 
         def on_acknowledgement(
-        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
-    ) -> None:
+            self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
+        ) -> None:
             cancelled.result()
 
     loop = asyncio.get_running_loop()

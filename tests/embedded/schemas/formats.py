@@ -51,9 +51,7 @@ def order_type() -> Any:
     item.message_type.add(name="Item").field.add(
         name="name", number=1, type=FieldDescriptorProto.TYPE_STRING, label=FieldDescriptorProto.LABEL_OPTIONAL
     )
-    file = FileDescriptorProto(
-        name="shop/order.proto", package="shop", syntax="proto3", dependency=["shop/item.proto"]
-    )
+    file = FileDescriptorProto(name="shop/order.proto", package="shop", syntax="proto3", dependency=["shop/item.proto"])
     file.message_type.add(name="Unused")
     orders = file.message_type.add(name="Orders")
     orders.nested_type.add(name="Unused")
@@ -100,9 +98,7 @@ FORMATS = {
         lambda: order_type()(id=7, item={"name": "two coffees"}),
         lambda registry, **arguments: ProtobufSerializer(registry, order_type(), **arguments),
         lambda registry: ProtobufDeserializer(order_type()),
-        lambda client, conf: TheirProtobufSerializer(
-            order_type(), client, {**conf, "use.deprecated.format": False}
-        ),
+        lambda client, conf: TheirProtobufSerializer(order_type(), client, {**conf, "use.deprecated.format": False}),
         lambda client: TheirProtobufDeserializer(order_type(), {"use.deprecated.format": False}, client),
     ),
 }

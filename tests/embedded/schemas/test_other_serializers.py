@@ -29,7 +29,10 @@ async def theirs(embedded_schema_registry: EmbeddedSchemaRegistry) -> AsyncItera
 @each_format
 @each_place
 async def test_confluents_deserializer_reads_what_we_write(
-    registry: SchemaRegistryClient, theirs: TheirClient, format: Format, id_in: str  # noqa: A002
+    registry: SchemaRegistryClient,
+    theirs: TheirClient,
+    format: Format,  # noqa: A002
+    id_in: str,
 ) -> None:
     headers = [Header("trace", b"1")]
     data = await finished(format.serializer(registry, id_in=id_in).serialize("orders", format.order(), headers))
@@ -42,13 +45,14 @@ async def test_confluents_deserializer_reads_what_we_write(
 @each_format
 @each_place
 async def test_we_read_what_confluents_serializer_writes(
-    registry: SchemaRegistryClient, theirs: TheirClient, format: Format, id_in: str  # noqa: A002
+    registry: SchemaRegistryClient,
+    theirs: TheirClient,
+    format: Format,  # noqa: A002
+    id_in: str,
 ) -> None:
     headers: list[Any] = []
     context = SerializationContext("orders", MessageField.VALUE, headers)
-    serializer = await asyncio.to_thread(
-        format.their_serializer, theirs, {"schema.id.serializer": THEIR_PLACES[id_in]}
-    )
+    serializer = await asyncio.to_thread(format.their_serializer, theirs, {"schema.id.serializer": THEIR_PLACES[id_in]})
     data = await asyncio.to_thread(serializer, format.order(), context)
     given = tuple(Header(*header) for header in headers)
     assert await finished(format.deserializer(registry).deserialize("orders", data, given)) == format.order()
@@ -56,7 +60,9 @@ async def test_we_read_what_confluents_serializer_writes(
 
 @each_format
 async def test_a_schema_that_confluents_serializer_has_registered_is_found(
-    registry: SchemaRegistryClient, theirs: TheirClient, format: Format  # noqa: A002
+    registry: SchemaRegistryClient,
+    theirs: TheirClient,
+    format: Format,  # noqa: A002
 ) -> None:
     context = SerializationContext("orders", MessageField.VALUE)
     serializer = await asyncio.to_thread(format.their_serializer, theirs, {})

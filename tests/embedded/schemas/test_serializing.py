@@ -213,9 +213,7 @@ async def test_a_poll_that_does_not_wait_returns_a_record_once_its_schema_has_co
     await cluster.produce("orders", await finished(AvroSerializer(registry, AVRO).serialize("orders", ORDER, [])))
     async with (
         SchemaRegistryClient(embedded_schema_registry.url) as other,
-        Consumer(
-            cluster.bootstrap_servers, topics=["orders"], value_deserializer=AvroDeserializer(other)
-        ) as consumer,
+        Consumer(cluster.bootstrap_servers, topics=["orders"], value_deserializer=AvroDeserializer(other)) as consumer,
     ):
         records: list[Any] = []
         async with asyncio.timeout(DEADLINE):

@@ -149,9 +149,7 @@ def test_an_endpoint_that_sends_one_byte_from_time_to_time_is_left_in_time(endpo
         ClientCredentials(endpoint.url, "orders", "secret", timeout=0.2)()
 
 
-def test_the_time_of_an_answer_begins_with_its_connection(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_time_of_an_answer_begins_with_its_connection(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address that does not answer must not use up the time of the next one."""
     look_up = socket.getaddrinfo
 

@@ -125,9 +125,7 @@ def _commit_topics(scenario: Scenario, texts: list[str | None]) -> list[tuple[st
     return list(topics.items())
 
 
-def _named_commit_topics(
-    side: Side, topics: list[tuple[str, Parts]], version: int
-) -> list[m.OffsetCommitRequestTopic]:
+def _named_commit_topics(side: Side, topics: list[tuple[str, Parts]], version: int) -> list[m.OffsetCommitRequestTopic]:
     return [
         m.OffsetCommitRequestTopic(
             **named(side, name, version >= 10),

@@ -32,15 +32,11 @@ def produce(scenario: Scenario) -> None:
         topics = [
             m.ProduceRequestTopic(
                 **named(side, name, version >= 13),
-                partition_data=[
-                    m.ProduceRequestPartition(index=index, records=data) for index, data in parts.items()
-                ],
+                partition_data=[m.ProduceRequestPartition(index=index, records=data) for index, data in parts.items()],
             )
             for name, parts in chosen.items()
         ]
-        return m.ProduceRequest(
-            transactional_id=transactional_id, acks=acks, timeout_ms=1000, topic_data=topics
-        )
+        return m.ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1000, topic_data=topics)
 
     scenario.add(m.ProduceRequest, make, note="; ".join(notes))
 
@@ -164,9 +160,7 @@ def fetch_session(scenario: Scenario) -> None:
 
     def opening(side: Side) -> m.FetchRequest:
         side.session_id = 0
-        return m.FetchRequest(
-            max_wait_ms=0, min_bytes=0, session_epoch=0, topics=_fetch_topics(side, version, wanted)
-        )
+        return m.FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=0, topics=_fetch_topics(side, version, wanted))
 
     scenario.steps.append(Step(m.FetchRequest, version, opening))
     epoch = 1
@@ -232,9 +226,7 @@ def list_offsets(scenario: Scenario) -> None:
             )
             for name, parts in wanted
         ]
-        return m.ListOffsetsRequest(
-            replica_id=replica, isolation_level=isolation if version >= 2 else 0, topics=topics
-        )
+        return m.ListOffsetsRequest(replica_id=replica, isolation_level=isolation if version >= 2 else 0, topics=topics)
 
     scenario.add(m.ListOffsetsRequest, make)
 
@@ -252,9 +244,7 @@ def offset_for_leader_epoch(scenario: Scenario) -> None:
     replica = random.choice([-1, -2])
     scenario.add(
         m.OffsetForLeaderEpochRequest,
-        lambda side, version: m.OffsetForLeaderEpochRequest(
-            replica_id=replica if version >= 3 else -2, topics=wanted
-        ),
+        lambda side, version: m.OffsetForLeaderEpochRequest(replica_id=replica if version >= 3 else -2, topics=wanted),
     )
 
 

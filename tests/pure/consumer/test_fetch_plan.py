@@ -252,9 +252,7 @@ STEPS = st.tuples(
 
 
 @given(st.lists(STEPS, max_size=40), st.data())
-def test_a_kept_plan_is_the_plan_that_would_be_made_again(
-    steps: list[tuple[str, int]], data: st.DataObject
-) -> None:
+def test_a_kept_plan_is_the_plan_that_would_be_made_again(steps: list[tuple[str, int]], data: st.DataObject) -> None:
     fetched, now = Fetched(4), 0.0
     for step, number in steps:
         now += 1.0

@@ -25,9 +25,7 @@ class Appending:
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         return dataclasses.replace(record, value=f"{record.value}{self.mark}")
 
-    def on_acknowledgement(
-        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
-    ) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]) -> None:
         self.notified.append((self.mark, metadata, error))
 
 
@@ -35,9 +33,7 @@ class Failing:
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         raise ZeroDivisionError if record.value == "zero" else ValueError("broken")
 
-    def on_acknowledgement(
-        self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]
-    ) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]) -> None:
         raise ValueError("broken as well")
 
 

@@ -191,9 +191,7 @@ def test_brokers_with_the_same_versions_share_the_memory_of_their_tables() -> No
 
 def test_a_table_has_the_levels_of_finalized_features() -> None:
     feature = FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=1)
-    agreed = ApiVersionsResponse(
-        error_code=0, api_keys=[], finalized_features_epoch=0, finalized_features=[feature]
-    )
+    agreed = ApiVersionsResponse(error_code=0, api_keys=[], finalized_features_epoch=0, finalized_features=[feature])
     assert VersionTable.from_response(agreed, "broker 1").level("transaction.version") == 2
     assert VersionTable.from_response(agreed, "broker 1").level("group.version") == 0
     # Without an epoch, the list of features has no meaning.

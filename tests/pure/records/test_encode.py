@@ -51,9 +51,7 @@ def test_c_and_python_encode_the_same_under_the_sanitizers_of_the_compiler(tmp_p
         "PYTHONMALLOC": "malloc",  # else a read beyond an object of Python stays within its arena
     }
     command = [sys.executable, "-m", "tests.fuzz.encode", str(library), "300"]
-    done = subprocess.run(
-        command, cwd=build_backend.ROOT, capture_output=True, text=True, env=environment, check=False
-    )
+    done = subprocess.run(command, cwd=build_backend.ROOT, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
 
 
