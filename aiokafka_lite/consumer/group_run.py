@@ -11,6 +11,8 @@ Invariants that once broke:
 - After a session, every partition that this member keeps is read from its mark (``_return_to_marks``), as another
   member would read it. Records that a claim took and did not mark are read again, and a mark behind a damaged batch
   skips the batch.
+- If a session committed offsets in transactions of producers, marks say nothing. Then the committed offsets are looked
+  up again for every partition that this member keeps (``_return_to_committed``).
 - A partition that was reset keeps its new position: its marks belong to a log that no longer exists.
 - A handler's exception never escapes into the coordinator's tasks: it ends the run, and the first one is raised.
 """
@@ -112,6 +114,7 @@ class GroupCore(ReadingCore):
         self._on_handler_error = on_handler_error
         self._backoff = self.client.retry_backoff()
         self._run: SessionRun | None = None
+        self._commits_in_transactions = False
         self._reset: set[TopicPartition] = set()
         self.coordinator = Coordinator(
             self.client,
@@ -190,6 +193,13 @@ class GroupCore(ReadingCore):
 
         self.subscription.extend(added, prepare)
         limit = min(self.options.client.api_timeout, self._config.time_to_revoke)
+        kept = owned.difference(added)
+        if kept and self._commits_in_transactions:
+            try:
+                await self._return_to_committed(kept, limit)
+            except KafkaError as error:  # reading on would repeat what a transaction has committed
+                self._on_handler_error(error)
+                return
         await self.positions.until_announced(list(added), limit)
         await self._begin_session(owned)
 
@@ -279,6 +289,21 @@ class GroupCore(ReadingCore):
             except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
                 self._on_handler_error(error)
             self._return_to_marks(run)
+            self._commits_in_transactions |= run.session.has_identified
+
+    async def _return_to_committed(self, kept: Iterable[TopicPartition], timeout: float) -> None:
+        """Begin the next session at the committed offsets, when all transactions with offsets have ended.
+
+        A partition without a committed offset, or with marks behind it, begins where ``_return_to_marks`` has set it.
+        """
+        found = await self.coordinator.offsets.fetch(sorted(kept), timeout=timeout)
+
+        def move(assigned: AssignedPartition) -> None:
+            committed, offset = found[assigned.partition], assigned.offset
+            if committed is not None and offset is not None and committed.offset > offset:
+                assigned.seek(committed.offset, committed.leader_epoch)
+
+        self.subscription.change(self.subscription.select(sorted(kept)), move)
 
     def _return_to_marks(self, run: SessionRun) -> None:
         """Begin the next session of this member at the marks of this session, as another member would."""

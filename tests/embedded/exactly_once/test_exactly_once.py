@@ -163,13 +163,17 @@ async def test_a_record_that_is_refused_for_good_ends_the_loop_and_the_batch(clu
         await working
 
 
+each_protocol = pytest.mark.parametrize("strategy", ["eager", "consumer"])
+
+
+@each_protocol
 @pytest.mark.parametrize("interval", [0.0, 0.5])
 async def test_a_call_that_is_cancelled_at_any_turn_repeats_and_loses_nothing(
-    cluster: EmbeddedCluster, interval: float
+    cluster: EmbeddedCluster, interval: float, strategy: str
 ) -> None:
     values = await write(cluster, COUNT)
     interrupted = 0
-    async with worker(cluster, "first", commit_interval=interval, max_records=3) as (session, producer):
+    async with worker(cluster, "first", strategy, commit_interval=interval, max_records=3) as (session, producer):
         for turns in range(120):
             reading = asyncio.ensure_future(anext(session))
             for _ in range(turns):
@@ -186,12 +190,13 @@ async def test_a_call_that_is_cancelled_at_any_turn_repeats_and_loses_nothing(
     assert interrupted > 10
 
 
+@each_protocol
 @pytest.mark.parametrize("name", ["commit", "abort"])
 async def test_an_end_that_is_cancelled_at_any_turn_repeats_and_loses_nothing(
-    cluster: EmbeddedCluster, name: str
+    cluster: EmbeddedCluster, name: str, strategy: str
 ) -> None:
     values = await write(cluster, COUNT)
-    async with worker(cluster, "first", commit_interval=10.0, max_records=1) as (session, producer):
+    async with worker(cluster, "first", strategy, commit_interval=10.0, max_records=1) as (session, producer):
 
         async def read() -> None:
             for record in await anext(session):

@@ -12,7 +12,12 @@ from aiokafka_lite import Consumer, ExactlyOnce, KafkaError, Producer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.group import CooperativeStickyStrategy, RangeStrategy
 
-STRATEGIES = {"eager": RangeStrategy(), "cooperative": CooperativeStickyStrategy()}
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "eager": {"strategies": [RangeStrategy()], "session_timeout": 10.0},
+    "cooperative": {"strategies": [CooperativeStickyStrategy()], "session_timeout": 10.0},
+    "consumer": {"group_protocol": "consumer"},
+}
+"""The settings of a member: the classic protocol with a strategy of each kind, and the consumer protocol (KIP-848)."""
 
 
 async def write(cluster: EmbeddedCluster, count: int, *, first: int = 0) -> list[str]:
@@ -36,9 +41,7 @@ async def worker(
             topics=["orders"],
             group_id="billing",
             auto_commit=False,
-            strategies=[STRATEGIES[strategy]],
-            session_timeout=10.0,
-            **{**settings, **(reading or {})},
+            **{**STRATEGIES[strategy], **settings, **(reading or {})},
         ) as consumer,
         Producer(cluster.bootstrap_servers, transactional_id=name, transaction_timeout=20.0, **settings) as producer,
     ):

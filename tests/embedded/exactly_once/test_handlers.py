@@ -1,0 +1,198 @@
+"""Exactly once with the handler API: a producer for each claim, as docs/transactions.md shows. In virtual time.
+
+Whatever ends a session, the transaction of a batch is aborted, and its records come again from the last commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import (
+    Claim,
+    ConsumerGroup,
+    ConsumerGroupHandler,
+    ConsumerGroupSession,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    OffsetAndMetadata,
+    Producer,
+)
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import CommitFailed
+from aiokafka_lite.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    EndTxnRequest,
+    HeartbeatRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+from aiokafka_lite.protocol.schema import Request
+from tests.embedded.exactly_once.workers import STRATEGIES, bills, write
+from tests.waiting import until
+
+COUNT = 120
+
+each_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
+
+
+class Stop(Exception):
+    """The work on a record fails."""
+
+
+class Bill(ConsumerGroupHandler):
+    """Sends each order on, each in a transaction of its own. ``seen`` has partitions and offsets, repeated ones too.
+
+    The work on each record of ``fails`` raises once.
+    """
+
+    def __init__(self, cluster: EmbeddedCluster, work: float = 0.05) -> None:
+        self.seen: list[tuple[int, int]] = []
+        self.errors: list[Exception] = []
+        self.fails: set[tuple[int, int]] = set()
+        self._cluster = cluster
+        self._work = work
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+        settings: dict[str, Any] = {"connector": self._cluster.connector, "transaction_timeout": 20.0}
+        name = f"billing-{claim.topic_partition}"
+        async with Producer(self._cluster.bootstrap_servers, transactional_id=name, **settings) as producer:
+            async for record in claim:
+                async with producer.transaction() as transaction:
+                    place = (record.partition, record.offset)
+                    self.seen.append(place)
+                    await transaction.send("bills", record.value, key=record.key)
+                    await asyncio.sleep(self._work)
+                    if place in self.fails:
+                        self.fails.remove(place)
+                        raise Stop
+                    offsets = {claim.topic_partition: OffsetAndMetadata(record.offset + 1)}
+                    await transaction.send_offsets(offsets, session.group_metadata())
+
+
+async def serve(group: ConsumerGroup, handler: Bill) -> None:
+    """Consume, again after each error."""
+    while True:
+        try:
+            await group.consume(["orders"], handler)
+        except (KafkaError, Stop) as error:
+            handler.errors.append(error)
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+@asynccontextmanager
+async def serving(cluster: EmbeddedCluster, strategy: str, handler: Bill) -> AsyncIterator[ConsumerGroup]:
+    settings = {"group_id": "billing", "auto_commit": False, "connector": cluster.connector, **STRATEGIES[strategy]}
+    async with ConsumerGroup(cluster.bootstrap_servers, **settings) as group:
+        task = asyncio.create_task(serve(group, handler))
+        try:
+            yield group
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def finish(cluster: EmbeddedCluster, values: list[str], strategy: str) -> None:
+    """Let one member do the rest, and check that each order has one bill."""
+    async with serving(cluster, strategy, Bill(cluster, work=0.0)):
+        assert await bills(cluster, len(values)) == Counter(values)
+
+
+@each_strategy
+async def test_a_handler_that_raises_aborts_and_reads_the_record_again(
+    cluster: EmbeddedCluster, strategy: str
+) -> None:
+    values = await write(cluster, COUNT)
+    handler = Bill(cluster)
+    handler.fails = {(0, 3), (1, 7), (2, 11)}
+    async with serving(cluster, strategy, handler):
+        assert await bills(cluster, COUNT) == Counter(values)
+    assert [type(error) for error in handler.errors] == [Stop] * 3
+    assert len(handler.seen) > len(set(handler.seen)) == COUNT
+
+
+@each_strategy
+async def test_members_that_join_and_leave_repeat_and_lose_no_bill(cluster: EmbeddedCluster, strategy: str) -> None:
+    values = await write(cluster, 2 * COUNT)
+    handlers = [Bill(cluster, work=0.2) for _ in range(3)]
+    async with serving(cluster, strategy, handlers[0]):
+        await until(lambda: len(handlers[0].seen) > 10)
+        async with serving(cluster, strategy, handlers[1]):
+            await until(lambda: len(handlers[1].seen) > 10)
+            async with serving(cluster, strategy, handlers[2]):
+                await until(lambda: len(handlers[2].seen) > 5)
+        assert await bills(cluster, 2 * COUNT) == Counter(values)
+
+
+@pytest.mark.parametrize(
+    "strategy, request_type, code",
+    [
+        ("eager", HeartbeatRequest, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("cooperative", HeartbeatRequest, ErrorCode.ILLEGAL_GENERATION),
+        ("consumer", ConsumerGroupHeartbeatRequest, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("consumer", ConsumerGroupHeartbeatRequest, ErrorCode.FENCED_MEMBER_EPOCH),
+    ],
+)
+async def test_a_member_that_loses_its_partitions_aborts_and_reads_again(
+    cluster: EmbeddedCluster, strategy: str, request_type: type[Request[Any]], code: ErrorCode
+) -> None:
+    values = await write(cluster, COUNT)
+    handler = Bill(cluster, work=7.0)  # longer than the interval of heartbeats: the loss comes during a transaction
+    async with serving(cluster, strategy, handler):
+        await until(lambda: len(handler.seen) >= 3)
+        with cluster.on(request_type, times=1).fail(code) as lost:
+            await until(lambda: lost.hits)
+        await until(lambda: len(set(handler.seen)) < len(handler.seen))
+    assert all(isinstance(error, IllegalStateError | CommitFailed) for error in handler.errors)
+    await finish(cluster, values, strategy)
+
+
+async def test_a_member_that_cannot_reach_its_group_bills_nothing_a_second_time(cluster: EmbeddedCluster) -> None:
+    values = await write(cluster, COUNT)
+    former, present = Bill(cluster, work=15.0), Bill(cluster)
+    async with serving(cluster, "eager", former):
+        await until(lambda: len(former.seen) >= 3)
+        with cluster.on(HeartbeatRequest, times=None).drop():
+            async with serving(cluster, "eager", present):
+                await until(lambda: present.seen)
+    await finish(cluster, values, "eager")
+
+
+@each_strategy
+@pytest.mark.parametrize("request_type", [ProduceRequest, TxnOffsetCommitRequest, EndTxnRequest])
+async def test_answers_that_are_lost_repeat_and_lose_no_bill(
+    cluster: EmbeddedCluster, strategy: str, request_type: type[Request[Any]]
+) -> None:
+    values = await write(cluster, COUNT)
+    for nth in range(3, 30, 5):
+        cluster.on(request_type, nth=nth).apply_then_disconnect()
+    await finish(cluster, values, strategy)
+
+
+@each_strategy
+@pytest.mark.parametrize("seed", range(2))
+async def test_each_order_has_one_bill_while_brokers_and_handlers_fail(
+    cluster: EmbeddedCluster, strategy: str, seed: int
+) -> None:
+    values = await write(cluster, COUNT)
+    handlers = [Bill(cluster, work=0.3) for _ in range(2)]
+    for number, handler in enumerate(handlers):
+        handler.fails = {(place, offset) for place in range(3) for offset in range(seed + number, 30, 11)}
+    async with serving(cluster, strategy, handlers[0]), serving(cluster, strategy, handlers[1]):
+        for node in (seed % 3 + 1, (seed + 1) % 3 + 1):
+            await asyncio.sleep(2.0 + seed)
+            await cluster.restart(node)
+            await asyncio.sleep(1.0)
+            await cluster.freeze(node)
+            await asyncio.sleep(12.0)
+            await cluster.thaw(node)
+    await finish(cluster, values, strategy)
