@@ -9,6 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 MOST_TURNS = 300
+TURNS_WITHOUT_PAUSE = 50
+"""In virtual time, the clock stands still while a task takes its turns, so a call that pauses would not continue."""
 
 
 async def nothing() -> None:
@@ -16,15 +18,18 @@ async def nothing() -> None:
 
 
 async def at_every_turn(
-    call: Callable[[], Awaitable[Any]], before: Callable[[], Awaitable[object]] = nothing
+    call: Callable[[], Awaitable[Any]], before: Callable[[], Awaitable[object]] = nothing, *, pause: float = 0.0
 ) -> list[Any]:
-    """Cancel the call at each turn. Returns the results of the calls that finished."""
+    """Cancel the call at each turn. Returns the results of the calls that finished.
+
+    ``pause`` is a number of seconds that the call waits between two attempts of a request.
+    """
     results: list[Any] = []
     for turns in range(MOST_TURNS):
         await before()
         task = asyncio.ensure_future(call())
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        for turn in range(turns):
+            await asyncio.sleep(0 if (turn + 1) % TURNS_WITHOUT_PAUSE else pause)
         is_over = task.done()
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -33,6 +38,16 @@ async def at_every_turn(
             assert turns > 1  # it was interrupted at some await
             return results
     raise AssertionError(f"it did not come to an end in {MOST_TURNS} turns")
+
+
+async def until_no_other_tasks(before: set[asyncio.Task[Any]]) -> None:
+    """Wait until clients have no other tasks. Brokers may notice the end of a connection later."""
+    try:
+        async with asyncio.timeout(60):
+            while left := [task for task in asyncio.all_tasks() - before if not task.get_name().startswith("node ")]:
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"tasks are left behind: {left}") from None
 
 
 def public_coroutines(*classes: type) -> set[str]:

@@ -16,13 +16,14 @@ import pytest
 
 from aiokafka_lite import OffsetAndMetadata
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import KafkaTimeout
+from aiokafka_lite.errors import ErrorCode, KafkaTimeout
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.producer.detached import DetachedTransaction, end_detached
 from aiokafka_lite.producer.transaction import Transaction, TransactionCalls
-from tests.cancelling import at_every_turn, public_coroutines
+from tests.cancelling import at_every_turn, public_coroutines, until_no_other_tasks
 from tests.embedded.producer.test_detached_transactions import client_of
 from tests.embedded.producer.transactions import GROUP, HERE, committed_values, metrics_of, transactional
+from tests.embedded.transactions.producing import TransactionalPeer
 
 FILLER = b" " * 800
 OTHER = b"-1" + FILLER
@@ -196,6 +197,59 @@ async def test_the_end_of_a_detached_transaction_can_be_cancelled_and_repeated(
     async with client_of(cluster) as client:
         await at_every_turn(lambda: end_detached(client, transaction, committed=committed))
     assert await committed_values(cluster) == [1] * committed
+
+
+@pytest.mark.usefixtures("generation")
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_start_that_is_cancelled_leaves_nothing_and_does_not_prevent_the_next_one(
+    cluster: EmbeddedCluster, is_open: bool
+) -> None:
+    """With a transaction that is open, its coordinator aborts it before the new producer gets its epoch."""
+    before = asyncio.all_tasks()
+
+    async def open_one() -> None:
+        if is_open:
+            async with TransactionalPeer(cluster, "orders-1") as peer:
+                assert await peer.initialize() is ErrorCode.NONE
+                assert await peer.write("t", b"-2") is ErrorCode.NONE
+
+    async def start() -> None:
+        producer = transactional(cluster)
+        try:
+            await producer.start()
+        finally:
+            await producer.close()
+
+    await at_every_turn(start, open_one, pause=0.1)
+    async with transactional(cluster) as producer, producer.transaction() as transaction:
+        await transaction.send("t", b"0", partition=0)
+    await until_no_other_tasks(before)
+    assert await committed_values(cluster) == [0]
+
+
+@pytest.mark.usefixtures("generation")
+@pytest.mark.parametrize("is_written", [True, False])
+async def test_a_close_that_is_cancelled_aborts_or_leaves_the_transaction_to_the_next_producer(
+    cluster: EmbeddedCluster, is_written: bool
+) -> None:
+    before = asyncio.all_tasks()
+    producer = transactional(cluster)
+
+    async def open_one() -> None:
+        nonlocal producer
+        await producer.close()  # the call may have been cancelled before it began
+        producer = transactional(cluster)
+        await producer.start()
+        await producer.begin_transaction()
+        producer.send_nowait("t", b"-2", partition=0)
+        if is_written:
+            await producer.flush()
+
+    await at_every_turn(lambda: producer.close(), open_one, pause=0.1)
+    async with transactional(cluster) as successor, successor.transaction() as transaction:
+        await transaction.send("t", b"1", partition=0)
+    await until_no_other_tasks(before)
+    assert await committed_values(cluster) == [1]
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
