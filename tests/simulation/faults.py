@@ -14,12 +14,13 @@ from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
 from aiokafka_lite.embedded.share_records import SHARE_STATE_TOPIC
 from aiokafka_lite.embedded.transaction_records import TRANSACTION_TOPIC
 from aiokafka_lite.protocol import messages
+from tests.simulation.chain import Chain, Process
 from tests.simulation.members import ConsumerMember, Member, SimulatedGroup
 from tests.simulation.network import Network
 from tests.simulation.schedule import NODES, Step
 from tests.simulation.share_members import ShareMember, SimulatedShareGroup
 from tests.simulation.transactor import Transactor
-from tests.simulation.workload import FIXED, GROWING, LEDGER, SCRATCH
+from tests.simulation.workload import COPIES, FIXED, GROWING, LEDGER, SCRATCH
 from tests.simulation.writer import Writer
 
 MOST_MEMBERS = 4
@@ -39,6 +40,7 @@ class Surroundings(Protocol):
     share_groups: list[SimulatedShareGroup]
     writers: list[Writer]
     transactor: Transactor | None
+    chain: Chain
 
     def anomaly(self, text: str) -> None: ...
 
@@ -270,8 +272,11 @@ class Faults:
     # Transactions, which only some seeds have.
 
     async def _hold_markers(self, step: Step) -> None:
-        held = self._cluster.hold_markers(LEDGER, 0)
-        asyncio.get_running_loop().call_later(step.amount, held.release)
+        self._hold(LEDGER, 0, step.amount)
+
+    def _hold(self, topic: str, partition: int, seconds: float) -> None:
+        held = self._cluster.hold_markers(topic, partition)
+        asyncio.get_running_loop().call_later(seconds, held.release)
 
     async def _records_late(self, step: Step) -> None:
         """A transaction is aborted before its records arrive."""
@@ -296,6 +301,49 @@ class Faults:
     async def _producer_replaced(self, step: Step) -> None:
         if transactor := self._world.transactor:
             transactor.is_replaced = True
+
+    # Chains of exactly-once workers, which only some seeds have.
+
+    async def _hold_offset_markers(self, step: Step) -> None:
+        """The offsets of transactions that are decided stay open for a while."""
+        topic = self._cluster.controller.topics.get(OFFSETS_TOPIC)
+        for number in range(len(topic.partitions) if topic is not None else 0):
+            self._hold(OFFSETS_TOPIC, number, step.amount)
+
+    async def _hold_copy_markers(self, step: Step) -> None:
+        self._hold(COPIES[step.node], 0, step.amount)
+
+    async def _move_copies(self, step: Step) -> None:
+        await self._cluster.move_leader((LEDGER, *COPIES)[step.partition], 0)
+        await self._cluster.move_leader((LEDGER, *COPIES)[step.partition], 1)
+
+    def _process(self, step: Step) -> Process | None:
+        """The process that a step is about: of a random worker, so that steps of one stage do not always meet one."""
+        workers = self._world.chain.stages[step.node].workers
+        return self._world.random.choice(workers).process
+
+    async def _worker_killed(self, step: Step) -> None:
+        if process := self._process(step):
+            process.kill()
+
+    async def _worker_cancelled(self, step: Step) -> None:
+        if process := self._process(step):
+            process.cancel()
+
+    async def _worker_isolated(self, step: Step) -> None:
+        if process := self._process(step):
+            process.isolate(step.amount)
+
+    async def _worker_slow(self, step: Step) -> None:
+        if process := self._process(step):
+            process.slow = step.amount
+
+    async def _worker_raises(self, step: Step) -> None:
+        if process := self._process(step):
+            process.raises = True
+
+    async def _worker_joins(self, step: Step) -> None:
+        self._world.chain.stages[step.node].start_worker()
 
     # Admin calls, which run while the next steps are done.
 

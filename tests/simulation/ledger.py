@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -22,13 +23,15 @@ class Outcome(Enum):
 class Transaction:
     """One transaction: the place of each value, of which it has at least one.
 
-    ``offset`` is the offset that it commits for the group, None if it commits none.
+    ``offset`` is the offset that it commits for the group, None if it commits none. ``ended_at`` is the time at which
+    its commit began; nothing of it may be visible before.
     """
 
     number: int
     values: dict[bytes, TopicPartition] = field(default_factory=dict)
     outcome: Outcome = Outcome.ABORTED
     offset: int | None = None
+    ended_at: float = math.inf
 
     def __str__(self) -> str:
         return f"transaction {self.number}, {self.outcome.name}"
@@ -71,6 +74,26 @@ def ledger_anomalies(
         yield f"the group's offset is {committed_offsets[-1:]}, the last committed transaction had {expected[-1:]}"
     elif list(committed_offsets) != [each for each in expected if each in committed_offsets]:
         yield f"the group's offsets were {committed_offsets}, those of committed transactions were {expected}"
+
+
+def early_anomalies(
+    transactions: Sequence[Transaction], reads: Iterable[tuple[float, bytes]], offsets: Iterable[tuple[float, int]]
+) -> Iterator[str]:
+    """What was visible before the commit of its transaction began: records, and offsets of the group.
+
+    ``reads`` are the times at which a reader of committed records returned a value, ``offsets`` the times at which a
+    coordinator answered a client that asks for stable offsets. Offsets of transactions are unique.
+    """
+    of_value = {value: transaction for transaction in transactions for value in transaction.values}
+    of_offset = {each.offset: each for each in transactions if each.offset is not None}
+    for at, value in reads:
+        transaction = of_value.get(value)
+        if transaction is not None and at < transaction.ended_at:
+            yield f"{transaction} was read at {at:.3f} s, and its commit began at {transaction.ended_at:.3f} s"
+    for at, offset in offsets:
+        transaction = of_offset.get(offset)
+        if transaction is not None and at < transaction.ended_at:
+            yield f"{transaction}: its offset was read at {at:.3f} s, its commit began at {transaction.ended_at:.3f} s"
 
 
 def copy_anomalies(originals: Seen, copies: Seen) -> Iterator[str]:

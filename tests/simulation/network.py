@@ -1,7 +1,7 @@
 """The network between the clients and the cluster of a simulation: every byte passes through it.
 
-It can delay the bytes of a broker, cut a connection after any byte, deliver a broker's answer twice, and isolate a
-client: its connections stay open, and nothing passes.
+It can delay the bytes of a broker, cut a connection after any byte, deliver a broker's answer twice, isolate a client
+(its connections stay open, and nothing passes), and end a client as the death of its process does.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Network:
         self._links: dict[_Link, None] = {}
         self._latency: dict[int, float] = {}
         self._isolated: dict[str, asyncio.Event] = {}
+        self._killed: dict[str, None] = {}
 
     @property
     def open_links(self) -> int:
@@ -40,10 +41,14 @@ class Network:
     ) -> tuple[MemoryTransport, P]:
         if client in self._isolated:
             await self._isolated[client].wait()
+        if client in self._killed:
+            raise ConnectionRefusedError(f"the process of {client} has ended")
         link = _Link(client, port, self._links, lambda: self._latency.get(port, 0.0), lambda: client in self._isolated)
         await self._inner.connect(host, port, lambda: link.to_broker)
         near, _ = memory_pipe(protocol_factory, lambda: link.to_client, server_address=(host, port))
         self._links[link] = None
+        if client in self._killed:  # while this connected
+            link.kill()
         return near
 
     def set_latency(self, port: int, seconds: float) -> None:
@@ -75,6 +80,14 @@ class Network:
         for link in list(self._links):
             if link.client == client:
                 link.flush()
+
+    def kill(self, client: str) -> None:
+        """The process of a client ends: its connections close, and it never connects again. What it has sent before
+        still arrives, late if the network is slow."""
+        self._killed[client] = None
+        for link in list(self._links):
+            if link.client == client:
+                link.kill()
 
     def heal(self) -> None:
         self._latency.clear()
@@ -120,6 +133,10 @@ class _Link:
         self._left = after if self._left is None else min(self._left, after)
         if after == 0:
             self._abort()
+
+    def kill(self) -> None:
+        """The client ends. What is on the way to the broker comes before the end of the connection."""
+        self.to_client.transport.abort()
 
     def forward(self, side: _Side, data: bytes) -> None:
         """Bytes arrived at one side; they leave at the other."""

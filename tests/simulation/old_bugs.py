@@ -1,5 +1,8 @@
 """Old bugs of this project, put back one at a time: the simulation has to find each within 100 seeds.
 
+Three bugs of the embedded broker never were in it: ``early-records``, ``early-offsets`` and ``unstable-offsets`` show
+that the checks of transactions can fail.
+
 ``python -m tests.simulation.old_bugs`` copies the package into a temporary directory, replaces the text of the fix by
 that of the bug, and searches seeds until one fails. That seed must pass without the bug. It is printed with its first
 broken promise. This shows that the simulation can see such bugs; run it after changes to the simulation. With names as
@@ -22,6 +25,7 @@ from tests.simulation.world import simulate
 ROOT = Path(__file__).parents[2]
 SEEDS = "0-100"
 SEEDS_WITH_SHARE_GROUPS = "30300-30400"
+SEEDS_WITH_CHAINS = "50000-50100"
 WORKERS = os.environ.get("WORKERS", "0")
 
 
@@ -101,6 +105,30 @@ OLD_BUGS = (
         "        if leader_epoch < state.leader_epoch:\n",
         "        if False:\n",
         SEEDS_WITH_SHARE_GROUPS,
+    ),
+    OldBug(
+        "early-records",
+        "a reader of committed records gets records of a transaction that is still open",
+        "aiokafka_lite/embedded/transaction_index.py",
+        "        return min((high_watermark, *firsts, *islice(self.open.values(), 1)))\n",
+        "        return min((high_watermark, *firsts))\n",
+        SEEDS_WITH_CHAINS,
+    ),
+    OldBug(
+        "early-offsets",
+        "an offset of a transaction that is still open is the offset of its group",
+        "aiokafka_lite/embedded/transactional_offsets.py",
+        "            self.add(index, producer[0], group_id, placed)\n",
+        "            self._store(group_id, placed)\n",
+        SEEDS_WITH_CHAINS,
+    ),
+    OldBug(
+        "unstable-offsets",
+        "a member gets the offset before that of a transaction which is being committed, and reads records again",
+        "aiokafka_lite/embedded/handlers/group_offsets.py",
+        "    return context.broker.groups.transactional.pending(group_id) if stable else ()\n",
+        "    return ()\n",
+        SEEDS_WITH_CHAINS,
     ),
 )
 

@@ -24,6 +24,9 @@ MIGRATING = range(20_000, 30_000)
 FIRST_WITH_SHARE_GROUPS = 30_000
 """A third of the seeds from this one on have share groups. A fifth have groups with members of both protocols."""
 
+FIRST_WITH_CHAINS = 50_000
+"""Two fifths of the seeds from this one on have a chain of exactly-once workers: three groups, from topic to topic."""
+
 CODES = {
     "Produce": (
         "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",
@@ -73,6 +76,10 @@ CODES = {
 
 _TRANSACTION_REQUESTS = ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 _SHARE_REQUESTS = ("ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge")
+_CHAIN_REQUESTS = (
+    *_TRANSACTION_REQUESTS, "Produce", "InitProducerId", "FindCoordinator", "OffsetFetch", "JoinGroup", "Heartbeat",
+    "ConsumerGroupHeartbeat", "Fetch",
+)  # fmt: skip
 _RARE_REQUESTS = (*_TRANSACTION_REQUESTS, *_SHARE_REQUESTS, "ConsumerGroupHeartbeat")
 _USUAL_REQUESTS = tuple(each for each in CODES if each not in _RARE_REQUESTS)
 
@@ -107,10 +114,13 @@ class Theme(Enum):
     WRITING = "steps that hit producers, which write in bursts"
     TRANSACTIONS = "steps that hit a transactional producer, which only these seeds have"
     SHARING = "steps that hit share groups, which only these seeds have"
+    CHAIN = "steps that hit a chain of exactly-once workers behind a transactional producer"
 
 
 def theme(seed: int) -> Theme:
     """The theme of a seed."""
+    if seed >= FIRST_WITH_CHAINS and Random(seed ^ 0xC4A1).random() < 0.4:
+        return Theme.CHAIN
     if Random(seed ^ 0x7A).random() < 0.25:
         return Theme.TRANSACTIONS
     if seed >= FIRST_WITH_SHARE_GROUPS and Random(seed ^ 0x932).random() < 0.45:
@@ -133,6 +143,7 @@ def _kinds(random: Random, wanted: Theme) -> list[tuple[str, _Arguments]]:
         Theme.WRITING: _WRITING_STEPS,
         Theme.TRANSACTIONS: _TRANSACTION_STEPS,
         Theme.SHARING: _SHARING_STEPS,
+        Theme.CHAIN: _CHAIN_STEPS,
     }.get(wanted, _STEPS)
     if wanted is Theme.FEW:
         steps = random.sample(_STEPS, random.randrange(2, 7))
@@ -188,6 +199,10 @@ def _transaction_request(random: Random) -> dict[str, object]:
 
 def _share_request(random: Random) -> dict[str, object]:
     return _fault_of(random, random.choice((*_SHARE_REQUESTS, "ShareFetch", "Metadata")), fails=3)
+
+
+def _chain_request(random: Random) -> dict[str, object]:
+    return _fault_of(random, random.choice(_CHAIN_REQUESTS), fails=3)
 
 
 def _fault_of(random: Random, request: str, *, fails: int) -> dict[str, object]:
@@ -304,6 +319,34 @@ _SHARING_STEPS: tuple[tuple[int, str, _Arguments], ...] = (
     (3, "read_cancelled", _member),
     (1, "add_partition", _nothing),
     (1, "look_around", _nothing),
+)
+
+_CHAIN_STEPS: tuple[tuple[int, str, _Arguments], ...] = (
+    (6, "request", _chain_request),
+    (2, "cut_connections", _node_and(0, 1, 5, 40, 200, 1000)),
+    (1, "latency", _node_and(0.0, 0.02, 0.3, 2.0)),
+    (2, "kill", _node),
+    (1, "start", _nothing),
+    (2, "freeze", _node),
+    (1, "thaw", _nothing),
+    (1, "move_copies", _partition),
+    (1, "move_coordinator", _nothing),
+    (2, "move_transaction_coordinator", _nothing),
+    (1, "cut_network", _node),
+    (1, "heal_network", _nothing),
+    (1, "block_loop", _amount(0.2, 3.0, 15.0)),
+    (1, "jump_clock", _amount(-3600.0, 3600.0)),
+    (1, "hold_markers", _amount(0.5, 3.0, 12.0)),
+    (2, "hold_offset_markers", _amount(0.5, 3.0, 12.0)),
+    (1, "hold_copy_markers", _member),
+    (1, "transaction_cancelled", _nothing),
+    (1, "transaction_slow", _amount(0.5, 3.0, 12.0)),
+    (8, "worker_killed", _member),
+    (1, "worker_cancelled", _member),
+    (2, "worker_isolated", _member),
+    (2, "worker_slow", _member),
+    (1, "worker_raises", _member),
+    (2, "worker_joins", _member),
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from aiokafka_lite import TopicPartition
-from tests.simulation.ledger import Outcome, Transaction, copy_anomalies, ledger_anomalies
+from tests.simulation.ledger import Outcome, Transaction, copy_anomalies, early_anomalies, ledger_anomalies
 
 HERE, THERE = TopicPartition("ledger", 0), TopicPartition("ledger", 1)
 
@@ -60,6 +60,26 @@ def test_a_reader_that_saw_something_else_meanwhile_is_found(live: list[bytes]) 
     anomalies = list(ledger_anomalies(transactions(C, A), whole, others, [1]))
     assert len(anomalies) == 1
     assert "the live reader of" in anomalies[0]
+
+
+@pytest.mark.parametrize(
+    "reads, offsets, found",
+    [
+        ([(5.0, b"a0"), (6.0, b"b0")], [(5.0, 1), (7.0, 99)], ""),
+        ([(4.9, b"a0")], [], "was read at 4.900 s"),
+        ([], [(4.9, 1)], "its offset was read at 4.900 s"),
+        ([(9.0, b"a1")], [], "transaction 1, ABORTED"),
+        ([], [(9.0, 2)], "transaction 1, ABORTED"),
+    ],
+)
+def test_what_was_visible_before_its_commit_is_found(
+    reads: list[tuple[float, bytes]], offsets: list[tuple[float, int]], found: str
+) -> None:
+    made = transactions(C, A)
+    made[0].ended_at = 5.0
+    anomalies = list(early_anomalies(made, reads, offsets))
+    assert len(anomalies) == bool(found)
+    assert all(found in each for each in anomalies)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from itertools import groupby
 from random import Random
 from typing import Any, Protocol
@@ -22,7 +23,8 @@ from aiokafka_lite import (
 from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, OffsetCommitValue, offset_key
 from aiokafka_lite.protocol.codec import decode_versioned
 from aiokafka_lite.types import GroupMetadata
-from tests.simulation.ledger import Outcome, Transaction, ledger_anomalies
+from tests.simulation.chain_journal import stable_offsets
+from tests.simulation.ledger import Outcome, Transaction, early_anomalies, ledger_anomalies
 from tests.simulation.workload import FIXED, LEDGER, LEDGER_PARTITIONS, TRANSACTIONS, TransactionPlan
 
 GROUP = GroupMetadata("ledger")
@@ -71,12 +73,16 @@ class Transactor:
         self._made = 0
         self._current: asyncio.Task[None] | None = None
         self._live: defaultdict[TopicPartition, list[bytes]] = defaultdict(list)
+        self._reads: list[tuple[float, bytes]] = []
+        """When the live reader returned each value."""
         self._reader = self._make_reader("live")
-        self._reading: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         await self._reader.start()
-        self._reading = asyncio.create_task(self._read(self._reader, self._live), name="read the ledger")
+        self._tasks.append(asyncio.create_task(self._read_live(), name="read the ledger"))
+        if self.plan.is_watched:
+            self._tasks.append(asyncio.create_task(self._watch(), name="watch the offset"))
 
     async def run(self) -> None:
         """Write all transactions, one after the other."""
@@ -111,13 +117,22 @@ class Transactor:
             reading.cancel()
             await asyncio.wait([reading])
         offsets = _committed_offsets(self._world.cluster)
-        for anomaly in ledger_anomalies(self.transactions, whole, {"live": self._live}, offsets):
+        stable = [
+            (at, offset)
+            for at, group_id, partition, offset in stable_offsets(self._world.cluster)
+            if (group_id, partition) == (GROUP.group_id, OFFSETS_OF)
+        ]
+        for anomaly in (
+            *ledger_anomalies(self.transactions, whole, {"live": self._live}, offsets),
+            *early_anomalies(self.transactions, self._reads, stable),
+        ):
             self._world.anomaly(f"{self.plan}: {anomaly}")
 
     async def close(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.wait([self._reading])
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await self._reader.close()
         if self._producer is not None:
             await self._close(self._producer)
@@ -186,6 +201,7 @@ class Transactor:
                 raise UserAbort
             if not is_replaced:
                 transaction.outcome = Outcome.UNKNOWN
+                transaction.ended_at = asyncio.get_running_loop().time()
         if is_replaced:
             self._world.anomaly(f"{transaction} was committed by {producer!r}, which is fenced")
         transaction.outcome = Outcome.COMMITTED
@@ -223,6 +239,20 @@ class Transactor:
             **{"isolation_level": "read_committed", **settings},
         )
         return reader
+
+    async def _read_live(self) -> None:
+        self._reader.assign(_PARTITIONS)
+        async for record in self._reader:
+            self._live[TopicPartition(record.topic, record.partition)].append(record.value)
+            self._reads.append((asyncio.get_running_loop().time(), record.value))
+
+    async def _watch(self) -> None:
+        """Ask for the stable offset of the group again and again. The history has the answers."""
+        async with self._make_reader("watch", group_id=GROUP.group_id) as watcher:
+            while True:
+                with suppress(KafkaError):
+                    await watcher.committed([OFFSETS_OF], timeout=1.0)
+                await asyncio.sleep(self._world.random.choice((0.05, 0.3, 1.0)))
 
     async def _read(self, reader: Consumer[Any, Any], into: dict[TopicPartition, list[bytes]]) -> None:
         reader.assign(_PARTITIONS)

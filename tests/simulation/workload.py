@@ -10,7 +10,14 @@ from random import Random
 from typing import Any
 
 from tests.end_to_end.history import Promises
-from tests.simulation.schedule import FIRST_OF_BOTH_PROTOCOLS, FIRST_WITH_SHARE_GROUPS, MIGRATING, Theme, theme
+from tests.simulation.schedule import (
+    FIRST_OF_BOTH_PROTOCOLS,
+    FIRST_WITH_CHAINS,
+    FIRST_WITH_SHARE_GROUPS,
+    MIGRATING,
+    Theme,
+    theme,
+)
 
 FIXED = "orders"
 """A topic whose partitions stay the same."""
@@ -22,6 +29,8 @@ SCRATCH = "scratch"
 LEDGER = "ledger"
 """A topic that is written in transactions."""
 LEDGER_PARTITIONS = 2
+COPIES = ("copies-1", "copies-2", "copies-3")
+"""The topics behind the ledger in a chain: each is a copy of the one before, partition by partition."""
 
 RECORDS = 110
 TRANSACTIONS = 20
@@ -76,13 +85,34 @@ class SharePlan:
 class TransactionPlan:
     """A transactional producer: its settings, its pauses, and the generation of the cluster's transactions.
 
+    ``generation`` is the level of ``transaction.version``: 2 is generation 2 of the protocol, 0 and 1 are generation 1.
     ``is_verified`` is whether leaders ask the coordinator before they append, as releases before Kafka 3.6 did not.
+    ``is_watched`` is whether a client asks for the stable offset of the group during the run.
     """
 
     settings: Mapping[str, Any]
     pauses: tuple[float, ...]
     generation: int
     is_verified: bool
+    is_watched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """A group of exactly-once workers: its topics, the settings of its clients and sessions, and its workers.
+
+    ``protocols`` are those of the members; each process of a worker has one of them.
+    """
+
+    group_id: str
+    source: str
+    target: str
+    reading: Mapping[str, Any]
+    writing: Mapping[str, Any]
+    session: Mapping[str, Any]
+    workers: int
+    is_static: bool
+    protocols: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +123,7 @@ class Workload:
     groups: tuple[GroupPlan, ...]
     transactions: TransactionPlan | None = None
     share_groups: tuple[SharePlan, ...] = ()
+    chain: tuple[StagePlan, ...] = ()
 
 
 def workload(seed: int) -> Workload:
@@ -110,6 +141,12 @@ def workload(seed: int) -> Workload:
 
 def _workload(seed: int) -> Workload:
     random = Random(seed ^ 0x30B)
+    if theme(seed) is Theme.CHAIN:
+        transactions = replace(_transactions(random), generation=random.choice((2, 2, 1, 0)), is_watched=True)
+        return Workload((), (), transactions, chain=_chain(random))
+    if theme(seed) is Theme.TRANSACTIONS and seed >= FIRST_WITH_CHAINS:
+        transactions = replace(_transactions(random), is_watched=True)
+        return Workload((_writer(random, "a", _PAUSES),), (_group(random, 0),), transactions)
     if theme(seed) is Theme.TRANSACTIONS:
         return Workload((_writer(random, "a", _PAUSES),), (_group(random, 0),), _transactions(random))
     if theme(seed) is Theme.SHARING:
@@ -204,6 +241,33 @@ def _share_group(random: Random, number: int) -> SharePlan:
         reading=random.choice(("iterate", "poll", "poll")),
         lock=random.choice((15.0, 30.0)),
         limit=random.choice((2, 3, 5)),
+    )
+
+
+def _chain(random: Random) -> tuple[StagePlan, ...]:
+    return tuple(
+        _stage(random, number, source, target)
+        for number, (source, target) in enumerate(zip((LEDGER, *COPIES), COPIES, strict=False), 1)
+    )
+
+
+def _stage(random: Random, number: int, source: str, target: str) -> StagePlan:
+    protocols = random.choice((("classic",), ("consumer",), ("consumer",), ("classic", "consumer")))
+    strategy = random.choice(("range", "cooperative-sticky"))
+    return StagePlan(
+        group_id=f"stage-{number}",
+        source=source,
+        target=target,
+        reading={"strategies": [strategy]},
+        writing={
+            "linger": random.choice((0.0, 0.02)),
+            "delivery_timeout": random.choice((6.0, 30.0)),
+            "transaction_timeout": random.choice((10.0, 60.0)),
+        },
+        session={"max_records": random.choice((2, 5, 500)), "commit_interval": random.choice((0.0, 0.0, 0.7))},
+        workers=random.choice((1, 2, 2, 3)),
+        is_static=random.random() < 0.25,
+        protocols=protocols,
     )
 
 

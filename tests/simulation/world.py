@@ -23,6 +23,7 @@ from aiokafka_lite import Admin, EmbeddedCluster, KafkaError, TopicPartition
 from aiokafka_lite.aio import virtual_time
 from aiokafka_lite.embedded import ClusterConfig
 from tests.embedded.producer.logs import values_of
+from tests.simulation.chain import Chain
 from tests.simulation.faults import Faults
 from tests.simulation.journal import (
     HEARTBEAT_INTERVAL,
@@ -207,7 +208,7 @@ class World:
         trace = hashlib.sha256("\n".join(exchanges).encode()).hexdigest()[:16]
         seconds = loop.time()
         self.__dict__.update(cluster=None, groups=(), writers=(), faults=None, network=None, transactor=None)
-        self.__dict__.update(share_groups=(), _sharing=None)
+        self.__dict__.update(share_groups=(), _sharing=None, chain=None)
         return Result(self._anomalies, trace, seconds, exchanges if self._with_exchanges else [])
 
     async def _live(self) -> None:
@@ -218,6 +219,7 @@ class World:
             admin = await stack.enter_async_context(self.client(Admin, metadata_max_age=10.0))
             self.writers = [Writer(self, plan) for plan in self._plan.writers]
             self.transactor = None if self._plan.transactions is None else Transactor(self, self._plan.transactions)
+            self.chain = Chain(self, self._plan.chain)
             self.faults = Faults(self, admin)
             await self._sharing.start(admin)
             for group in self.groups:
@@ -228,6 +230,8 @@ class World:
             if self.transactor is not None:
                 await self.transactor.start()
                 stack.push_async_callback(self.transactor.close)
+            stack.push_async_callback(self.chain.close)
+            await self.chain.start()
             async with asyncio.TaskGroup() as writing:
                 if self.transactor is not None:
                     writing.create_task(self.transactor.run())
@@ -246,6 +250,7 @@ class World:
             if self.transactor is not None:
                 await self.cluster.until_in_sync(LEDGER, 120.0)
                 await self.transactor.finish()
+            await self.chain.finish(HEAL_TIMEOUT)
             await self.faults.finish()
             logs = {each: values_of(self.cluster, each.topic, each.partition) for each in self.partitions()}
             for writer in self.writers:
