@@ -108,9 +108,7 @@ async def finish(cluster: EmbeddedCluster, values: list[str], strategy: str) -> 
 
 
 @each_strategy
-async def test_a_handler_that_raises_aborts_and_reads_the_record_again(
-    cluster: EmbeddedCluster, strategy: str
-) -> None:
+async def test_a_handler_that_raises_aborts_and_reads_the_record_again(cluster: EmbeddedCluster, strategy: str) -> None:
     values = await write(cluster, COUNT)
     handler = Bill(cluster)
     handler.fails = {(0, 3), (1, 7), (2, 11)}
