@@ -156,6 +156,7 @@ class ClientConfig:
     """The client's Kerberos principal, such as ``"orders@EXAMPLE.COM"``. If None, that of the keytab or the cache."""
 
     def __post_init__(self) -> None:
+        plain_strings(self)
         object.__setattr__(self, "bootstrap_servers", _servers(self.bootstrap_servers))
         string(self, "client_id")
         string(self, "client_rack")

@@ -235,9 +235,7 @@ class ShareConsumer(Component, Generic[K, V]):
 
     def metrics(self) -> ShareConsumerMetrics:
         """The counters of this consumer so far, and its state now."""
-        from .metrics import share_consumer_metrics
-
-        return share_consumer_metrics(self._core)
+        return self._core.metrics()
 
     def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
         """Whether the consumer works, for liveness and readiness probes.

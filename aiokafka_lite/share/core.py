@@ -19,6 +19,7 @@ import base64
 import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import anyio
@@ -38,6 +39,10 @@ from .results import AcknowledgementResult
 from .session import TopicIdPartition
 from .settings import ShareOptions
 
+if TYPE_CHECKING:
+    from ..cluster.otlp import Report
+    from .metrics import ShareConsumerMetrics
+
 logger = logging.getLogger(__name__)
 
 DECODED_AHEAD = 16 << 20
@@ -52,7 +57,12 @@ class ShareCore:
 
     def __init__(self, service: Service, options: ShareOptions) -> None:
         self.options = options
-        self.client = Client(options.client, connector=options.connector, runtime=options.runtime)
+        self.client = Client(
+            options.client,
+            connector=options.connector,
+            runtime=options.runtime,
+            report_metrics=self._report_metrics,
+        )
         self.in_flight = InFlight()
         self.counters = Counters()
         self.lock_timeout: float | None = None
@@ -110,6 +120,18 @@ class ShareCore:
             for fetcher in fetchers:
                 finishing.start_soon(fetcher.finish)
         await self.membership.leave()
+
+    def metrics(self) -> ShareConsumerMetrics:
+        """The metrics of this moment."""
+        from .metrics import share_consumer_metrics
+
+        parts = (self.client, self.membership, self.in_flight, self.counters)
+        return share_consumer_metrics(*parts, last_poll_ago=self.last_poll_ago, lock_timeout=self.lock_timeout)
+
+    def _report_metrics(self) -> Report:
+        from .telemetry import share_consumer_report
+
+        return share_consumer_report(self.metrics())
 
     # Assignment: partitions go to the fetchers of their leaders.
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import TypeVar
 
+from ..consumer.counters import FetchCounters
+from ..errors import KafkaError
 from .acquired import DecodedBatch
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -13,6 +20,8 @@ class Counters:
 
     fetch_requests: int = 0
     acknowledge_requests: int = 0
+    fetches: FetchCounters = field(default_factory=FetchCounters)
+    acknowledges: FetchCounters = field(default_factory=FetchCounters)
     records_acquired: int = 0
     records_redelivered: int = 0
     bytes_fetched: int = 0
@@ -28,3 +37,16 @@ class Counters:
         """A batch was decoded."""
         self.records_acquired += len(batch.records)
         self.records_redelivered += batch.redelivered
+
+
+async def counted(requests: FetchCounters, answer: Awaitable[T]) -> T:
+    """The answer to a request. Counts its latency, or the failure of a request without an answer."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        found = await answer
+    except KafkaError:
+        requests.failures += 1
+        raise
+    requests.latencies.add(loop.time() - began)
+    return found

@@ -31,7 +31,7 @@ from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
 from .answers import Renewal, Results, ShareAnswers
 from .config import ShareConfig
-from .counters import Counters
+from .counters import Counters, counted
 from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight
 from .requests import acknowledge_request, fetch_request, may_acknowledge_again, may_fetch_again
 from .session import FINAL, ShareSession, TopicIdPartition
@@ -235,7 +235,7 @@ class BrokerShareFetcher:
             )
             began = loop.time()
             self._counters.fetch_requests += 1
-            response = await connection.send(request, timeout=timeout)
+            response = await counted(self._counters.fetches, connection.send(request, timeout=timeout))
             code = ErrorCode.of(response.error_code)
             if not self._session_continues(code, response.error_message, to_send):
                 await asyncio.sleep(self._backoff.next())
@@ -280,7 +280,8 @@ class BrokerShareFetcher:
             self._config.group_id, self._member_id, self._session.acknowledge(), with_renewals
         )
         self._counters.acknowledge_requests += 1
-        response = await connection.send(request, timeout=self._client.config.request_timeout)
+        answer = connection.send(request, timeout=self._client.config.request_timeout)
+        response = await counted(self._counters.acknowledges, answer)
         code = ErrorCode.of(response.error_code)
         if not self._session_continues(code, response.error_message, to_send):
             for renewal, acquisition in renewals:
@@ -305,7 +306,8 @@ class BrokerShareFetcher:
             with anyio.move_on_after(FINAL_TIMEOUT):
                 try:
                     connection = await self._connect()
-                    response = await connection.send(request, timeout=FINAL_TIMEOUT)
+                    answer = connection.send(request, timeout=FINAL_TIMEOUT)
+                    response = await counted(self._counters.acknowledges, answer)
                     code = ErrorCode.of(response.error_code)
                     error = None if code is ErrorCode.NONE else error_for(code, response.error_message or "")
                     results = self._answers.results(response)

@@ -126,6 +126,8 @@ class InFlight:
 
     def __init__(self) -> None:
         self._acquisitions: list[Acquisition] = []
+        self.taken = 0
+        """The number of records that were returned to the user."""
         self.expired = 0
         """The number of records that were dropped before they were returned to the user, because their lock had
         expired."""
@@ -186,6 +188,7 @@ class InFlight:
     def take(self, acquisition: Acquisition, count: int) -> None:
         """Take the next ``count`` buffered records, which are returned to the user now."""
         buffered, returned = acquisition.buffered, acquisition.returned
+        self.taken += count
         for _ in range(count):
             record = buffered.popleft()
             returned[record[2]] = record[9]  # an index takes half the time of a name, and this runs for each record

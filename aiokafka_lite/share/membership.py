@@ -45,6 +45,8 @@ class Membership:
     def __init__(self, client: Client, member: ShareMember, *, on_assignment: Callable[[], None]) -> None:
         self.member = member
         self.heartbeats = RequestCounters()
+        self.rebalances = 0
+        """How often the assigned partitions have changed."""
         self._client = client
         self._on_assignment = on_assignment
         self._channel = CoordinatorChannel(client, member.group_id)
@@ -122,6 +124,7 @@ class Membership:
             code = ErrorCode.of(response.error_code)
             logger.warning("%r was evicted from the group%s: %s; it joins again", member, cause, code.name)
         if member.assignment != before:
+            self.rebalances += 1
             self._on_assignment()
         if failure is not None:
             self.heartbeats.failures += 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
 
-from aiokafka_lite import Admin, Consumer, Producer
+from aiokafka_lite import Admin, Consumer, Producer, ShareConsumer
 from aiokafka_lite.admin import ConfigResource, ResourceType
 from aiokafka_lite.embedded import ClientMetrics, ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
@@ -41,6 +41,11 @@ class Pushed:
         async with Admin(self.cluster.bootstrap_servers, connector=self.cluster.connector) as admin:
             named = {name.replace("_", "."): value for name, value in settings.items()}
             (await admin.configs.alter({resource: named})).raise_for_errors()
+
+    async def begin_at_the_first_record(self, group: str) -> None:
+        async with Admin(self.cluster.bootstrap_servers, connector=self.cluster.connector) as admin:
+            changes = {ConfigResource.group(group): {"share.auto.offset.reset": "earliest"}}
+            (await admin.configs.alter(changes)).raise_for_errors()
 
     def producer(self, **settings: Any) -> Producer:
         return Producer(self.cluster.bootstrap_servers, connector=self.cluster.connector, **settings)
@@ -94,6 +99,32 @@ async def test_a_consumer_pushes_fetches_and_its_group(pushed: Pushed) -> None:
     assert all(name.startswith("org.apache.kafka.consumer.coordinator.") for name in names)
     (resource,) = MetricsData.FromString(pushed.received[0].metrics).resource_metrics
     assert {each.key: each.value.string_value for each in resource.resource.attributes} == {"group_id": "billing"}
+
+
+async def test_a_share_consumer_pushes_what_java_s_share_consumer_pushes(pushed: Pushed) -> None:
+    await pushed.subscribe(interval_ms="1000", metrics="org.apache.kafka.consumer.share.")
+    await pushed.begin_at_the_first_record("queue")
+    for value in (b"1", b"2", b"3"):
+        await pushed.cluster.produce("orders", value)
+    settings = {"connector": pushed.cluster.connector, "topics": ["orders"], "group_id": "queue"}
+    async with ShareConsumer(pushed.cluster.bootstrap_servers, **settings) as queue:
+        found = [await anext(queue) for _ in range(3)]
+        queue.release(found[2])
+        await queue.commit()
+    totals: dict[str, float] = {}
+    for each in pushed.received:
+        for name, value in read(each).items():
+            totals[name] = totals.get(name, 0.0) + value
+    fetches, group = "org.apache.kafka.consumer.share.fetch.manager.", "org.apache.kafka.consumer.share.coordinator."
+    assert totals[f"{fetches}records.consumed.total"] == 3
+    assert totals[f"{fetches}acknowledgements.send.total"] == 3
+    assert totals[f"{fetches}acknowledgements.error.total"] == 0
+    assert totals[f"{fetches}fetch.total"] >= 1
+    assert totals[f"{fetches}bytes.consumed.total"] > 0
+    assert totals[f"{group}rebalance.total"] == 1
+    assert totals[f"{group}heartbeat.total"] >= 1
+    (resource,) = MetricsData.FromString(pushed.received[0].metrics).resource_metrics
+    assert {each.key: each.value.string_value for each in resource.resource.attributes} == {"group_id": "queue"}
 
 
 async def test_a_client_follows_a_new_subscription(pushed: Pushed) -> None:

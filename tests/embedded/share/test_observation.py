@@ -10,7 +10,7 @@ import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import AuthorizationError, ConfigurationError, ErrorCode
-from aiokafka_lite.protocol.messages import ShareGroupHeartbeatRequest
+from aiokafka_lite.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupHeartbeatRequest
 from aiokafka_lite.share.diagnosis import SharePartitionReport
 from tests.embedded.share.sharing import GROUP, read, share_consumer, write
 from tests.waiting import until
@@ -89,6 +89,37 @@ async def test_a_share_consumer_that_is_refused_is_not_live(cluster: EmbeddedClu
     assert health.problems[0].startswith("it has failed: ")
     with pytest.raises(AuthorizationError):
         await consumer.close()
+
+
+async def test_metrics_have_what_was_returned_and_the_latencies_of_requests(cluster: EmbeddedCluster) -> None:
+    await write(cluster, *[b"v"] * 6)
+    async with share_consumer(cluster) as consumer:
+        await read(consumer, 2)
+        before = consumer.metrics()
+        assert (before.records_consumed, before.records_buffered, before.rebalances) == (2, 4, 1)
+        assert 1 <= before.fetch_latency.count <= before.fetch_requests
+        assert before.acknowledge_latency.count == 0
+        await asyncio.sleep(31)  # virtual time; the locks end
+        await read(consumer, 6)
+        await consumer.commit()
+        after = consumer.metrics()
+        assert after.records_consumed == 8, "redelivered records count again"
+        assert after.acknowledge_latency.count == after.acknowledge_requests >= 1
+        assert after.fetch_latency.max is not None
+        assert (after.fetch_failures, after.acknowledge_failures) == (0, 0)
+
+
+async def test_metrics_have_the_requests_without_a_response(cluster: EmbeddedCluster) -> None:
+    async with share_consumer(cluster) as consumer:
+        await until(lambda: consumer.assignment)
+        with cluster.on(ShareFetchRequest, times=1).disconnect():
+            await consumer.poll(timeout=5.0)
+        await write(cluster, b"v")
+        await read(consumer, 1)
+        with cluster.on(ShareAcknowledgeRequest, times=1).disconnect():
+            assert not await consumer.commit()
+        metrics = consumer.metrics()
+        assert (metrics.fetch_failures, metrics.acknowledge_failures) == (1, 1)
 
 
 async def test_metrics_have_the_latencies_and_the_failures_of_heartbeats(cluster: EmbeddedCluster) -> None:
