@@ -134,6 +134,11 @@ class EmbeddedSchemaRegistry:
             raise IllegalStateError("the embedded schema registry does not run; use it in 'async with'")
         return f"{self._scheme}://127.0.0.1:{self._server.port}"
 
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        return self._server.connections
+
     async def start(self) -> None:
         """Begin to listen."""
         await self._server.start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random as _random
 import ssl
-from collections.abc import Callable, Coroutine, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 from urllib.parse import quote
@@ -203,16 +203,19 @@ class SchemaRegistryClient:
         """
         parameters = {"permanent": "true"} if permanent else None
         path = f"/subjects/{_quoted(text('subject', subject))}"
-        deleted = _list(await self._http.request("DELETE", path, subject=subject, parameters=parameters), int)
-        self._forget(subject)
-        return deleted
+        return _list(await self._delete(path, subject, parameters), int)
 
     async def delete_version(self, subject: str, version: int, *, permanent: bool = False) -> None:
         """Delete one version of a subject; ``permanent`` as for ``delete_subject``."""
         parameters = {"permanent": "true"} if permanent else None
         path = f"/subjects/{_quoted(text('subject', subject))}/versions/{whole('version', version, 1)}"
-        await self._http.request("DELETE", path, subject=subject, parameters=parameters)
-        self._forget(subject)
+        await self._delete(path, subject, parameters)
+
+    async def _delete(self, path: str, subject: str, parameters: Mapping[str, str] | None) -> object:
+        try:
+            return await self._http.request("DELETE", path, subject=subject, parameters=parameters)
+        finally:  # a request that was cancelled may have deleted it
+            self._forget(subject)
 
     def _forget(self, subject: str) -> None:
         """Drop the cached facts about a subject. The schemas of ids stay, because records with these ids may exist."""

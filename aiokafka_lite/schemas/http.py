@@ -104,6 +104,7 @@ class RegistryHttp:
         self._random = random
         self._outages = Outages()
         self._client: Any = None
+        self._closing: asyncio.Task[None] | None = None
         self._is_closed = False
         self._preferred = 0  # the address that answered last
 
@@ -111,7 +112,10 @@ class RegistryHttp:
         self._is_closed = True
         client, self._client = self._client, None
         if client is not None:
-            await client.aclose()
+            # A task, because httpx keeps the other connections open if the close of one of them is cancelled.
+            self._closing = asyncio.create_task(client.aclose())
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
 
     async def request(
         self,
