@@ -56,12 +56,23 @@ class HttpServer:
         assert self._server is not None, "the server has started"
         return int(self._server.sockets[0].getsockname()[1])
 
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        return len(self._connections)
+
     async def start(self) -> None:
         """Begin to listen."""
         loop = asyncio.get_running_loop()
+        # If this call also started to serve, it would lose the open port when it is cancelled.
         self._server = await loop.create_server(
-            lambda: _Connection(self._handler, self._connections), "127.0.0.1", 0, ssl=self._ssl_context
+            lambda: _Connection(self._handler, self._connections),
+            "127.0.0.1",
+            0,
+            ssl=self._ssl_context,
+            start_serving=False,
         )
+        await self._server.start_serving()
 
     async def close(self) -> None:
         """Close the port and all connections."""

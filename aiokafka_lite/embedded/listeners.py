@@ -103,12 +103,14 @@ class Listener:
         loop = asyncio.get_running_loop()
         accept = new_stream if ssl_context is None else lambda: _Handshake(new_stream, ssl_context, spawn)
         try:
-            self._server = await loop.create_server(accept, self.host, self.port, backlog=1024)
+            # If this call also started to serve, it would lose the open port when it is cancelled.
+            self._server = await loop.create_server(accept, self.host, self.port, backlog=1024, start_serving=False)
         except OSError as error:
             # The text of asyncio repeats the address. A name without an address has no error number.
             reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else error
             raise ConfigurationError(f"{owner} cannot listen on {self.host}:{self.port}: {reason}") from error
         self.port = self._server.sockets[0].getsockname()[1]
+        await self._server.start_serving()
 
     def close(self) -> None:
         """Accept no more connections."""

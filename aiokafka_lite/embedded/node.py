@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from ..arguments import INT32_MAX, INT64_MAX
-from ..errors import ConfigurationError, ErrorCode, IllegalStateError
+from ..errors import ErrorCode, IllegalStateError
 from ..protocol.framing import FrameMemory
 from ..protocol.state import next_state
 from .authentication import Authentication
@@ -266,7 +266,7 @@ class BrokerNode:
                     context = self._cluster.security.server_context(listener.name) if listener.uses_tls else None
                     new_stream = partial(self.new_stream, listener)
                     await listener.open(new_stream, context, f"broker {self.node_id}", self._cluster.spawn)
-            except ConfigurationError:
+            except BaseException:  # a cancellation, too
                 self._close_listeners()
                 raise
         self._describe()
