@@ -253,6 +253,27 @@ async def test_drain_finishes_the_records_in_progress_and_begins_no_others(clust
     assert (await committed(cluster))[ONE] == 8
 
 
+async def test_a_drain_that_is_cancelled_at_any_turn_can_be_repeated(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 400, keys=400)
+    finished = 0
+    for turns in range(30):
+        handling = Handling(work=0.0)
+        workers = Workers(handling, concurrency=8)
+        running = Running(cluster, workers)
+        await until(lambda handling=handling: handling.seen)  # type: ignore[misc]
+        draining = asyncio.ensure_future(workers.drain())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        draining.cancel()
+        await asyncio.wait([draining])
+        assert await workers.drain()
+        assert (handling.active, workers.metrics().pending) == (0, 0)
+        await finish(running)
+        finished += len(handling.seen)
+        assert (await committed(cluster))[ONE] == finished
+        await keyed(cluster, len(handling.seen), keys=400)
+
+
 @pytest.mark.parametrize("order", ["key", "partition", "none"])
 async def test_a_cancelled_consume_leaves_no_task_and_marks_nothing_unfinished(
     cluster: EmbeddedCluster, order: Any
