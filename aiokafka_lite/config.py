@@ -29,7 +29,7 @@ from .security import (
     is_pem,
     tls_context,
 )
-from .setting_checks import LONGEST_TIMER, filled, one_of, pauses, seconds, string, switch, whole, wrong
+from .setting_checks import LONGEST_TIMER, filled, one_of, pauses, plain_strings, seconds, string, switch, whole, wrong
 from .types import Compression, IsolationLevel
 
 KIB = 1024
@@ -121,7 +121,8 @@ class ClientConfig:
     allow_auto_create_topics: bool = True
     """Whether using a topic may create it, if the broker allows that."""
     enable_metrics_push: bool = True
-    """Whether producers and consumers push metrics to brokers whose operator subscribes to them (KIP-714)."""
+    """Whether producers, consumers and share consumers push metrics to brokers whose operator subscribes to them
+    (KIP-714)."""
     security_protocol: str = "PLAINTEXT"
     """The protocol of the brokers' listener: ``"PLAINTEXT"``, ``"SSL"``, ``"SASL_PLAINTEXT"`` or ``"SASL_SSL"``."""
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
@@ -427,6 +428,7 @@ class ProducerConfig:
     """Seconds that ``send`` waits for metadata, for room in the buffer, and for an async serializer."""
 
     def __post_init__(self) -> None:
+        plain_strings(self)
         one_of(self, "acks", (0, 1, -1, "all"))
         try:
             object.__setattr__(self, "compression", Compression.parse(self.compression))
@@ -505,6 +507,7 @@ class ConsumerConfig:
     """The maximum number of bytes of one batch after decompression. A larger batch raises CorruptRecord."""
 
     def __post_init__(self) -> None:
+        plain_strings(self)
         reset = self.auto_offset_reset
         if reset not in ("earliest", "latest", "none") and self.reset_duration is None:
             what = "'earliest', 'latest', 'none', a timedelta >= 0, or a duration such as 'by_duration:PT1H'"
@@ -559,6 +562,7 @@ class GroupConfig:
     default."""
 
     def __post_init__(self) -> None:
+        plain_strings(self)
         filled(self, "group_id")
         if self.group_instance_id is not None:
             filled(self, "group_instance_id")

@@ -311,7 +311,8 @@ _APART = (
     *_STORE_TYPES,
 )
 
-_KNOWN = frozenset({*_CLIENT, *_PRODUCER, *_CONSUMER, *_GROUP, *_APART})
+MEANINGS = {**_CLIENT, **_PRODUCER, **_CONSUMER, **_GROUP}
+_KNOWN = frozenset({*MEANINGS, *_APART})
 
 _INSTEAD = {
     "ssl.truststore.password": "a trust store in PEM form has no password; remove it",
@@ -388,11 +389,10 @@ def without_effect(names: Iterable[str]) -> list[str]:
 
 def setting_of(name: str) -> tuple[str | None, str]:
     """The keyword argument for a property, None if there is none, and a note if its unit differs."""
-    for meanings in (_CLIENT, _PRODUCER, _CONSUMER, _GROUP):
-        if name in meanings:
-            meaning = meanings[name]
-            return meaning.setting, ", in seconds" if meaning.read is _milliseconds else ""
-    return None, ""
+    meaning = MEANINGS.get(name)
+    if meaning is None:
+        return None, ""
+    return meaning.setting, ", in seconds" if meaning.read is _milliseconds else ""
 
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, object]:

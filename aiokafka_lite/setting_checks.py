@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from enum import Enum
 
 from .arguments import INT32_MAX, INT64_MAX, is_whole, must_be, text
 from .errors import ConfigurationError
@@ -50,6 +51,17 @@ def pauses(settings: object, name: str) -> None:
     value, maximum = getattr(settings, name), getattr(settings, longest)
     if value > maximum:
         raise wrong(name, f"at most {longest}={maximum!r}", value)
+
+
+def plain_strings(settings: object) -> None:
+    """Replace members of an Enum that are strings, such as those of a StrEnum, with plain strings.
+
+    They are equal to plain strings, but some of them print as ``Codec.GZIP``.
+    """
+    for name in settings.__dataclass_fields__:  # type: ignore[attr-defined]
+        value = getattr(settings, name)
+        if isinstance(value, str) and isinstance(value, Enum):
+            object.__setattr__(settings, name, str.__str__(value))
 
 
 def one_of(settings: object, name: str, allowed: Iterable[object]) -> None:

@@ -7,8 +7,8 @@ lists the processes of a machine can read their arguments.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,10 @@ class Connection:
         from ..admin import Admin
         from ..properties import client_settings
 
-        return Admin(**_merged(client_settings(self.all_properties()), api_timeout=self.timeout or TIMEOUT))
+        properties = self.all_properties()
+        settings = client_settings(properties)
+        with _named(properties):
+            return Admin(**_merged(settings, api_timeout=self.timeout or TIMEOUT))
 
     def may_create_topics(self) -> bool:
         """Whether a producer lets the cluster create a topic at its first use."""
@@ -62,11 +65,13 @@ class Connection:
         from ..producer import Producer
         from ..properties import producer_settings
 
-        settings = {"max_block": TIMEOUT, **defaults, **producer_settings(self.all_properties())}
+        properties = self.all_properties()
+        settings = {"max_block": TIMEOUT, **defaults, **producer_settings(properties)}
         timeouts = {"api_timeout": self.timeout or TIMEOUT}
         if self.timeout is not None:
             timeouts = dict.fromkeys(("api_timeout", "max_block", "delivery_timeout"), self.timeout)
-        return Producer(**_merged(settings, **timeouts, **given))
+        with _named(properties, [*timeouts, *given]):
+            return Producer(**_merged(settings, **timeouts, **given))
 
     def group(self, given: str | None) -> str | None:
         """The group to join: the given one, or ``group.id`` of the properties."""
@@ -83,9 +88,11 @@ class Connection:
         from ..consumer import Consumer
         from ..properties import consumer_settings
 
-        settings = consumer_settings(self.all_properties(), group_id=group)
+        properties = self.all_properties()
+        settings = consumer_settings(properties, group_id=group)
         fixed = {"api_timeout": self.timeout or TIMEOUT, "allow_auto_create_topics": False}
-        return Consumer(**_merged(settings, **fixed, **given))
+        with _named(properties, [*fixed, *given]):
+            return Consumer(**_merged(settings, **fixed, **given))
 
     def share_consumer(self, group: str, topics: Sequence[str]) -> ShareConsumer[bytes, bytes]:
         """A client that reads as a member of a share group, and accepts no record by itself."""
@@ -94,11 +101,13 @@ class Connection:
         from ..share.settings import ShareConsumerSettings
 
         known = {"bootstrap_servers", *ShareConsumerSettings.__annotations__}
-        settings = {name: each for name, each in consumer_settings(self.all_properties()).items() if name in known}
+        properties = self.all_properties()
+        settings = {name: each for name, each in consumer_settings(properties).items() if name in known}
         fixed = {"api_timeout": self.timeout or TIMEOUT, "allow_auto_create_topics": False}
-        return ShareConsumer(
-            topics=topics, group_id=group, acknowledgement_mode="explicit", **_merged(settings, **fixed)
-        )
+        with _named(properties, fixed):
+            return ShareConsumer(
+                topics=topics, group_id=group, acknowledgement_mode="explicit", **_merged(settings, **fixed)
+            )
 
     def all_properties(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
         """The properties of the file, the environment and the options together."""
@@ -139,6 +148,16 @@ def of_options(texts: Sequence[str]) -> dict[str, str]:
                 f" use {name}=env:VARIABLE, {name}=file:PATH, or a --config file"
             )
     return properties
+
+
+def _named(properties: Mapping[str, str], options: Iterable[str] = ()) -> AbstractContextManager[None]:
+    """Errors of a client's constructor name the properties as the user wrote them. ``options`` are no properties."""
+    from ..spelling import property_names, spelled
+
+    names = property_names(properties)
+    for each in options:
+        names.pop(each, None)
+    return spelled(names, properties)
 
 
 def _merged(settings: Mapping[str, object], **given: object) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from ..aio.deadline import deadline
 from ..aio.outages import Outages
 from ..aio.retry import Backoff, is_retriable
+from ..aio.shared_calls import SharedCalls
 from ..arguments import must_be
 from ..errors import (
     AuthenticationError,
@@ -104,18 +105,19 @@ class RegistryHttp:
         self._random = random
         self._outages = Outages()
         self._client: Any = None
-        self._closing: asyncio.Task[None] | None = None
+        self._closing = SharedCalls("the connections to the schema registry were closed by another call")
         self._is_closed = False
         self._preferred = 0  # the address that answered last
 
     async def close(self) -> None:
         self._is_closed = True
+        # A shared call, because httpx keeps the other connections open if the close of one of them is cancelled.
+        await self._closing.call("close", self._close_client)
+
+    async def _close_client(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            # A task, because httpx keeps the other connections open if the close of one of them is cancelled.
-            self._closing = asyncio.create_task(client.aclose())
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
+            await client.aclose()
 
     async def request(
         self,

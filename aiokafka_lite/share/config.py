@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..config import MIB
-from ..setting_checks import filled, one_of, seconds, switch, whole
+from ..setting_checks import filled, one_of, plain_strings, seconds, switch, whole
 
 AcknowledgementMode = Literal["implicit", "explicit"]
 AcquireMode = Literal["batch_optimized", "record_limit"]
@@ -43,6 +43,7 @@ class ShareConfig:
     """The maximum number of bytes of one batch after decompression. A larger batch raises CorruptRecord."""
 
     def __post_init__(self) -> None:
+        plain_strings(self)
         filled(self, "group_id")
         one_of(self, "acknowledgement_mode", ("implicit", "explicit"))
         one_of(self, "acquire_mode", ("batch_optimized", "record_limit"))

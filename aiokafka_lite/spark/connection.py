@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from contextlib import AbstractContextManager
 from dataclasses import fields
-from typing import Any
 
 from ..cluster.client import Client
 from ..config import ClientConfig, ConsumerConfig
-from ..errors import ConfigurationError
 from ..properties import consumer_settings
-from .options import KAFKA_PREFIX, Properties
+from .options import Properties
 from .worker_loop import WorkerLoop
 
 _FOR_CLIENT = frozenset(field.name for field in fields(ClientConfig))
@@ -23,28 +21,24 @@ _FOR_CONSUMER = frozenset(field.name for field in fields(ConsumerConfig))
 
 def client_config(properties: Properties) -> ClientConfig:
     """The settings of a client. ConfigurationError names the option as the user wrote it."""
-    given = _settings(properties)
-    return ClientConfig(
-        **{name: value for name, value in given.items() if name in _FOR_CLIENT} | {"allow_auto_create_topics": False}
-    )
+    given = properties.settings(consumer_settings)
+    with properties.named():
+        return ClientConfig(
+            **{name: value for name, value in given.items() if name in _FOR_CLIENT}
+            | {"allow_auto_create_topics": False}
+        )
 
 
 def consumer_config(properties: Properties, **defaults: int) -> ConsumerConfig:
     """The settings of fetching. The user's options override ``defaults``. A deleted offset raises an error."""
-    given = _settings(properties)
+    given = properties.settings(consumer_settings)
     chosen = {name: value for name, value in given.items() if name in _FOR_CONSUMER}
     fixed = {"isolation_level": properties.isolation_level, "auto_offset_reset": "none"}
-    return ConsumerConfig(**{**defaults, **chosen, **fixed})
+    with properties.named():
+        return ConsumerConfig(**{**defaults, **chosen, **fixed})
 
 
 def leased_client(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Client]:
     """A started client, which all tasks of this process with the same properties share."""
     key: Hashable = (Client, properties)
     return loop.lease(key, lambda: Client(client_config(properties)))
-
-
-def _settings(properties: Properties) -> dict[str, Any]:
-    try:
-        return consumer_settings(properties)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"option {KAFKA_PREFIX}{error}") from None

@@ -34,7 +34,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..admin import Admin
 from ..cluster.client import Client
@@ -351,5 +351,10 @@ def _check_same(place: Place, marker: _Marker | None, found: _Counted) -> None:
 
 def _leased_admin(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Admin]:
     """A started admin client, which all tasks of this process with the same properties share."""
-    settings: dict[str, Any] = client_settings(properties)
-    return loop.lease((Admin, properties), lambda: Admin(**settings))
+    settings = properties.settings(client_settings)
+
+    def make() -> Admin:
+        with properties.named():
+            return Admin(**settings)
+
+    return loop.lease((Admin, properties), make)

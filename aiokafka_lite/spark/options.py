@@ -13,13 +13,15 @@ import difflib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Flag, auto
-from typing import Literal
+from typing import Any, Literal
 
 from .. import properties
 from ..arguments import INT32_MAX, INT64_MAX
 from ..errors import ConfigurationError
+from ..spelling import property_names, spelled
 from . import bounds
 from .bounds import (
     EARLIEST_OFFSET,
@@ -162,6 +164,24 @@ class Properties(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return f"<Properties {' '.join(sorted(self._values))}>"
+
+    def settings(self, convert: Callable[[Mapping[str, str]], dict[str, object]]) -> dict[str, Any]:
+        """What ``convert`` makes of them. ConfigurationError names the option as the user wrote it."""
+        try:
+            return convert(self)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"option {KAFKA_PREFIX}{error}") from None
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """The same for the errors of a client or a configuration that is made of these settings."""
+        names = {setting: KAFKA_PREFIX + name for setting, name in property_names(self).items()}
+        try:
+            with spelled(names, {KAFKA_PREFIX + name: value for name, value in self.items()}):
+                yield
+        except ConfigurationError as error:
+            option = "option " if str(error).startswith(KAFKA_PREFIX) else ""
+            raise ConfigurationError(f"{option}{error}") from None
 
     @property
     def isolation_level(self) -> Literal["read_committed", "read_uncommitted"]:

@@ -14,11 +14,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigurationError, SerializationError
+from ..errors import SerializationError
 from ..producer import BulkDelivery, Producer, Written
 from ..properties import consumer_settings, producer_settings
 from ..protocol.records.columns import by_number
-from .options import KAFKA_PREFIX, Properties
+from .options import Properties
 from .worker_loop import WorkerLoop, freeze_gc, worker_loop
 
 if TYPE_CHECKING:
@@ -114,14 +114,13 @@ def make_producer(properties: Properties, **fixed: Any) -> Producer:
 
     ``fixed`` are settings that the user cannot change.
     """
-    try:
-        settings: dict[str, Any] = {**DEFAULTS, **producer_settings(properties)}
-        # In Java, only the consumer has this property. Here it also prevents a write from creating a topic with a
-        # misspelled name.
-        settings["allow_auto_create_topics"] = consumer_settings(properties).get("allow_auto_create_topics", True)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"option {KAFKA_PREFIX}{error}") from None
-    return Producer(**settings | fixed)
+    settings = {**DEFAULTS, **properties.settings(producer_settings)}
+    # In Java, only the consumer has this property. Here it also prevents a write from creating a topic with a
+    # misspelled name.
+    of_consumer = properties.settings(consumer_settings)
+    settings["allow_auto_create_topics"] = of_consumer.get("allow_auto_create_topics", True)
+    with properties.named():
+        return Producer(**settings | fixed)
 
 
 class RowsOfTask:

@@ -27,7 +27,7 @@ from .admin_values import (
 from .client import ClientOwner
 from .cluster import ClusterMetadata, known
 from .errors import connecting, missing, translated, translating
-from .settings import ConnectionSettings, connection_settings, seconds
+from .settings import ConnectionSettings, connection_settings, naming, seconds
 from .structs import OffsetAndMetadata
 
 __all__ = [
@@ -45,8 +45,9 @@ class AIOKafkaAdminClient(ClientOwner):
 
     def __init__(self, **settings: Unpack[ConnectionSettings]) -> None:
         self._given = settings
-        with translating():
-            self._admin = native.Admin(**connection_settings(settings))
+        made = connection_settings(settings)
+        with naming(made):
+            self._admin = native.Admin(**made)
 
     async def start(self) -> None:
         """Connect. Raises KafkaConnectionError if no broker answers within ``request_timeout_ms``."""
@@ -80,14 +81,14 @@ class AIOKafkaAdminClient(ClientOwner):
         """Create topics. The response has an error code for each; nothing is raised for them."""
         topics = [_native_topic(each) for each in new_topics]
         with translating():
-            results = await self._admin.topics.create(topics, validate_only=validate_only, timeout=seconds(timeout_ms))
+            results = await self._admin.topics.create(topics, validate_only=validate_only, timeout=_timeout(timeout_ms))
         return TopicErrors([(topic.name, *_outcome(results.failed.get(topic.name))) for topic in topics])
 
     async def delete_topics(self, topics: Iterable[str], timeout_ms: int | None = None) -> TopicErrorCodes:
         """Delete topics. The response has an error code for each; nothing is raised for them."""
         names = list(topics)
         with translating():
-            results = await self._admin.topics.delete(names, timeout=seconds(timeout_ms))
+            results = await self._admin.topics.delete(names, timeout=_timeout(timeout_ms))
         return TopicErrorCodes([(name, _outcome(results.failed.get(name))[0]) for name in names])
 
     async def create_partitions(
@@ -103,7 +104,7 @@ class AIOKafkaAdminClient(ClientOwner):
         }
         with translating():
             results = await self._admin.topics.add_partitions(
-                totals, assignments=assignments, validate_only=validate_only, timeout=seconds(timeout_ms)
+                totals, assignments=assignments, validate_only=validate_only, timeout=_timeout(timeout_ms)
             )
             results.raise_for_errors()
         return TopicErrors([(topic, 0, None) for topic in totals])
@@ -142,7 +143,7 @@ class AIOKafkaAdminClient(ClientOwner):
             for partition, each in records_to_delete.items()
         }
         with translating():
-            results = await self._admin.records.delete(before, timeout=seconds(timeout_ms))
+            results = await self._admin.records.delete(before, timeout=_timeout(timeout_ms))
             return dict(results.raise_for_errors())
 
     # Groups.
@@ -279,6 +280,10 @@ def _group(given: native.GroupDescription) -> Entry:
         for each in given.members
     ]
     return 0, given.group_id, given.state.value, given.protocol_type, given.strategy, members
+
+
+def _timeout(timeout_ms: float | None) -> float | None:
+    return None if timeout_ms is None else seconds("timeout_ms", timeout_ms)
 
 
 def _native_topic(topic: NewTopic) -> native.NewTopic:

@@ -15,7 +15,7 @@ from ... import admin as native
 from ...config import ClientConfig
 from .cluster import ClusterMetadata, fetch
 from .errors import KafkaError, connecting, missing, translating
-from .settings import ConnectionSettings, connection_settings
+from .settings import ConnectionSettings, connection_settings, naming
 
 _NO_REQUESTS = "this client sends no messages of the protocol; use AIOKafkaAdminClient, or aiokafka_lite.Admin"
 
@@ -42,7 +42,7 @@ class AIOKafkaClient:
         self._admin = self._made()
 
     def _made(self) -> native.Admin:
-        with translating():
+        with naming(self._settings):
             return native.Admin(**self._settings)
 
     @property

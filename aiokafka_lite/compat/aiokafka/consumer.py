@@ -31,7 +31,7 @@ from .positions import PositionCalls
 from .producer import native_offsets
 from .reading import SharedReads, read_again
 from .running import Managed, RunningConsumer
-from .settings import ConnectionSettings, connection_settings, plain, seconds
+from .settings import ConnectionSettings, connection_settings, naming, seconds
 from .structs import ConsumerRecord
 
 logger = logging.getLogger(__name__)
@@ -78,26 +78,27 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         connection = connection_settings(settings)
         self._settings = connection | {
             # This client refuses a wait after which the response comes too late.
-            "fetch_max_wait": min(fetch_max_wait_ms / 1000, connection["request_timeout"] / 2),
+            "fetch_max_wait": min(seconds("fetch_max_wait_ms", fetch_max_wait_ms), connection["request_timeout"] / 2),
             "fetch_max_bytes": fetch_max_bytes,
             "fetch_min_bytes": fetch_min_bytes,
             "max_partition_fetch_bytes": max_partition_fetch_bytes,
-            "auto_offset_reset": plain(auto_offset_reset),
+            "auto_offset_reset": auto_offset_reset,
             "check_crcs": check_crcs,
-            "isolation_level": plain(isolation_level),
+            "isolation_level": isolation_level,
             "client_rack": client_rack or "",
         }
         if group_id is not None:
-            rebalance_ms = session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms
+            session = seconds("session_timeout_ms", session_timeout_ms)
+            given = rebalance_timeout_ms
             self._settings |= {
                 "group_id": group_id,
                 "group_instance_id": group_instance_id,
                 "auto_commit": enable_auto_commit,
-                "auto_commit_interval": seconds(auto_commit_interval_ms),
-                "max_poll_interval": seconds(max_poll_interval_ms),
-                "rebalance_timeout": seconds(rebalance_ms),
-                "session_timeout": seconds(session_timeout_ms),
-                "heartbeat_interval": seconds(heartbeat_interval_ms),
+                "auto_commit_interval": seconds("auto_commit_interval_ms", auto_commit_interval_ms),
+                "max_poll_interval": seconds("max_poll_interval_ms", max_poll_interval_ms),
+                "rebalance_timeout": session if given is None else seconds("rebalance_timeout_ms", given),
+                "session_timeout": session,
+                "heartbeat_interval": seconds("heartbeat_interval_ms", heartbeat_interval_ms),
             }
         self._strategies = [getattr(strategy, "name", strategy) for strategy in partition_assignment_strategy]
         self._commits = enable_auto_commit and group_id is not None
@@ -120,7 +121,7 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         settings = dict(self._settings)
         if self._is_member:
             settings |= {"strategies": self._strategies, "listener": self._listening}
-        with translating():
+        with naming(settings):
             made: native.Consumer = native.Consumer(topics=self._topics, **settings)
             if self._assigned:
                 made.assign(self._assigned)
@@ -295,10 +296,10 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         _check_read(partitions)
         if self._closed:
             raise ConsumerStoppedError("the consumer was stopped")
-        most = max_records or self._max_poll_records
+        most, timeout = max_records or self._max_poll_records, seconds("timeout_ms", timeout_ms)
         try:
             with self._reading():
-                records = await self._reads.many(self._to_read, most, timeout_ms / 1000, partitions)
+                records = await self._reads.many(self._to_read, most, timeout, partitions)
         except ConsumerStoppedError:
             return {}
         found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}

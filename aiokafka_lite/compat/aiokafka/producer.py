@@ -28,7 +28,7 @@ from .errors import (
     translating,
 )
 from .running import Managed
-from .settings import ConnectionSettings, connection_settings, plain
+from .settings import ConnectionSettings, connection_settings, naming, seconds
 from .structs import RecordMetadata
 
 Serialize = Callable[[Any], bytes]
@@ -72,7 +72,8 @@ class AIOKafkaProducer(Managed):
         if acks is _missing:
             acks = "all" if is_idempotent else 1
         if transactional_id is not None:
-            connection |= {"transactional_id": transactional_id, "transaction_timeout": transaction_timeout_ms / 1000}
+            timeout = seconds("transaction_timeout_ms", transaction_timeout_ms)
+            connection |= {"transactional_id": transactional_id, "transaction_timeout": timeout}
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._max_batch_size = max_batch_size
@@ -80,23 +81,23 @@ class AIOKafkaProducer(Managed):
         self._closed = False
         """Whether ``stop()`` was called. With aiokafka's name, because frameworks look at it."""
         self._partitions: dict[str, set[int]] = {}
-        timeout = max(connection["request_timeout"], linger_ms / 1000 + connection["request_timeout"])
+        linger = seconds("linger_ms", linger_ms)
         self._settings = {
             "partitioner": None if partitioner is None else _Partitioner(partitioner),
-            "acks": plain(acks),
+            "acks": acks,
             "idempotence": is_idempotent,
-            "compression": plain(compression_type or "none"),
+            "compression": compression_type or "none",
             "batch_size": max_batch_size,
             "max_request_size": max(max_request_size, LEAST_REQUEST_SIZE),
-            "linger": linger_ms / 1000,
-            "delivery_timeout": timeout,
+            "linger": linger,
+            "delivery_timeout": connection["request_timeout"] + max(0.0, linger),
             "max_block": connection["api_timeout"],
             **connection,
         }
         self._producer = self._made()
 
     def _made(self) -> native.Producer:
-        with translating():
+        with naming(self._settings):
             return native.Producer(**self._settings)
 
     async def start(self) -> None:

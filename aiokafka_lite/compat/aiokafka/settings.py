@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypedDict
 
+from ...arguments import must_be
+from ...spelling import spelled
 from .abc import AbstractTokenProvider
+from .errors import translating
 
 
 class ConnectionSettings(TypedDict, total=False):
@@ -50,13 +54,32 @@ _SASL = {
     "sasl_plain_username": "sasl_username",
     "sasl_plain_password": "sasl_password",
 }
+_NAMES = {
+    **{ours: name for name, ours in _SECONDS.items()},
+    **{ours: name for name, ours in _SASL.items()},
+    "request_timeout": "request_timeout_ms",
+    "compression": "compression_type",
+    "batch_size": "max_batch_size",
+    "idempotence": "enable_idempotence",
+    "linger": "linger_ms",
+    "transaction_timeout": "transaction_timeout_ms",
+    "fetch_max_wait": "fetch_max_wait_ms",
+    "auto_commit": "enable_auto_commit",
+    "auto_commit_interval": "auto_commit_interval_ms",
+    "max_poll_interval": "max_poll_interval_ms",
+    "rebalance_timeout": "rebalance_timeout_ms",
+    "session_timeout": "session_timeout_ms",
+    "heartbeat_interval": "heartbeat_interval_ms",
+    "strategies": "partition_assignment_strategy",
+}
+"""aiokafka's names of this client's settings, where they differ."""
 _WITHOUT_EFFECT = ("loop", "api_version")
 
 
 def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
     """The settings of this client, ``bootstrap_servers`` among them. Raises TypeError for an unknown name."""
     left: dict[str, Any] = dict(given)
-    timeout = left.pop("request_timeout_ms", DEFAULT_REQUEST_TIMEOUT_MS) / 1000
+    timeout = seconds("request_timeout_ms", left.pop("request_timeout_ms", DEFAULT_REQUEST_TIMEOUT_MS))
     made: dict[str, Any] = {
         "bootstrap_servers": _with_ports(left.pop("bootstrap_servers", "localhost")),
         "request_timeout": timeout,
@@ -67,22 +90,22 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
         left.pop(name, None)
     for name in _AS_THEY_ARE:
         if (value := left.pop(name, None)) is not None:
-            made[name] = plain(value)
+            made[name] = value
     for name, ours in _SECONDS.items():
         if (value := left.pop(name, None)) is not None:
-            made[ours] = value / 1000
+            made[ours] = seconds(name, value)
     made["retry_backoff_max"] = max(1.0, made.get("retry_backoff", 0.0))
     sasl = {ours: left.pop(name, None) for name, ours in _SASL.items()}
     provider = left.pop("sasl_oauth_token_provider", None)
     service = left.pop("sasl_kerberos_service_name", None)
     domain = left.pop("sasl_kerberos_domain_name", None)
     if made.get("security_protocol", "").startswith("SASL"):
-        sasl["sasl_mechanism"] = plain(sasl["sasl_mechanism"] or "PLAIN")
+        sasl["sasl_mechanism"] = sasl["sasl_mechanism"] or "PLAIN"
         made |= {name: value for name, value in sasl.items() if value is not None}
         if sasl["sasl_mechanism"] == "GSSAPI":
             if domain is not None:
                 raise NotImplementedError("a ticket is for the host of its broker: remove sasl_kerberos_domain_name")
-            made["sasl_kerberos_service_name"] = plain(service)
+            made["sasl_kerberos_service_name"] = service
         if provider is not None:
             made["sasl_oauth_token_provider"] = provider.token
             made["sasl_oauth_extensions"] = provider.extensions() or None
@@ -91,17 +114,26 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
     return made
 
 
-def plain(value: Any) -> Any:
-    """A str instead of a subclass of str, such as a member of an Enum, which this client refuses in settings."""
-    return str.__str__(value) if isinstance(value, str) else value
-
-
 def _with_ports(servers: str | Sequence[str]) -> list[str]:
     """The addresses; an address without a port gets Kafka's usual port."""
     listed = servers.split(",") if isinstance(servers, str) else servers
     return [each if _PORT.search(each) else f"{each}:9092" for each in map(str.strip, listed)]
 
 
-def seconds(milliseconds: float | None) -> float | None:
-    """Converts milliseconds to seconds; None stays None."""
-    return None if milliseconds is None else milliseconds / 1000
+def seconds(name: str, milliseconds: object) -> float:
+    """Converts milliseconds to seconds. Raises TypeError for what is not a number."""
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
+        raise TypeError(must_be(name, "a number of milliseconds", milliseconds))
+    return milliseconds / 1000
+
+
+@contextmanager
+def naming(settings: Mapping[str, Any]) -> Iterator[None]:
+    """As ``translating``. Errors of this client's settings have aiokafka's names."""
+    given = {
+        name: f"{settings[ours] * 1000:g}"
+        for ours, name in _NAMES.items()
+        if name.endswith("_ms") and settings.get(ours) is not None
+    }
+    with translating(), spelled(_NAMES, given):
+        yield

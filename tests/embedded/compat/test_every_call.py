@@ -21,7 +21,14 @@ from aiokafka_lite.compat.aiokafka import (
     AIOKafkaProducer,
     TopicPartition,
 )
-from aiokafka_lite.compat.aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka_lite.compat.aiokafka.admin import (
+    AIOKafkaAdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    RecordsToDelete,
+)
+from aiokafka_lite.compat.aiokafka.client import AIOKafkaClient
 from aiokafka_lite.compat.aiokafka.errors import KafkaTimeoutError
 from aiokafka_lite.compat.aiokafka.positions import PositionCalls
 from aiokafka_lite.compat.aiokafka.producer import TransactionContext
@@ -379,6 +386,11 @@ ADMIN: dict[str, Callable[[AIOKafkaAdminClient, str], Awaitable[Any]]] = {
     "delete_records": lambda admin, name: admin.delete_records({FIRST: RecordsToDelete(1)}),
     "list_consumer_groups": lambda admin, name: admin.list_consumer_groups(),
     "list_consumer_group_offsets": lambda admin, name: admin.list_consumer_group_offsets("billing"),
+    "describe_consumer_groups": lambda admin, name: admin.describe_consumer_groups(["billing"]),
+    "describe_configs": lambda admin, name: admin.describe_configs([ConfigResource("topic", "orders")]),
+    "alter_configs": lambda admin, name: admin.alter_configs(
+        [ConfigResource("topic", "orders", {"retention.ms": "1000"})]
+    ),
 }
 
 
@@ -424,6 +436,47 @@ async def test_an_admin_client_whose_start_or_close_is_cancelled_leaves_nothing(
             return
 
 
+CLIENT: dict[str, Callable[[AIOKafkaClient], Awaitable[object]]] = {
+    "bootstrap": lambda client: client.bootstrap(),
+    "fetch_all_metadata": lambda client: client.fetch_all_metadata(),
+    "force_metadata_update": lambda client: client.force_metadata_update(),
+    "set_topics": lambda client: client.set_topics(["orders"]),
+    "add_topic": lambda client: client.add_topic("orders"),
+}
+
+
+@covers(*(f"AIOKafkaClient.{name}" for name in CLIENT), "AIOKafkaClient.close")
+@pytest.mark.parametrize("name", CLIENT)
+async def test_a_call_of_a_client_that_is_cancelled_can_be_repeated(cluster: EmbeddedCluster, name: str) -> None:
+    before = asyncio.all_tasks()
+    clients: list[AIOKafkaClient] = []
+
+    async def close() -> None:
+        while clients:
+            closing = asyncio.ensure_future(clients[0].close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait([closing])
+            await clients.pop().close()
+
+    async def fresh() -> None:
+        await close()
+        clients.append(AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers))
+
+    await at_every_turn(lambda: CLIENT[name](clients[0]), fresh)
+    for turns in range(3):  # again on the same client
+        cancelled = asyncio.ensure_future(CLIENT[name](clients[0]))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+    assert await CLIENT[name](clients[0]) is not False
+    await close()
+    await until(lambda: connections_of(cluster) == 0)
+    assert not {each for each in asyncio.all_tasks() - before if not each.get_name().startswith("node ")}
+
+
 def test_every_public_coroutine_is_covered_here() -> None:
-    classes = (AIOKafkaConsumer, PositionCalls, AIOKafkaProducer, TransactionContext, Managed, AIOKafkaAdminClient)
-    assert public_coroutines(*classes) <= covered
+    readers = (AIOKafkaConsumer, PositionCalls, Managed)
+    assert public_coroutines(*readers, AIOKafkaProducer, TransactionContext) <= covered
+    assert public_coroutines(AIOKafkaAdminClient, AIOKafkaClient) <= covered
