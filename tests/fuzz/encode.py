@@ -102,7 +102,9 @@ class Fuzzer:
 
     def key(self) -> None:
         key = self._random.randbytes(self._random.randrange(80))
+        count = self._random.randrange(1, 1 << 31)
         assert self._native.murmur2(key) == encode.murmur2(key), key
+        assert self._native.partition_for_key(key, count) == encode.partition_for_key(key, count), key
 
 
 def main() -> None:

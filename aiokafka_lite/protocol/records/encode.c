@@ -122,15 +122,24 @@ static inline int piece_of(PyObject *object, Piece *piece, Py_buffer *view)
     return 0;
 }
 
-/* Makes room for `more` bytes behind those in the buffer; returns where they begin, NULL with an exception. */
+/* Makes room for `more` bytes behind those in the buffer; returns where they begin, NULL with an exception.
+
+   A full buffer gets half of its size in addition. bytearray itself adds an eighth, which copies the records of a batch
+   nine times while it grows: buffers of several partitions grow in turns, so none of them can grow where it is. A first
+   record gets exactly its size, because a large one fills its batch. */
 static char *grown(PyObject *buffer, int64_t more)
 {
     Py_ssize_t size = PyByteArray_GET_SIZE(buffer);
-    if (more > PY_SSIZE_T_MAX - size) {
+    if (more > PY_SSIZE_T_MAX / 2 - size) {
         PyErr_NoMemory();
         return NULL;
     }
-    if (PyByteArray_Resize(buffer, size + (Py_ssize_t)more) < 0)
+    Py_ssize_t needed = size + (Py_ssize_t)more;
+    /* A resize to less keeps the memory, unless it would be less than half. */
+    if (needed >= ((PyByteArrayObject *)buffer)->ob_alloc && more < size
+        && PyByteArray_Resize(buffer, needed + needed / 2) < 0)
+        return NULL;
+    if (PyByteArray_Resize(buffer, needed) < 0)
         return NULL;
     return PyByteArray_AS_STRING(buffer) + size;
 }
@@ -453,9 +462,7 @@ static inline uint32_t word_at(const uint8_t *at)
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-PyDoc_STRVAR(murmur2_doc, "murmur2(data)\n--\n\nAs in encode.py.");
-
-static PyObject *murmur2(PyObject *module, PyObject *data)
+static int hash_of(PyObject *data, int32_t *hash)
 {
     const uint32_t multiplier = 0x5BD1E995;
     Piece piece;
@@ -463,10 +470,10 @@ static PyObject *murmur2(PyObject *module, PyObject *data)
     view.obj = NULL;
     if (data == Py_None) {
         PyErr_SetString(PyExc_TypeError, "a key of None has no hash");
-        return NULL;
+        return -1;
     }
     if (piece_of(data, &piece, &view) < 0)
-        return NULL;
+        return -1;
     const uint8_t *at = (const uint8_t *)piece.data;
     int64_t left = piece.size;
     uint32_t hashed = 0x9747B28C ^ (uint32_t)left;
@@ -483,7 +490,35 @@ static PyObject *murmur2(PyObject *module, PyObject *data)
     hashed ^= hashed >> 15;
     if (view.obj != NULL)
         PyBuffer_Release(&view);
-    return PyLong_FromLong((int32_t)hashed);
+    *hash = (int32_t)hashed;
+    return 0;
+}
+
+PyDoc_STRVAR(murmur2_doc, "murmur2(data)\n--\n\nAs in encode.py.");
+
+static PyObject *murmur2(PyObject *module, PyObject *data)
+{
+    int32_t hash;
+    return hash_of(data, &hash) < 0 ? NULL : PyLong_FromLong(hash);
+}
+
+PyDoc_STRVAR(partition_for_key_doc, "partition_for_key(key, count)\n--\n\nAs in encode.py.");
+
+static PyObject *partition_for_key(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    int32_t hash;
+    int64_t count;
+    if (given != 2) {
+        PyErr_Format(PyExc_TypeError, "partition_for_key takes 2 arguments, got %zd", given);
+        return NULL;
+    }
+    if (hash_of(args[0], &hash) < 0 || number_of(args[1], &count) < 0)
+        return NULL;
+    if (count <= 0) {
+        PyErr_Format(PyExc_ValueError, "count must be at least 1, got %lld", (long long)count);
+        return NULL;
+    }
+    return PyLong_FromLongLong((hash & 0x7FFFFFFF) % count);
 }
 
 static PyMethodDef methods[] = {
@@ -491,6 +526,7 @@ static PyMethodDef methods[] = {
     {"append_lists", append_lists, METH_VARARGS, append_lists_doc},
     {"append_rows", append_rows, METH_VARARGS, append_rows_doc},
     {"murmur2", murmur2, METH_O, murmur2_doc},
+    {"partition_for_key", (PyCFunction)(void (*)(void))partition_for_key, METH_FASTCALL, partition_for_key_doc},
     {NULL, NULL, 0, NULL},
 };
 

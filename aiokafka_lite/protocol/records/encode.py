@@ -131,3 +131,8 @@ def murmur2(data: Buffer) -> int:
     hashed = (hashed ^ hashed >> 13) * 0x5BD1E995 & 0xFFFFFFFF
     hashed ^= hashed >> 15
     return hashed - (1 << 32) if hashed & 0x80000000 else hashed
+
+
+def partition_for_key(key: Buffer, count: int) -> int:
+    """The partition, of ``count``, that Kafka's own clients choose for this key."""
+    return (murmur2(key) & 0x7FFFFFFF) % count

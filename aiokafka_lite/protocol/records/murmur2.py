@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...extras import extra
-from .encode import murmur2
+from .encode import murmur2, partition_for_key
 
 if TYPE_CHECKING:
     import numpy.typing
@@ -18,11 +18,6 @@ __all__ = ["murmur2", "murmur2_of_column", "partition_for_key", "partitions_for_
 
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
-
-
-def partition_for_key(key: bytes | bytearray | memoryview, count: int) -> int:
-    """The partition, of ``count``, that Kafka's own clients choose for this key."""
-    return (murmur2(key) & 0x7FFFFFFF) % count
 
 
 def partitions_for_keys(keys: Any, count: int) -> numpy.typing.NDArray[Any]:

@@ -79,6 +79,40 @@ def test_a_key_is_hashed_as_in_python(key: bytes) -> None:
 
 
 @compiled_only
+@given(st.binary(max_size=80), st.integers(1, (1 << 31) - 1) | st.integers(1, 20))
+def test_a_key_has_the_partition_that_it_has_in_python(key: bytes, count: int) -> None:
+    partition = plain_encode().partition_for_key(key, count)
+    assert [encode.partition_for_key(each, count) for each in (key, bytearray(key), memoryview(key))] == [partition] * 3
+
+
+@compiled_only
+@pytest.mark.parametrize(
+    "arguments, error",
+    [
+        ((None, 3), TypeError),
+        (("text", 3), TypeError),
+        ((b"k", "3"), TypeError),
+        ((b"k",), TypeError),
+        ((b"k", 0), ValueError),
+        ((b"k", 1 << 64), ValueError),
+    ],
+)
+def test_wrong_keys_and_counts_have_no_partition(arguments: tuple[Any, ...], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        encode.partition_for_key(*arguments)
+
+
+@compiled_only
+def test_a_growing_buffer_is_seldom_copied() -> None:
+    buffer, sizes = bytearray(61), set()
+    for number in range(10_000):
+        encode.append_record(buffer, 1 << 30, number, 0, b"key", bytes(100), b"\0")
+        sizes.add(sys.getsizeof(buffer))
+    assert len(sizes) <= 25
+    assert max(sizes) <= 1.6 * len(buffer)
+
+
+@compiled_only
 @pytest.mark.parametrize("wrong", [None, "text", 5])
 def test_only_bytes_are_hashed(wrong: Any) -> None:
     with pytest.raises(TypeError):
