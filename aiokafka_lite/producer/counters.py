@@ -18,3 +18,10 @@ class Counters:
         self.records_delivered = 0
         self.records_failed = 0
         self.retries = 0
+
+    def request_sent(self, batches: int, records: int, size: int) -> None:
+        """Count a request. ``size`` is the bytes of its batches."""
+        self.requests_sent += 1
+        self.batches_sent += batches
+        self.records_sent += records
+        self.bytes_sent += size

@@ -69,6 +69,9 @@ LONE_REQUESTS = 2
 """The number of requests with a single record, and no other request in flight, after which the next record is expected
 to be alone."""
 
+LARGE_REQUEST = 128 * 1024
+"""Bytes of batches in a request from which on freed memory is kept. glibc returns blocks of this size to the system."""
+
 AVOIDED_FOR = 5.0
 """Seconds after a failed attempt to connect during which records without a key avoid a broker. After that time, some go
 to it again: the client does not connect to a broker without queued batches, so it would be avoided forever."""
@@ -332,17 +335,17 @@ class Sender:
             # batches are full.
             if self._compresses:
                 self._batches.measure(batch)
+        if size > LARGE_REQUEST:
+            from ..aio.allocator import keep_freed_memory  # imported here, because most producers do not need it
+
+            keep_freed_memory()
         self._lone_requests = self._lone_requests + 1 if count == 1 and not self._in_flight else 0
         names_topics = names_topics or not self._takes_topic_ids or self._is_generation_1
         for partition, batch in in_flight:
             # If the topic is created again, it must be known to which of the two a batch was sent.
             partition.sent_to(batch, ZERO_UUID if names_topics else topics[batch.topic].topic_id)
         self._requests += 1
-        counters = self._counters
-        counters.requests_sent += 1
-        counters.batches_sent += len(in_flight)
-        counters.records_sent += count
-        counters.bytes_sent += size
+        self._counters.request_sent(len(in_flight), count, size)
         request = ProduceRequest(
             transactional_id=self._transactional_id,
             acks=self._acks,
