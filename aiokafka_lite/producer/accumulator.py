@@ -54,6 +54,9 @@ TOPIC_IDLE = 3600.0
 remember those for longer, so a later record is written under a newer epoch. (A topic that is missing in metadata is not
 dropped.)"""
 
+USED_AHEAD = 1.0
+"""Seconds for which the use of a topic is recorded in advance."""
+
 Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, object]], str], object]
 """Starts a task of the producer, with a name."""
 
@@ -166,8 +169,11 @@ class Accumulator:
 
     def begun(self, topic: TopicProducer, partition: PartitionProducer, batch: Batch, is_ordered: bool = True) -> None:
         """Register a batch that was begun. Call it before any step that can raise, so that the batch is settled."""
-        # The topic counts as used as long as the batch may wait for a leader. Otherwise metadata would drop it.
-        self._client.known_topic(topic.name, in_use_for=self._config.delivery_timeout)
+        # The topic counts as used as long as the batch may wait for a leader. Otherwise metadata would drop it. This is
+        # recorded for some batches in advance.
+        if batch.deadline > topic.used_until:
+            self._client.known_topic(topic.name, in_use_for=self._config.delivery_timeout + USED_AHEAD)
+            topic.used_until = batch.deadline + USED_AHEAD
         self._settlement.register(batch, partition, is_ordered=is_ordered)
         topic.last_used = batch.opened
 

@@ -62,6 +62,7 @@ class TopicProducer:
      - ``is_open``: records go to batches directly: the topic is known, and no earlier record is pending.
      - ``vanished``: partitions that the topic lost when it was created again. The accumulator fails their batches.
      - ``last_used``: the loop's time of the first record or of the last new batch.
+     - ``used_until``: the loop's time until which metadata counts the topic as used.
 
     The partitions stay while the topic is missing in metadata, because brokers remember their sequence numbers. Brokers
     before 2.8 have no topic ids; there a topic that lacks partitions may also be an outdated answer, so it loses none.
@@ -79,12 +80,14 @@ class TopicProducer:
         "pending",
         "topic_id",
         "unplaced",
+        "used_until",
         "vanished",
     )
 
     def __init__(self, name: str, make_partition: Callable[[TopicPartition], PartitionProducer], now: float) -> None:
         self.name = name
         self.last_used = now
+        self.used_until = 0.0
         self.partitions: dict[int, PartitionProducer] = {}
         self.vanished: list[PartitionProducer] = []
         self.pending: PendingRecords | None = None

@@ -53,6 +53,15 @@ async def test_a_topic_with_unsettled_records_is_not_dropped(cluster: EmbeddedCl
     assert values_of(cluster, "t") == [b"0", b"1"]
 
 
+async def test_a_topic_that_is_written_to_stays_in_metadata(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, delivery_timeout=10.0, request_timeout=5.0, metadata_max_age=30.0) as producer:
+        for _ in range(10):
+            await producer.send("t", b"v")
+            await asyncio.sleep(100.0)
+            assert "t" in producer._client.view.topics
+
+
 async def test_brokers_that_metadata_no_longer_lists_are_dropped(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 3, 3)
     async with producer_of(cluster) as producer:
