@@ -98,6 +98,7 @@ class Coordinator:
             identity=lambda: self.member.identity if self.member.generation >= 0 else None,
             fetching_identity=self._fetching_identity,
             is_rebalancing=lambda: self.member.state.is_rebalancing,
+            is_revoking=lambda: self.member.state is MemberState.REVOKING,
             collect=reading.collect_marks,
             on_mark=reading.marked,
             on_commit=reading.committed,

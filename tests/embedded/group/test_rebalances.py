@@ -12,7 +12,7 @@ from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.group import MemberState, RoundRobinStrategy, StickyStrategy
-from aiokafka_lite.protocol.messages import HeartbeatRequest, JoinGroupRequest
+from aiokafka_lite.protocol.messages import HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest
 from tests.cases import seeds
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import (
@@ -319,3 +319,19 @@ async def test_unsubscribing_ends_a_read_of_another_task(cluster: EmbeddedCluste
         consumer.unsubscribe()
         with pytest.raises(IllegalStateError, match="nothing to read"):
             await reading
+
+
+@pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+async def test_a_broker_that_takes_no_commits_during_a_rebalance_does_not_delay_it(
+    cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]
+) -> None:
+    """Kafka takes them until the members have joined again; librdkafka's mock cluster does not."""
+    fill(cluster, ORDERS[0], 10)
+    one = await Worker(cluster, ownership, "one", auto_commit_interval=3600.0, **QUICK, **settings).start()
+    await until(lambda: len(one.read) == 10)
+    with cluster.on(OffsetCommitRequest, times=None).fail(ErrorCode.REBALANCE_IN_PROGRESS, times=None):
+        two = await Worker(cluster, ownership, "two", **QUICK, **settings).start()
+        await until_stable(one.consumer, two.consumer, within=5.0)
+    assert ownership.clashes == []
+    await one.stop()
+    await two.stop()
