@@ -1,7 +1,8 @@
 """A ``Consumer`` with a ``group_id`` and without topics: the group only stores the offsets of the assigned partitions.
 
 An assigned partition is paused with the reason LOCATING until the group's committed offset is known. If the user seeks
-in the meantime, the seek has priority: the position then has a version other than 0.
+in the meantime, the seek has priority: the position then has a version other than 0. If the user commits in the
+meantime, reading begins at that offset.
 """
 
 from __future__ import annotations
@@ -66,6 +67,9 @@ class CommitOnlyGroup(GroupSide):
     def on_assign(self) -> None:
         """Look up the committed offsets of the partitions that wait for them."""
         waiting = [each for each in self.subscription if each.position.pause_reason is PauseReason.LOCATING]
+        for each in waiting:
+            if each.partition not in self.offsets.owned:
+                self.offsets.begin(each.partition, None)
         if waiting:
             self._spawn(self._locate, waiting, name="committed offsets of assigned partitions")
 
@@ -73,8 +77,7 @@ class CommitOnlyGroup(GroupSide):
         committed = await self._committed([each.partition for each in waiting])
 
         def begin(assigned: AssignedPartition) -> None:
-            found = committed[assigned.partition]
-            self.offsets.begin(assigned.partition, found)
+            found = self.offsets.located(assigned.partition, committed[assigned.partition])
             if found is not None and assigned.position.version == 0:
                 assigned.seek(found.offset, found.leader_epoch)
             assigned.position.pause_for(PauseReason.NONE)

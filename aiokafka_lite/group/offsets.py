@@ -137,6 +137,14 @@ class Offsets:
         self.forget([partition])
         self._committed[partition] = committed
 
+    def located(self, partition: TopicPartition, found: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
+        """Set the committed offset of an assigned partition to the result of a lookup, unless a commit came first.
+
+        Returns the committed offset.
+        """
+        known = self._committed[partition] = self._committed[partition] or found
+        return known
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions that are no longer assigned. Marks that are not committed are refused (rule 5)."""
         for partition in partitions:

@@ -258,6 +258,19 @@ async def test_a_seek_before_the_offsets_are_known_wins(cluster: EmbeddedCluster
         assert (await read_all(consumer, 1))[0].offset == 33
 
 
+async def test_an_offset_can_be_committed_right_after_assign(cluster: EmbeddedCluster) -> None:
+    """A program that sets the start of another one commits before the group's committed offset is known here."""
+    async with member_of(cluster, topics=()) as consumer:
+        with cluster.on(OffsetFetchRequest).delay(1.0):
+            consumer.assign([FIRST])
+            assert await consumer.commit({FIRST: 4})
+            consumer.assign([FIRST, ORDERS[1]])
+            assert await consumer.commit({ORDERS[1]: 0})
+            records = await read_all(consumer, 1)
+    assert (records[0].partition, records[0].offset) == (0, 4)
+    assert await committed(cluster) == 4
+
+
 async def test_commit_without_a_group_is_refused(cluster: EmbeddedCluster) -> None:
     async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, topics=["orders"]) as consumer:
         with pytest.raises(IllegalStateError):
