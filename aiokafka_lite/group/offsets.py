@@ -138,10 +138,7 @@ class Offsets:
         self._committed[partition] = committed
 
     def located(self, partition: TopicPartition, found: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
-        """Set the committed offset of an assigned partition to the result of a lookup, unless a commit came first.
-
-        Returns the committed offset.
-        """
+        """Set and return the committed offset of an assigned partition: ``found``, unless a commit came first."""
         known = self._committed[partition] = self._committed[partition] or found
         return known
 
@@ -423,6 +420,9 @@ class Offsets:
             return True
         answer = read_fetch(self._config.group_id, wanted, response, view.topic_names)
         self._channel.record([answer.whole, *answer.errors.values()], node_id)
+        if answer.whole is ErrorCode.GROUP_ID_NOT_FOUND:
+            lookup.found.update(lookup.missing)  # Kafka answers without offsets; franz-go's kfake answers this
+            return False
         if answer.whole is not ErrorCode.NONE:
             lookup.last_error = answer.whole.name
             if member is not None and answer.whole in (*_MEMBERSHIP_ERRORS, ErrorCode.STALE_MEMBER_EPOCH):

@@ -271,6 +271,15 @@ async def test_an_offset_can_be_committed_right_after_assign(cluster: EmbeddedCl
     assert await committed(cluster) == 4
 
 
+async def test_a_group_that_does_not_exist_has_no_offsets(cluster: EmbeddedCluster) -> None:
+    """Kafka answers without offsets; other brokers answer that there is no such group."""
+    async with member_of(cluster, topics=()) as consumer:
+        with cluster.on(OffsetFetchRequest, times=None).fail(ErrorCode.GROUP_ID_NOT_FOUND, times=None):
+            consumer.assign([FIRST])
+            assert (await read_all(consumer, 1))[0].offset == 0
+            assert await consumer.committed([FIRST]) == {FIRST: None}
+
+
 async def test_commit_without_a_group_is_refused(cluster: EmbeddedCluster) -> None:
     async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, topics=["orders"]) as consumer:
         with pytest.raises(IllegalStateError):
