@@ -7,8 +7,8 @@ Rules of this file:
 
  1. A rebalance begins in PREPARING_REBALANCE, where every member must join again. When all have joined, or when the
     rebalance timeout has dropped the others, the next generation begins and all joins are answered.
- 2. The group is then COMPLETING_REBALANCE until the leader's sync brings the assignments. That answers all syncs, and
-    the group is STABLE.
+ 2. The group is then COMPLETING_REBALANCE until the leader's sync brings the assignments and the replicas have them.
+    That answers all syncs, and the group is STABLE.
  3. Each state has at most one timer, and leaving the state cancels it. ``_advance`` is the only way to another state.
  4. A static member keeps its place until its session expires, whether or not it joins the rebalance (KIP-345).
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 
 from ..errors import ErrorCode
 from ..protocol.state import next_state
@@ -69,8 +70,10 @@ TRANSITIONS: dict[GroupState, dict[GroupEvent, GroupState]] = {
 class Group:
     """A classic group. Owner: the coordinator of its node. No method awaits, so each one is atomic.
 
-    ``persist`` is called with a group that got assignments or became empty, before the members get their answers. It
-    returns the error of the log; with an error the members get no assignments.
+    ``persist`` is called with a group whose leader has assigned, to which a static member returned, or which became
+    empty, with the assignments of its members, and with a function. It calls this function with NONE when the replicas
+    have the group, or with the error of the log: at once, or later. Until then the members wait for their answers; with
+    an error they get no assignments, or the static member is as before.
     ``initial_delay`` is how long the first rebalance of an empty group waits for more members, in seconds.
     ``pending`` are ids that were given to new members, which have to join with them (KIP-394).
     """
@@ -83,7 +86,7 @@ class Group:
         *,
         call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle],
         new_id: Callable[[], str],
-        persist: Callable[[Group], ErrorCode],
+        persist: Callable[[Group, Mapping[str, bytes], Callable[[ErrorCode], None]], None],
         initial_delay: float = 0.0,
         max_size: int = 2**31 - 1,
     ) -> None:
@@ -170,10 +173,25 @@ class Group:
             self.members.leader = member_id
         if self.state is not GroupState.STABLE or self.members.elect_protocol() != self.protocol:
             return self._await_join(member)
-        self._persist(self)
+        joining = member.joining = asyncio.get_running_loop().create_future()
         self.touch(member)
-        # The leader must not assign again (KIP-814). The handler hides from old clients that they lead.
-        return _join_result(self, member)._replace(skip_assignment=was_leader)
+        self._persist(self, self._assignments(), partial(self._returned, member, old, was_leader=was_leader))
+        return joining
+
+    def _returned(self, member: Member, old: Member, error: ErrorCode, *, was_leader: bool) -> None:
+        """The replicas have a static member that returned, or they do not get it; then it is as before."""
+        if member.joining is None:
+            return  # a rebalance has answered it, or it is no member any more
+        if error is ErrorCode.NONE:
+            # The leader must not assign again (KIP-814). The handler hides from old clients that they lead.
+            member.answer_join(_join_result(self, member)._replace(skip_assignment=was_leader))
+            return
+        member.answer_join(JoinResult(error))
+        self.members.remove(member, error)
+        self.members.add(old)
+        if was_leader:
+            self.members.leader = old.member_id
+        self.touch(old)
 
     def _await_join(self, member: Member) -> asyncio.Future[JoinResult]:
         member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
@@ -232,7 +250,7 @@ class Group:
             self.generation += 1
             self.protocol = None
             self._advance(GroupEvent.EMPTIED)
-            self._persist(self)
+            self._persist(self, {}, lambda error: None)
 
     def _begin_generation(self, joined: Sequence[Member]) -> None:
         if self.members.leader not in [member.member_id for member in joined]:
@@ -283,12 +301,16 @@ class Group:
         return syncing
 
     def _assign(self, assignments: Mapping[str, bytes]) -> None:
+        self._persist(self, assignments, partial(self._assigned, self.generation, assignments))
+
+    def _assigned(self, generation: int, assignments: Mapping[str, bytes], error: ErrorCode) -> None:
+        """The replicas have the assignments, or they do not get them; then the members have none, and join again."""
+        if self.state is not GroupState.COMPLETING_REBALANCE or self.generation != generation:
+            return  # another rebalance has begun meanwhile
         for member in self.members.values():
-            member.assignment = assignments.get(member.member_id, b"")
-        error = self._persist(self)
+            member.assignment = assignments.get(member.member_id, b"") if error is ErrorCode.NONE else b""
         if error is not ErrorCode.NONE:
             for member in self.members.values():
-                member.assignment = b""
                 member.answer_sync(SyncResult(error))
             self.rebalance()
             return
@@ -296,6 +318,9 @@ class Group:
         for member in self.members.values():
             member.answer_sync(_sync_result(self, member))
             self.touch(member)
+
+    def _assignments(self) -> dict[str, bytes]:
+        return {member_id: member.assignment for member_id, member in self.members.items()}
 
     # Sessions, and leaving.
 

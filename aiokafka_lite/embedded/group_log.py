@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +24,7 @@ from .group_records import (
 from .log import MAX_DECOMPRESSED_SIZE
 from .producer_state import Verification, read_marker
 from .replica_manager import ALL_ACKS, PartitionResponse, ProduceStatus
+from .topics import PartitionKey
 
 COMMIT_TIMEOUT = 5.0
 """Seconds that a commit or a heartbeat waits for the replicas (offsets.commit.timeout.ms)."""
@@ -121,6 +124,25 @@ class GroupLog(CoordinatorLog):
         error = self.append_transactional(group_id, rows, (-1, -1), None).response.error
         return _OF_MEMBERSHIP.get(error, error)
 
+    def store(self, group_id: str, rows: Rows, stored: Callable[[ErrorCode], None]) -> None:
+        """Write the state of a group. ``stored`` is called with an error for its members, or with NONE when the
+        replicas have the records: at once, or within ``COMMIT_TIMEOUT``."""
+        status = self.append_transactional(group_id, rows, (-1, -1), None)
+        key, error = self._key(group_id), status.response.error
+        if error is not ErrorCode.NONE:
+            stored(_OF_MEMBERSHIP.get(error, error))
+            return
+        waiting = self._replica_manager.when_replicated(COMMIT_TIMEOUT, {key: status})
+
+        def done(responses: asyncio.Future[dict[PartitionKey, PartitionResponse]]) -> None:
+            error = responses.result()[key].error
+            stored(_OF_MEMBERSHIP.get(error, error))
+
+        if waiting.done():
+            done(waiting)
+        else:
+            waiting.add_done_callback(done)
+
     async def until_all_replicated(self, group_id: str) -> ErrorCode:
         """Wait until the replicas have all that the partition of a group holds now. Returns an error for a heartbeat.
 
@@ -198,8 +220,8 @@ def encode_offset(committed: CommittedOffset) -> bytes:
     return encode_versioned(value, 3 if committed.expires_at < 0 else 1)
 
 
-def encode_group(group: Group, now_ms: int) -> bytes:
-    """The record value that stores a group's generation."""
+def encode_group(group: Group, assignments: Mapping[str, bytes], now_ms: int) -> bytes:
+    """The record value that stores a group's generation, with the assignments of its members."""
     members = [
         GroupMetadataMember(
             member_id=member.member_id,
@@ -209,7 +231,7 @@ def encode_group(group: Group, now_ms: int) -> bytes:
             rebalance_timeout=round(member.rebalance_timeout * 1000),
             session_timeout=round(member.session_timeout * 1000),
             subscription=member.subscription(group.protocol),
-            assignment=member.assignment,
+            assignment=assignments.get(member.member_id, b""),
         )
         for member in group.members.values()
     ]

@@ -19,7 +19,7 @@ from .classic_members import ClassicMembers
 from .configs import BrokerSettings
 from .consumer_group import ConsumerGroup, GroupRefusal
 from .coordinator_log import Rows
-from .group import Group, GroupState
+from .group import Group
 from .group_log import CommittedOffset, GroupLog, GroupRecords, encode_group
 from .group_members import Member
 from .group_migration import downgrade, is_classic, upgrade
@@ -150,7 +150,7 @@ class HostedGroups(dict[str, HostedGroup]):
         classic = self._classic_group(group.group_id)
         downgrade(group, classic, self._metadata)
         self._replace(hosted, classic)
-        self._persist(classic)
+        self._persist(classic, {name: each.assignment for name, each in classic.members.items()}, lambda error: None)
         classic.rebalance()
         return True
 
@@ -192,20 +192,22 @@ class HostedGroups(dict[str, HostedGroup]):
         """The names of the assignors that members may choose, the default first."""
         return [each.strip() for each in self._settings.value("group.consumer.assignors").split(",")]
 
-    def _persist(self, group: Group) -> ErrorCode:
+    def _persist(self, group: Group, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]) -> None:
         now = self._now_ms()
         hosted = self.get(group.group_id)
         if hosted is not None and not group.members:
             hosted.empty_since = now
-        rows = [(group_key(group.group_id), encode_group(group, now))]
-        if group.state is not GroupState.COMPLETING_REBALANCE:
-            # Only assignments can be refused. Otherwise the group has changed, and the answer waits for the replicas.
+        rows = [(group_key(group.group_id), encode_group(group, assignments, now))]
+        if group.is_empty:  # its members have left, whether the log takes this or not
             self._log.append(group.group_id, rows)
-            return ErrorCode.NONE
-        error = self._log.append_membership(group.group_id, rows)
-        if error is not ErrorCode.NONE:
-            logger.warning("failed to write the state of group %s: %s", group.group_id, error.name)
-        return error
+            return
+
+        def done(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                logger.warning("failed to write the state of group %s: %s", group.group_id, error.name)
+            stored(error)
+
+        self._log.store(group.group_id, rows, done)
 
     def _persist_consumer(self, group_id: str, rows: Rows) -> None:
         error = self._log.append_membership(group_id, rows)

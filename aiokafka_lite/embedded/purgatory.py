@@ -112,6 +112,12 @@ class DelayedOperationPurgatory:
             operation.abandon()
             self.remove(operation)
 
+    def watch(self, operation: DelayedOperation[T], keys: Iterable[Hashable]) -> asyncio.Future[T]:
+        """The promise of the operation's result. Unlike ``wait``, no request has to wait for it."""
+        operation.waiter = waiter = asyncio.get_running_loop().create_future()
+        self.try_complete_else_watch(operation, keys)
+        return waiter
+
     def complete_all(self) -> None:
         """Complete all operations as after their timeouts, because the broker stops."""
         for watched in list(self._watchers.values()):

@@ -305,6 +305,12 @@ class ReplicaManager:
         """Wait up to ``timeout`` seconds for the in-sync replicas. The timeout starts after the append, as in Kafka."""
         return await self.produce_purgatory.wait(DelayedProduce(timeout, statuses, self), statuses)
 
+    def when_replicated(
+        self, timeout: float, statuses: dict[PartitionKey, ProduceStatus]
+    ) -> asyncio.Future[dict[PartitionKey, PartitionResponse]]:
+        """The promise of what ``until_replicated`` returns. It is kept even if the request that wrote is cancelled."""
+        return self.produce_purgatory.watch(DelayedProduce(timeout, statuses, self), statuses)
+
     def append_to_local_log(
         self,
         required_acks: int,

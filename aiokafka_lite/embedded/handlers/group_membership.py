@@ -8,6 +8,7 @@
 
 As in Kafka, the responses wait until the replicas have the records that they follow from: the assignments of SyncGroup,
 the static member that returned, and the group that LeaveGroup emptied. A JoinGroup that completes a rebalance has none.
+A Heartbeat waits for the records that others have written: its answer says in which state they left the group.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
         protocol=request.protocol_name,
     )
     result = await answer if isinstance(answer, asyncio.Future) else answer
-    if result.error is ErrorCode.NONE:
+    if result.error is ErrorCode.NONE and not isinstance(answer, asyncio.Future):
         error = await _replicated(context, request.group_id)
         if error is not ErrorCode.NONE:
             result = SyncResult(error)
@@ -130,12 +131,14 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
 
 
 @handles(HeartbeatRequest)
-def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+async def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     if not context.allows_group(AclOperation.READ, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     error = context.broker.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
+    if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+        error = await _replicated(context, request.group_id) or error
     return HeartbeatResponse(error_code=error)
 
 

@@ -56,10 +56,10 @@ class Group:
         self.coordinator = answer.coordinators[0].node_id
         self.follower = 3 - self.coordinator
 
-    async def ask(self, request: Any) -> Any:
+    async def ask(self, request: Any, version: int | None = None) -> Any:
         """The answer of the coordinator."""
         async with Peer(self.cluster, self.coordinator) as peer:
-            return await peer.ask(request)
+            return await peer.ask(request, version)
 
     async def heartbeat(self, epoch: int, member_id: str = "a") -> Any:
         return await self.ask(self._heartbeat(epoch, member_id))
@@ -106,6 +106,23 @@ class ClassicMember:
         )
         return answer
 
+    async def heartbeat(self) -> ErrorCode:
+        request = m.HeartbeatRequest(
+            group_id="g", generation_id=1, member_id=self.member_id, group_instance_id=self.instance_id
+        )
+        return ErrorCode.of((await self.group.ask(request)).error_code)
+
+    async def commit(self) -> ErrorCode:
+        partition = m.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=1, committed_metadata=""
+        )
+        topics = [m.OffsetCommitRequestTopic(name="t", partitions=[partition])]
+        request = m.OffsetCommitRequest(
+            group_id="g", generation_id_or_member_epoch=1, member_id=self.member_id, topics=topics
+        )
+        answer = await self.group.ask(request, m.OffsetCommitRequest.TOPIC_IDS.before)
+        return ErrorCode.of(answer.topics[0].partitions[0].error_code)
+
     async def leave(self) -> m.LeaveGroupResponse:
         member = m.LeaveGroupRequestMember(member_id=self.member_id, group_instance_id=self.instance_id)
         answer: m.LeaveGroupResponse = await self.group.ask(m.LeaveGroupRequest(group_id="g", members=[member]))
@@ -136,7 +153,26 @@ def test_the_answers_to_classic_members_wait_for_the_replicas() -> None:
     run(main())
 
 
-def test_assignments_that_the_replicas_do_not_get_are_refused_after_five_seconds() -> None:
+def test_the_heartbeat_of_a_classic_member_waits_for_records_that_others_have_written() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+            member = ClassicMember(cluster)
+            await member.group.start()
+            await member.join()
+            await member.sync()
+            await cluster.freeze(member.group.follower)
+            committing = asyncio.create_task(member.commit())
+            await asyncio.sleep(1)
+            heartbeat = asyncio.create_task(member.heartbeat())
+            await asyncio.sleep(1)
+            assert not heartbeat.done()
+            await cluster.thaw(member.group.follower)
+            assert (await committing, await heartbeat) == (ErrorCode.NONE, ErrorCode.NONE)
+
+    run(main())
+
+
+def test_assignments_that_the_replicas_do_not_get_are_dropped_after_five_seconds_and_the_members_join_again() -> None:
     async def main() -> None:
         async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
             member = ClassicMember(cluster)
@@ -145,6 +181,9 @@ def test_assignments_that_the_replicas_do_not_get_are_refused_after_five_seconds
             await cluster.freeze(member.group.follower)
             answer = await member.sync()
             assert (answer.error_code, answer.assignment) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")
+            assert (await member.sync()).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+            await cluster.thaw(member.group.follower)
+            assert (await member.join()).generation_id == 2
 
     run(main())
 
@@ -173,8 +212,14 @@ def test_a_static_member_that_returns_is_not_acknowledged_without_replicas() -> 
             await member.join()
             await member.sync()
             await cluster.stop(member.group.follower)
-            member.member_id = ""  # it has restarted
-            assert (await member.join()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            before, member.member_id = member.member_id, ""  # it has restarted
+            answer = await member.join()
+            assert (answer.error_code, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+            await cluster.start_node(member.group.follower)
+            await cluster.until_in_sync("__consumer_offsets")
+            member.member_id = before  # the group has the member as it was
+            assert await member.heartbeat() is ErrorCode.NONE
+            assert (await member.sync()).assignment == b"mine"
 
     run(main())
 

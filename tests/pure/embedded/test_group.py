@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -27,6 +27,8 @@ class Members:
     def __init__(self, **settings: Any) -> None:
         numbers = itertools.count(1)
         self.persisted: list[tuple[GroupState, int]] = []
+        self.waiting: list[Callable[[ErrorCode], None]] | None = None
+        """The writes that the replicas do not have yet; None if they have each write at once."""
         self.group = Group(
             "g",
             call_later=asyncio.get_running_loop().call_later,
@@ -35,9 +37,12 @@ class Members:
             **settings,
         )
 
-    def _persist(self, group: Group) -> ErrorCode:
+    def _persist(self, group: Group, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]) -> None:
         self.persisted.append((group.state, group.generation))
-        return ErrorCode.NONE
+        if self.waiting is None:
+            stored(ErrorCode.NONE)
+        else:
+            self.waiting.append(stored)
 
     def join(
         self,
@@ -311,14 +316,70 @@ async def test_closing_a_group_answers_the_waiting_requests(members: Members) ->
     assert members.group.leave(first.member_id, None) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+# Writes that take time.
+
+
+async def test_assignments_count_when_the_replicas_have_them(members: Members) -> None:
+    result = await future(members.join())
+    members.waiting = []
+    syncing = future(members.sync(result, {result.member_id: b"mine"}))
+    assert members.heartbeat(result) is ErrorCode.NONE
+    await asyncio.sleep(1.0)
+    assert members.group.state is GroupState.COMPLETING_REBALANCE
+    assert not syncing.done()
+    members.waiting.pop()(ErrorCode.NONE)
+    assert (await syncing).assignment == b"mine"
+    assert members.group.state is GroupState.STABLE
+
+
+async def test_assignments_that_the_replicas_do_not_get_begin_another_rebalance(members: Members) -> None:
+    result = await future(members.join())
+    members.waiting = []
+    syncing = future(members.sync(result, {result.member_id: b"mine"}))
+    members.waiting.pop()(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert await syncing == SyncResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert members.group.members[result.member_id].assignment == b""
+    assert members.heartbeat(result) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize("outcome", [ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+async def test_the_outcome_of_a_write_does_not_count_in_the_next_generation(
+    members: Members, outcome: ErrorCode
+) -> None:
+    first = await future(members.join())
+    members.waiting = []
+    syncing = future(members.sync(first, {first.member_id: b"mine"}))
+    other = future(members.join())
+    assert await syncing == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
+    again = await future(members.join(first.member_id))
+    await other
+    members.waiting.pop()(outcome)
+    assert members.group.state is GroupState.COMPLETING_REBALANCE
+    assert members.group.members[first.member_id].assignment == b""
+    assert members.heartbeat(again) is ErrorCode.NONE
+
+
+async def test_a_static_member_whose_return_is_not_stored_is_as_before(members: Members) -> None:
+    result = await future(members.join(instance="i"))
+    await future(members.sync(result, {result.member_id: b"mine"}, instance="i"))
+    members.waiting = []
+    back = future(members.join(instance="i"))
+    assert members.heartbeat(result, "i") is ErrorCode.FENCED_INSTANCE_ID
+    members.waiting.pop()(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert await back == JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert members.heartbeat(result, "i") is ErrorCode.NONE
+    assert (await future(members.sync(result, instance="i"))).assignment == b"mine"
+    again = members.join(result.member_id, instance="i", about=b"other")
+    assert (await future(again)).leader == result.member_id
+
+
 # Static members.
 
 
 async def test_a_static_member_gets_its_place_back_without_a_rebalance(members: Members) -> None:
     result = await future(members.join(instance="i"))
     await future(members.sync(result, {result.member_id: b"mine"}, instance="i"))
-    back = members.join(instance="i")
-    assert isinstance(back, JoinResult)
+    back = await future(members.join(instance="i"))
     assert back.skip_assignment
     assert back.generation == result.generation
     assert back.member_id != result.member_id
