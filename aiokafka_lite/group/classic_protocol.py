@@ -7,11 +7,12 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+from ..arguments import by_topic
 from ..cluster.client import Client
 from ..config import ClientConfig, GroupConfig
-from ..errors import ErrorCode, KafkaTimeout
+from ..errors import ErrorCode, KafkaTimeout, ProtocolError
 from ..net.connection import Purpose
-from ..protocol.messages import JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse
+from ..protocol.messages import JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse, SyncGroupResponse
 from ..protocol.versions import VersionTable
 from .counters import RequestCounters
 from .events import (
@@ -31,7 +32,8 @@ from .events import (
 from .heartbeats import Heartbeats
 from .member import Member
 from .member_requests import LEAVE_TIMEOUT, MemberRequests
-from .requests import leave_request, leaves_by_id
+from .payloads import read_assignment
+from .requests import MAX_UNLISTED, leave_request, leaves_by_id
 from .states import MemberState
 from .topic_watcher import Spawn, TopicWatcher
 
@@ -46,6 +48,9 @@ GATHER_TIMEOUT = 5.0
 MANY_MEMBERS = 1_000
 """From this number of members on, the leader computes the assignment in a thread: with 50,000 members, it would block
 the event loop for a second."""
+
+BYTES_OF_A_NUMBER = 4
+"""The size of a partition number in an assignment."""
 
 PROBLEMS_LOGGED = 10
 """The maximum number of problems with other members' subscriptions that one rebalance logs."""
@@ -179,7 +184,17 @@ class ClassicProtocol:
             lambda versions: action.request, purpose=Purpose.GROUP, timeout=self._client_config.request_timeout
         )
         self._requests.record(ErrorCode.of(response.error_code), node_id, "SyncGroup")
-        return SyncAnswer(action.attempt, response)
+        return SyncAnswer(action.attempt, response, await self._problem_of(response))
+
+    async def _problem_of(self, response: SyncGroupResponse) -> str | None:
+        """The reason to refuse this assignment, if its bytes can be read."""
+        if len(response.assignment) <= BYTES_OF_A_NUMBER * MAX_UNLISTED:
+            return None  # so it is not decoded twice
+        try:
+            assigned = read_assignment(response.assignment)
+        except ProtocolError:
+            return None  # the member refuses it
+        return await self._requests.problem_of_unlisted(by_topic(assigned))
 
     async def _leave(self, action: SendLeave) -> LeaveAnswer:
         await self._requests.leave(lambda: self._send_leave(action))

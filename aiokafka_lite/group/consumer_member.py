@@ -282,7 +282,7 @@ class ConsumerMember(BaseMember):
         self._in_flight = False
         if code is not ErrorCode.NONE:
             return self._refused(code)
-        if problem := problem_of(response):
+        if problem := problem_of(response) or event.problem:
             return [Report(ProtocolError(f"{_API} was answered with {problem}")), *self._retry()]
         self._unknown_errors = 0
         if self.state is MemberState.JOINING:

@@ -11,7 +11,7 @@ from ..cluster.client import Client
 from ..config import ClientConfig
 from ..errors import ErrorCode, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
-from ..protocol.messages import ConsumerGroupHeartbeatRequest
+from ..protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ..protocol.versions import VersionTable
 from .blocked_loop import BlockedLoop
 from .consumer_member import FENCED, ConsumerMember, problem_of
@@ -150,7 +150,8 @@ class ConsumerProtocol:
             raise
         code = ErrorCode.of(response.error_code)
         self._requests.record(code, node_id, "ConsumerGroupHeartbeat")
-        if code is ErrorCode.NONE and problem_of(response) is None:
+        problem = await self._problem_of(response)
+        if code is ErrorCode.NONE and problem is None:
             self._counters.succeeded(began, asyncio.get_running_loop().time())
             self.calm_at = began
             self._interval = max(heartbeat_interval(response.heartbeat_interval_ms), 1.0)
@@ -163,7 +164,20 @@ class ConsumerProtocol:
             if code in FENCED and self._member.state.sends_heartbeats:
                 cause = self._blocked_loop.cause(since=self.calm_at)
                 logger.warning("%r was evicted from the group%s: %s; it joins again", self._member, cause, code.name)
-        return ConsumerHeartbeatAnswer(action.attempt, response, self._client.view.topic_names)
+        return ConsumerHeartbeatAnswer(action.attempt, response, self._client.view.topic_names, problem)
+
+    async def _problem_of(self, response: ConsumerGroupHeartbeatResponse) -> str | None:
+        """The reason why this answer makes no sense; None if it does."""
+        problem = problem_of(response)
+        if problem is not None or response.assignment is None:
+            return problem
+        names = self._client.view.topic_names
+        topics = {
+            names[each.topic_id]: each.partitions
+            for each in response.assignment.topic_partitions
+            if each.topic_id in names
+        }
+        return await self._requests.problem_of_unlisted(topics)
 
     async def _leave(self, action: SendHeartbeat) -> LeaveAnswer:
         # It uses the connection of the heartbeats, so that a heartbeat that joins cannot arrive after it.

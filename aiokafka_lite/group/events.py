@@ -71,10 +71,11 @@ class TopicsGathered:
 
 @dataclass(frozen=True, slots=True)
 class SyncAnswer:
-    """The answer to SyncGroup."""
+    """The answer to SyncGroup. ``problem`` is the reason why it makes no sense with the metadata, or None."""
 
     attempt: int
     response: SyncGroupResponse
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +104,13 @@ class HeartbeatDue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatAnswer:
-    """The answer to ConsumerGroupHeartbeat. ``names`` are the topics that metadata knows, by id."""
+    """The answer to ConsumerGroupHeartbeat. ``names`` are the topics that metadata knows, by id; ``problem`` is the
+    reason why the answer makes no sense with this metadata, or None."""
 
     attempt: int
     response: ConsumerGroupHeartbeatResponse
     names: Mapping[bytes, str]
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -293,6 +293,8 @@ class Member(BaseMember):
         if code is not ErrorCode.NONE:
             return self._refused_rebalance("SyncGroup", code)
         try:
+            if event.problem is not None:
+                raise ProtocolError(f"the leader of the group sent {event.problem}")
             assigned = read_assignment(event.response.assignment)
         except ProtocolError as error:
             self._bad_assignments += 1

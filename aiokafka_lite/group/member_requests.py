@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -13,7 +14,7 @@ from ..cluster.coordinator_channel import CoordinatorChannel
 from ..errors import ErrorCode, KafkaError, error_for
 from .base_member import BaseMember
 from .events import Event, RequestFailed
-from .requests import is_retriable_by_member
+from .requests import is_retriable_by_member, problem_of_unlisted
 from .topic_watcher import Spawn
 
 logger = logging.getLogger(__name__)
@@ -21,6 +22,9 @@ logger = logging.getLogger(__name__)
 LEAVE_TIMEOUT = 2.0
 """Seconds, when the member closes, for the request that leaves, and for the answer to JoinGroup that it may need
 first."""
+
+REFRESH_TIMEOUT = 5.0
+"""Seconds for the metadata of assigned partitions that are not in it."""
 
 _REGULAR = (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)
 """Error codes that are normal steps of a rebalance, and not failures that an outage should count."""
@@ -80,6 +84,14 @@ class MemberRequests:
                 self._member,
                 LEAVE_TIMEOUT,
             )
+
+    async def problem_of_unlisted(self, topics: Mapping[str, Sequence[int]]) -> str | None:
+        """The reason to refuse an assignment, by topic, if most of it does not exist in fresh metadata either."""
+        if problem_of_unlisted(topics, self._client.view) is None:
+            return None
+        with suppress(KafkaError):  # the partitions may be new
+            await self._client.refresh(timeout=REFRESH_TIMEOUT)
+        return problem_of_unlisted(topics, self._client.view)
 
     def record(self, code: ErrorCode, node_id: int, api: str) -> None:
         """Record the top-level error code of an answer."""

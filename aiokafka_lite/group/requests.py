@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..aio.retry import is_retriable
+from ..cluster.metadata import ClusterView
 from ..errors import BrokerError, ErrorCode, KafkaError, error_for
 from ..protocol.messages import (
     HeartbeatRequest,
@@ -20,6 +21,10 @@ from ..protocol.versions import VersionTable
 from ..types import TopicPartition
 from .events import Identity, SendLeave
 from .payloads import MAX_ASSIGNED, PROTOCOL_TYPE, write_assignment
+
+MAX_UNLISTED = 1_000
+"""The partitions of one assignment that may be missing in metadata. The consumer looks for the leader of each of them
+again and again, so each costs CPU until it exists."""
 
 UNKNOWN_ERRORS_TOLERATED = 5
 """The number of UNKNOWN_SERVER_ERROR answers to requests that join which are retried until the member has an
@@ -148,6 +153,27 @@ def problem_of_assignment(partitions: Sequence[Sequence[int]]) -> str | None:
         return f"an assignment of {count} partitions, more than {MAX_ASSIGNED}"
     wrong = next((number for each in partitions for number in each if not 0 <= number < MAX_PARTITIONS), None)
     return None if wrong is None else f"an assigned partition with the number {wrong}"
+
+
+def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) -> str | None:
+    """The reason to refuse an assignment, by topic, most of which does not exist in this metadata; None to accept it.
+
+    Topics that metadata does not know do not count.
+    """
+    unlisted: dict[str, int] = {}
+    for name, numbers in topics.items():
+        topic = view.topics.get(name)
+        if topic is not None and len(numbers) > MAX_UNLISTED:
+            last = topic.partitions[-1].partition if topic.partitions else -1
+            unlisted[name] = sum(number > last for number in numbers)
+    count = sum(unlisted.values())
+    if count <= MAX_UNLISTED:
+        return None
+    name = max(unlisted, key=unlisted.__getitem__)
+    return (
+        f"an assignment with {count} partitions that do not exist; topic {name!r} has "
+        f"{len(view.topics[name].partitions)} partitions, and {len(topics[name])} of it are assigned"
+    )
 
 
 def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None, asked: str = "") -> KafkaError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka_lite.admin import Admin
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.coordinator_channel import CoordinatorChannel
 from aiokafka_lite.config import ClientConfig
@@ -24,6 +26,7 @@ from aiokafka_lite.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     FindCoordinatorResponseCoordinator,
+    HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
@@ -33,7 +36,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.types import TopicPartition
 from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import ORDERS, member_of, read_all, until_stable
+from tests.embedded.group.members import ORDERS, each_protocol, member_of, read_all, until_stable
 from tests.embedded.group.test_offsets import offsets_answer
 from tests.waiting import until
 
@@ -158,6 +161,34 @@ async def test_a_huge_assignment_is_refused_and_the_consumer_closes_in_time(clus
     async with member_of(cluster) as consumer:
         cluster.on(SyncGroupRequest).answer(lambda request: SyncGroupResponse(error_code=0, assignment=huge))
         await until_stable(consumer)
+
+
+async def test_an_assignment_of_partitions_that_do_not_exist_is_refused(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafka_lite.group")
+    missing = write_assignment([TopicPartition("orders", each) for each in range(MAX_ASSIGNED)])
+    async with member_of(cluster) as consumer:
+        cluster.on(SyncGroupRequest).answer(lambda request: SyncGroupResponse(error_code=0, assignment=missing))
+        await until_stable(consumer)
+    assert "an assignment with 99994 partitions that do not exist; topic 'orders' has 6 partitions" in caplog.text
+
+
+@each_protocol
+async def test_partitions_that_are_newer_than_the_metadata_of_a_member_are_not_refused(
+    cluster: EmbeddedCluster, protocol: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafka_lite.group")
+    async with member_of(cluster, **protocol) as consumer:
+        await until_stable(consumer)
+        if not protocol:  # the leader has newer metadata than the member
+            many = write_assignment([TopicPartition("orders", each) for each in range(1_500)])
+            cluster.on(SyncGroupRequest).answer(lambda request: SyncGroupResponse(error_code=0, assignment=many))
+            cluster.on(HeartbeatRequest).fail(ErrorCode.REBALANCE_IN_PROGRESS)
+        async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
+            await admin.topics.add_partitions({"orders": 1_500})
+        await until(lambda: len(consumer.assignment) == 1_500)
+    assert "do not exist" not in caplog.text
 
 
 # The coordinator.

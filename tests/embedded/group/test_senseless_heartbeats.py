@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.protocol.messages import ConsumerGroupHeartbeatRequest
+from aiokafka_lite.protocol.messages import (
+    ConsumerGroupHeartbeatAssignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatTopicPartitions,
+    MetadataRequest,
+)
 from tests.embedded.group.members import CONSUMER, ORDERS, member_of, until_stable
 
 LAST = 2**31 - 1
@@ -50,3 +55,35 @@ async def test_an_interval_without_end_does_not_stop_the_heartbeats(cluster: Emb
         cluster.history.clear()
         await member.poll(timeout=240.0)
         assert len(cluster.history.of(ConsumerGroupHeartbeatRequest)) >= 8
+
+
+async def test_an_assignment_of_partitions_that_do_not_exist_is_refused_and_the_partitions_stay(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids: list[bytes] = []
+    is_wrong = False
+
+    def change(response: Any) -> Any:
+        if response.assignment is not None:
+            ids.extend(each.topic_id for each in response.assignment.topic_partitions)
+        if is_wrong:
+            wrong = ConsumerGroupHeartbeatTopicPartitions(topic_id=ids[0], partitions=list(range(100_000)))
+            response.assignment = ConsumerGroupHeartbeatAssignment(topic_partitions=[wrong])
+        return response
+
+    cluster.on(ConsumerGroupHeartbeatRequest, times=None).alter(change)
+    async with member_of(cluster, **CONSUMER) as member:
+        await until_stable(member)
+        caplog.set_level(logging.INFO, "aiokafka_lite.group")
+        is_wrong = True
+        cluster.history.clear()
+        await asyncio.sleep(30.0)
+        assert sorted(member.assignment) == ORDERS
+        assert "an assignment with 99994 partitions that do not exist; topic 'orders' has 6 partitions" in caplog.text
+        assert len(cluster.history.of(MetadataRequest)) <= 40
+        is_wrong = False
+        await asyncio.sleep(10.0)
+        cluster.history.clear()
+        await asyncio.sleep(10.0)
+        assert len(cluster.history.of(ConsumerGroupHeartbeatRequest)) <= 3
+        assert sorted(member.assignment) == ORDERS
