@@ -147,7 +147,7 @@ MINUTES ?= 10
 soak: .venv/.development
 	@nice .venv/bin/python -m tests.simulation --fresh $(SEEDS) --workers 0
 
-# For example SOAK='--transactions --kafka 2.8.2'.
+# For example SOAK='--transactions --kafka 2.8.2', or SOAK='--churn --members 20'.
 soak-real: .venv/.development
 	@.venv/bin/python -m tests.real.soak --minutes $(MINUTES) $(SOAK)
 

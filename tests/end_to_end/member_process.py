@@ -13,9 +13,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from aiokafka_lite import Consumer, RebalanceHandle, RebalanceListener, Record, TopicPartition
+from aiokafka_lite import Consumer, IllegalStateError, RebalanceHandle, RebalanceListener, Record, TopicPartition
 from aiokafka_lite.group import CooperativeStickyStrategy, RangeStrategy
 
 SESSION_TIMEOUT = 6.0
@@ -68,7 +69,8 @@ class Work(RebalanceListener):
         await asyncio.sleep(LONG_WORK if record.offset % 50 == 25 else WORK)
 
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        self._report("assigned", partitions, generation=self.consumer.group_metadata().generation_id)
+        with suppress(IllegalStateError):  # the session has ended meanwhile, and on_lost follows
+            self._report("assigned", partitions, generation=self.consumer.group_metadata().generation_id)
 
     async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
         self._report("revoked", partitions)

@@ -1,9 +1,9 @@
 """Group members join, leave and are killed, and the groups keep their promises. Some members are processes.
 
-Three groups of twenty members run at the same time: eager, cooperative and static. They run for half a minute on the
-newest Kafka, and for less on the embedded cluster; GROUP_CHURN_SECONDS sets another time. Each member reports what it
-is assigned, what it loses and which records it has processed, with the time of one clock. The checks use these reports
-alone.
+Four groups of twenty members run at the same time: eager, cooperative, static, and one with the consumer protocol
+(KIP-848) where the brokers have it. They run for half a minute on the newest Kafka, and for less on the embedded
+cluster; GROUP_CHURN_SECONDS sets another time. Each member reports what it is assigned, what it loses and which records
+it has processed, with the time of one clock. The checks use these reports alone.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ QUIET = 60.0
 """Seconds without churn after which every partition has an owner. It takes about three; the bound has to hold on a
 busy machine. In virtual time the bound is ten seconds (tests/embedded/group/test_rebalances.py)."""
 
-TAKE_OVER = SESSION_TIMEOUT + QUIET
-"""Seconds after which the partitions of a killed member have another owner, while other members join and leave. Each
-kill makes the current rebalance wait until another session ends, so the time counts from the last kill before."""
+BROKERS_SESSION_TIMEOUT = 45.0
+"""Seconds of a session under the consumer protocol, which the brokers decide."""
 
 PARTITIONS = 24
 MEMBERS = 20
@@ -224,6 +223,11 @@ class Members:
         self._arguments: Arguments = (kafka.bootstrap_servers, topic, new_group(), strategy)
         self.group = self._arguments[2]
         self._static = static
+        self.session_timeout = BROKERS_SESSION_TIMEOUT if strategy == "consumer" else SESSION_TIMEOUT
+        self.take_over = self.session_timeout + QUIET
+        """Seconds after which the partitions of a killed member have another owner, while other members join and leave.
+        Each kill makes the current rebalance wait until another session ends, so the time counts from the last kill
+        before."""
         self._free = [f"instance-{number}" for number in range(2 * MEMBERS)]
 
     @property
@@ -313,7 +317,13 @@ async def committed(consumer: Consumer, topic: str) -> tuple[float, dict[int, in
     return time.monotonic(), {each.partition: offset.offset for each, offset in found.items() if offset is not None}
 
 
-KINDS = {"eager": ("eager", False), "cooperative": ("cooperative", False), "static": ("eager", True)}
+KINDS = {
+    "eager": ("eager", False, "1.0.0"),
+    "cooperative": ("cooperative", False, "1.0.0"),
+    "static": ("eager", True, "2.3.0"),  # KIP-345
+    "consumer": ("consumer", False, "4.0.0"),  # KIP-848
+}
+"""The strategy of each group, whether its members are static, and the first release of Kafka that has such groups."""
 
 
 async def test_twenty_members_that_join_leave_and_are_killed_share_the_work(
@@ -323,11 +333,11 @@ async def test_twenty_members_that_join_leave_and_are_killed_share_the_work(
     if CHURN is None and not newest and kafka.kind != "embedded":
         pytest.skip("older releases only when GROUP_CHURN_SECONDS asks for it")
     seconds = (HALF_A_MINUTE if newest else SHORT) if CHURN is None else float(CHURN)
-    kinds = {kind: how for kind, how in KINDS.items() if kafka.speaks("2.3.0") or not how[1]}  # KIP-345
     async with asyncio.TaskGroup() as tasks:
         stories = {
             kind: tasks.create_task(live_through(kafka, seconds, kind, strategy, static=static))
-            for kind, (strategy, static) in kinds.items()
+            for kind, (strategy, static, since) in KINDS.items()
+            if kafka.speaks(since)
         }
     for kind, story in stories.items():
         record_property(kind, story.result())
@@ -345,11 +355,12 @@ async def live_through(kafka: Kafka, seconds: float, kind: str, strategy: str, *
             await said.until(lambda: len(said.owned()) == PARTITIONS, DEADLINE, "every partition has an owner")
             await churn(members, seconds, random.Random(kind))
             quiet_since = time.monotonic()
-            await said.until(lambda: is_settled(members), QUIET, "every partition has one living owner")
+            quiet = QUIET + members.session_timeout - SESSION_TIMEOUT
+            await said.until(lambda: is_settled(members), quiet, "every partition has one living owner")
             took = time.monotonic() - quiet_since
             await members.kill(members.owner_of(0))
-            await said.until(lambda: is_settled(members), TAKE_OVER, "one living owner again after a last kill")
-            await said.until(lambda: all_taken_over(members), TAKE_OVER, "what killed members had, others have")
+            await said.until(lambda: is_settled(members), members.take_over, "one living owner again after a last kill")
+            await said.until(lambda: all_taken_over(members), members.take_over, "what killed members had, others have")
         async with Consumer(kafka.bootstrap_servers, group_id=members.group) as consumer:
             ends = await consumer.end_offsets([TopicPartition(topic, number) for number in range(PARTITIONS)])
             written = {(each.partition, offset) for each, end in ends.items() for offset in range(end)}
@@ -414,7 +425,7 @@ def late_takeovers(members: Members) -> Iterable[str]:
             after = taker(members.said, stay)
             assert after is not None
             waited_for = max(kill for kill, _ in members.killed if at <= kill < after.since)
-            if after.since - waited_for > TAKE_OVER:
+            if after.since - waited_for > members.take_over:
                 yield f"{stay} was taken over by {after} {after.since - waited_for:.1f} s after the last kill"
 
 

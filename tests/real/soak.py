@@ -9,7 +9,9 @@ partition had two owners for longer than a session; the share group keeps the pr
 are read whole or not at all, and each record is copied once.
 
 ``--transactions`` runs those with transactions alone, ``--members 20`` larger groups, ``--kafka 2.8.2`` another
-release. Before Kafka 4.2 there are no share groups, and all groups have the classic protocol.
+release. ``--churn`` runs three groups alone, one of the classic protocol, one of the consumer protocol and a share
+group, and beside the faults kills a member about once a second. Before Kafka 4.2 there are no share groups, and all
+groups have the classic protocol.
 """
 
 from __future__ import annotations
@@ -55,6 +57,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "soak-migrating": ("cooperative", "consumer"),
 }
 """The kinds of members of each group, in turn."""
+CHURNED = ("soak-cooperative", "soak-consumer")
+"""The groups of ``--churn``, beside the share group."""
+KILL_PAUSE = (0.5, 1.5)
+"""Seconds between two kills of ``--churn``, at least and at most."""
 MEMBERS = 2
 HEAL_TIMEOUT = 180.0
 SHARED = SESSION_TIMEOUT + 4.0
@@ -148,15 +154,22 @@ class GroupState:
 class Soak:
     """The brokers, the clients, and what they reported."""
 
-    def __init__(self, cluster: JvmCluster, seed: int, *, members: int, only_transactions: bool) -> None:
+    def __init__(
+        self, cluster: JvmCluster, seed: int, *, members: int, only_transactions: bool, churns: bool
+    ) -> None:
         self.problems: list[str] = []
         self._cluster = cluster
+        self._churns = churns
+        self._partitions = max(PARTITIONS, members)
+        self.kills = 0
         self._random = random.Random(seed)
         self._sends: dict[str, Send] = {}
         self._histories = {kind: History() for kind in WRITERS}
         has_new_protocols = tuple(map(int, cluster.version.split("."))) >= (4, 2)
         self._groups = {
-            name: GroupState() for name, kinds in GROUPS.items() if has_new_protocols or "consumer" not in kinds
+            name: GroupState()
+            for name, kinds in GROUPS.items()
+            if (has_new_protocols or "consumer" not in kinds) and (not churns or name in CHURNED)
         }
         self._children: list[Child] = []
         self._started = 0
@@ -165,7 +178,7 @@ class Soak:
         self.proxies = {node.node_id: Proxy(node.advertised_port, node.client_port) for node in cluster.nodes.values()}
         self._transactions = Transactions(self.servers)
         self._sharing = Sharing(self.servers, TOPIC, members) if has_new_protocols and not only_transactions else None
-        self._kinds = dict(self._transactions.kinds)
+        self._kinds = {} if churns else dict(self._transactions.kinds)
         """The number of processes of each kind."""
         if not only_transactions:
             self._kinds |= {**dict.fromkeys(WRITERS, 1), **dict.fromkeys(self._groups, members)}
@@ -219,7 +232,7 @@ class Soak:
                 stack.push_async_callback(proxy.close)
             stack.callback(self._kill_all)
             configs = {"min.insync.replicas": "2"}
-            topics = {TOPIC: PARTITIONS, **dict.fromkeys(TRANSACTION_TOPICS, TRANSACTION_PARTITIONS)}
+            topics = {TOPIC: self._partitions, **dict.fromkeys(TRANSACTION_TOPICS, TRANSACTION_PARTITIONS)}
             self._admin = await stack.enter_async_context(Admin(self.servers))
             await self._admin.topics.create(
                 [NewTopic(name, count, replication_factor=3, configs=configs) for name, count in topics.items()]
@@ -229,22 +242,28 @@ class Soak:
             await self._start_missing()
             reading = asyncio.create_task(self._transactions.read_live())
             self._began = time.monotonic()
-            while time.monotonic() < self._began + minutes * 60:
+            ends = self._began + minutes * 60
+            churning = asyncio.create_task(self._churn(ends))
+            while time.monotonic() < ends:
                 await asyncio.sleep(self._random.uniform(2.0, 8.0))
-                await self._start_missing()
+                if not self._churns:
+                    await self._start_missing()
                 await self._disturb()
+            await churning
             await self._heal()
             await self._finish({*WRITERS, *TRANSACTIONAL_WRITERS})
-            logs = await read_all(self.servers, partitions_of(TOPIC, PARTITIONS))
+            logs = await read_all(self.servers, partitions_of(TOPIC, self._partitions))
             await self._wait_for_groups(logs)
             if self._sharing is not None:
                 self.problems += await self._sharing.wait_until_read(self._admin, logs)
-            await self._transactions.wait_for_copies()
+            if not self._churns:
+                await self._transactions.wait_for_copies()
             await self._finish(set(self._kinds))
             await self._check(logs)
             if self._sharing is not None:
                 self.problems += self._sharing.problems(logs)
-            self.problems += await self._transactions.problems()
+            if not self._churns:
+                self.problems += await self._transactions.problems()
             reading.cancel()
             (end,) = await asyncio.gather(reading, return_exceptions=True)
             if not isinstance(end, asyncio.CancelledError):
@@ -273,11 +292,11 @@ class Soak:
             of_member = GROUPS[kind][self._started % len(GROUPS[kind])]
             module, arguments = "tests.end_to_end.member_process", [self.servers, TOPIC, kind, of_member, ""]
         else:
-            arguments = [self.servers, TOPIC, str(PARTITIONS), f"{kind}{self._started}", kind]
+            arguments = [self.servers, TOPIC, str(self._partitions), f"{kind}{self._started}", kind]
             module = "tests.real.soak_writer"
         child = Child(kind, self._started, module, arguments, self)
-        self._children.append(child)
         await child.start()
+        self._children.append(child)
 
     def _kill_all(self) -> None:
         for child in self._children:
@@ -286,9 +305,18 @@ class Soak:
 
     # Faults.
 
+    async def _churn(self, ends: float) -> None:
+        """With ``--churn``, kill a member of a group about once a second, and start another one in its place."""
+        groups = [kind for kind in self._kinds if kind not in WRITERS]
+        while self._churns and time.monotonic() < ends:
+            await asyncio.sleep(self._random.uniform(*KILL_PAUSE))
+            await self._kill_client(groups)
+            self.kills += 1
+            await self._start_missing()
+
     async def _disturb(self) -> None:
         kinds = ("kill", "stop", "freeze", "elect", "cut", "cut", "delay", "refuse")
-        client_kinds = ("kill_client", "freeze_client", "replace_client")
+        client_kinds = ("freeze_client",) if self._churns else ("kill_client", "freeze_client", "replace_client")
         fault = self._random.choice((*kinds, *client_kinds))
         node = self._random.choice(list(self._cluster.nodes.values()))
         proxy = self.proxies[node.node_id]
@@ -318,11 +346,7 @@ class Soak:
                 with suppress(KafkaError):
                     await self._admin.leaders.elect(timeout=10.0)
             case "kill_client":
-                child = self._any_client(self._kinds)
-                child.thaw()
-                child.kill()
-                await child.process.wait()
-                self._note_end(child)
+                await self._kill_client(self._kinds)
             case "freeze_client":
                 child = self._any_client(self._kinds)
                 child.freeze()
@@ -334,6 +358,13 @@ class Soak:
                 await self._start(child.kind)
                 await asyncio.sleep(seconds)
                 child.thaw()
+
+    async def _kill_client(self, kinds: Collection[str]) -> None:
+        child = self._any_client(kinds)
+        child.thaw()
+        child.kill()
+        await child.process.wait()
+        self._note_end(child)
 
     def _any_client(self, kinds: Collection[str]) -> Child:
         return self._random.choice([child for child in self._children if child.kind in kinds and child.is_running])
@@ -409,7 +440,8 @@ class Soak:
         shared = 0 if self._sharing is None else self._sharing.count
         return (
             f"{len(self.faults)} faults, {sends} sends, {self._transactions.count} transactions, {shared} deliveries "
-            f"to a share group, {self._started} client processes, {len(self.problems)} problems"
+            f"to a share group, {self._started} client processes, {self.kills} of them killed by --churn, "
+            f"{len(self.problems)} problems"
         )
 
 
@@ -419,7 +451,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()), help="decides the order of the faults")
     parser.add_argument("--kafka", default=NEWEST, help="the release of the brokers")
     parser.add_argument("--members", type=int, default=MEMBERS, help="the members of each group")
-    parser.add_argument("--transactions", action="store_true", help="only writers and workers with transactions")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--transactions", action="store_true", help="only writers and workers with transactions")
+    only.add_argument("--churn", action="store_true", help="only three groups; kill a member about once a second")
     options = parser.parse_args()
     print(f"three brokers {options.kafka}, {options.minutes:g} minutes, seed {options.seed}", flush=True)
     cluster = JvmCluster(options.kafka)
@@ -427,7 +461,13 @@ def main() -> int:
         node.advertised_port = free_port()
     cluster.start()
     try:
-        soak = Soak(cluster, options.seed, members=options.members, only_transactions=options.transactions)
+        soak = Soak(
+            cluster,
+            options.seed,
+            members=options.members,
+            only_transactions=options.transactions,
+            churns=options.churn,
+        )
         asyncio.run(soak.run(options.minutes))
     finally:
         cluster.close()
