@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
 from ..protocol.messages import ShareAcknowledgementBatch
 
@@ -23,21 +24,37 @@ class AcknowledgeType(IntEnum):
     """The record is still being processed: its acquisition lock begins again (KIP-1222)."""
 
 
-def acknowledgement_batches(types: Mapping[int, AcknowledgeType]) -> list[ShareAcknowledgementBatch]:
-    """The acknowledgements by offset as batches: one for each run of offsets with the same type."""
+class SettledRange(NamedTuple):
+    """Offsets that are acknowledged although the user has not got them: ``first`` to ``last``, both included.
+
+    A range takes the same time whatever its size: a broker may acquire a million offsets without a record.
+    """
+
+    first: int
+    last: int
+    kind: AcknowledgeType
+
+    @property
+    def offsets(self) -> range:
+        return range(self.first, self.last + 1)
+
+
+def acknowledgement_batches(
+    types: Mapping[int, AcknowledgeType], settled: Iterable[SettledRange] = ()
+) -> list[ShareAcknowledgementBatch]:
+    """Acknowledgements by offset and by range as batches: one for each run of offsets with the same type."""
     batches: list[ShareAcknowledgementBatch] = []
-    first = last = -1
+    first = end = -1
     of_run = AcknowledgeType.GAP
-    for offset in sorted(types):
-        kind = types[offset]
-        if first >= 0 and offset == last + 1 and kind is of_run:
-            last = offset
+    for start, last, kind in sorted([*((offset, offset, kind) for offset, kind in types.items()), *settled]):
+        if first >= 0 and start == end + 1 and kind is of_run:
+            end = last
             continue
         if first >= 0:
-            batches.append(_batch(first, last, of_run))
-        first, last, of_run = offset, offset, kind
+            batches.append(_batch(first, end, of_run))
+        first, end, of_run = start, last, kind
     if first >= 0:
-        batches.append(_batch(first, last, of_run))
+        batches.append(_batch(first, end, of_run))
     return batches
 
 

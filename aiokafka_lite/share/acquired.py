@@ -19,19 +19,17 @@ from ..consumer.fetched import corrupt, decode
 from ..errors import CorruptRecord, ProtocolError
 from ..protocol.codec import Buffer
 from ..protocol.messages import ShareAcquiredRecords
+from ..protocol.messages.share_fetch import MAX_ACQUIRED_RANGES
 from ..protocol.records import RecordBatch
 from ..protocol.records.batch import split_batches
 from ..types import Compression, ShareRecord, TopicPartition
-from .acknowledgements import AcknowledgeType
+from .acknowledgements import AcknowledgeType, SettledRange
 
 # ShareRecord(*fields) runs Python code for each record; this creates the same object in C.
 _make_record = partial(tuple.__new__, ShareRecord)
 
 MAX_ACQUIRED = 1_000_000
 """Offsets in one answer. Brokers lock at most 10,000 records of a partition, in whole batches."""
-
-MAX_RANGES = 50_000
-"""Ranges in one answer. Checking so many holds the event loop for a quarter of a second."""
 
 
 class _Range(NamedTuple):
@@ -47,12 +45,11 @@ class _Range(NamedTuple):
 
 
 class DecodedBatch(NamedTuple):
-    """The acquired records of one batch. ``settled`` has offsets that are acknowledged although the user has not got
-    them: those without a record (GAP), or all of a damaged batch (REJECT), whose error is ``failure``. ``size`` is the
-    number of bytes in memory, about."""
+    """The acquired records of one batch. ``settled`` has the offsets without a record (GAP), or all of a damaged batch
+    (REJECT), whose error is ``failure``. ``size`` is the number of bytes in memory, about."""
 
     records: Sequence[ShareRecord]
-    settled: dict[int, AcknowledgeType]
+    settled: Sequence[SettledRange]
     failure: CorruptRecord | None = None
     size: int = 0
     redelivered: int = 0
@@ -81,7 +78,7 @@ class AcquiredRecords:
         self._check_crc = check_crc
         self._max_size = max_size
         self._batches: deque[tuple[RecordBatch, list[_Range]]] = deque()
-        self.settled: dict[int, AcknowledgeType] = {}
+        self.settled: list[SettledRange] = []
         self.failure: CorruptRecord | None = None
         ranges = _Ranges(partition, acquired)
         try:
@@ -109,28 +106,25 @@ class AcquiredRecords:
         """The number of acquired offsets in batches that are not decoded."""
         return sum(len(each.offsets) for _, wanted in self._batches for each in wanted)
 
-    def offsets(self) -> Iterator[int]:
-        """The acquired offsets in batches that are not decoded."""
-        return chain.from_iterable(each.offsets for _, wanted in self._batches for each in wanted)
+    def released(self) -> list[SettledRange]:
+        """The acquired offsets in batches that are not decoded, released."""
+        return _settled(chain.from_iterable(wanted for _, wanted in self._batches), AcknowledgeType.RELEASE)
 
     def decode(self) -> DecodedBatch:
         """Decode the next batch."""
         batch, wanted = self._batches.popleft()
-        settled = dict.fromkeys(chain.from_iterable(each.offsets for each in wanted), AcknowledgeType.GAP)
         try:
             records, size = self._read(batch, wanted)
         except CorruptRecord as error:
-            return DecodedBatch((), dict.fromkeys(settled, AcknowledgeType.REJECT), error)
-        for record in records:
-            settled.pop(record[2], None)
+            return DecodedBatch((), _settled(wanted, AcknowledgeType.REJECT), error)
         redelivered = 0
         if any(each.delivery_count > 1 for each in wanted):
             redelivered = sum(record.delivery_count > 1 for record in records)
-        return DecodedBatch(records, settled, None, size, redelivered)
+        has_gaps = len(records) < sum(len(each.offsets) for each in wanted)
+        return DecodedBatch(records, _gaps(wanted, records) if has_gaps else (), None, size, redelivered)
 
     def _settle(self, ranges: Iterable[_Range], kind: AcknowledgeType) -> None:
-        for each in ranges:
-            self.settled.update(dict.fromkeys(each.offsets, kind))
+        self.settled += _settled(ranges, kind)
 
     def _read(self, batch: RecordBatch, wanted: Sequence[_Range]) -> tuple[list[ShareRecord], int]:
         found: list[ShareRecord] = []
@@ -162,6 +156,26 @@ class AcquiredRecords:
         return found, size
 
 
+def _settled(ranges: Iterable[_Range], kind: AcknowledgeType) -> list[SettledRange]:
+    return [SettledRange(each.first, each.last, kind) for each in ranges]
+
+
+def _gaps(wanted: Iterable[_Range], records: Iterable[ShareRecord]) -> list[SettledRange]:
+    """The offsets of the ranges that have no record. Both are in the order of their offsets."""
+    gaps: list[SettledRange] = []
+    present = (record[2] for record in records)
+    offset = next(present, None)
+    for each in wanted:
+        first = each.first
+        while offset is not None and offset <= each.last:
+            if first < offset:
+                gaps.append(SettledRange(first, offset - 1, AcknowledgeType.GAP))
+            first, offset = offset + 1, next(present, None)
+        if first <= each.last:
+            gaps.append(SettledRange(first, each.last, AcknowledgeType.GAP))
+    return gaps
+
+
 class _Ranges:
     """The acquired ranges of one partition, in order and without overlaps. Raises ProtocolError for others."""
 
@@ -181,17 +195,24 @@ class _Ranges:
         self._lasts = [each.last for each in self._ranges]
 
     def within(self, first: int, last: int) -> Iterator[_Range]:
-        """The acquired offsets from ``first`` to ``last``."""
+        """The acquired offsets from ``first`` to ``last``; none if ``last`` is before ``first``."""
+        if last < first:
+            return
         for index in range(bisect_left(self._lasts, first), len(self._ranges)):
             each = self._ranges[index]
             if each.first > last:
                 return
-            yield _Range(max(first, each.first), min(last, each.last), each.delivery_count)
+            if first <= each.first and each.last <= last:
+                yield each
+            else:
+                yield _Range(max(first, each.first), min(last, each.last), each.delivery_count)
 
 
 def check_acquired(acquired: Sequence[ShareAcquiredRecords]) -> None:
-    """Raise ProtocolError if an answer has more than ``MAX_RANGES`` ranges or ``MAX_ACQUIRED`` offsets."""
-    if len(acquired) > MAX_RANGES:
-        raise ProtocolError(f"a broker claims to have acquired {len(acquired):,} ranges, more than {MAX_RANGES:,}")
+    """Raise ProtocolError if an answer has more than ``MAX_ACQUIRED_RANGES`` ranges or ``MAX_ACQUIRED`` offsets."""
+    if len(acquired) > MAX_ACQUIRED_RANGES:
+        raise ProtocolError(
+            f"a broker claims to have acquired {len(acquired):,} ranges, more than {MAX_ACQUIRED_RANGES:,}"
+        )
     if sum(max(0, each.last_offset - each.first_offset + 1) for each in acquired) > MAX_ACQUIRED:
         raise ProtocolError(f"a broker claims to have acquired more than {MAX_ACQUIRED:,} records")

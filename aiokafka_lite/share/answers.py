@@ -125,7 +125,7 @@ class ShareAnswers:
             max_size=self._config.max_decompressed_size,
         )
         acquisition = Acquisition(name, key, self._node_id, expires_at, unread=acquired)
-        acquisition.acknowledged.update(acquired.settled)
+        acquisition.settled += acquired.settled
         self._in_flight.add(acquisition)
         self._counters.bytes_fetched += len(records)
         failure = acquired.failure

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -361,25 +360,24 @@ class ShareCore:
         return result
 
     def _on_settled(self, settled: Acknowledgements) -> None:
-        offsets, partition = settled.offsets, settled.acquisition.partition
-        if not offsets:
+        counts, partition = settled.counts(), settled.acquisition.partition
+        if not counts:
             return
         if settled.error is None:
-            self._acknowledged[partition] = self._acknowledged.get(partition, 0) + len(offsets)
-            counts = Counter(settled.types.values())
+            self._acknowledged[partition] = self._acknowledged.get(partition, 0) + counts.total()
             self.counters.accepted += counts[AcknowledgeType.ACCEPT]
             self.counters.released += counts[AcknowledgeType.RELEASE]
             self.counters.rejected += counts[AcknowledgeType.REJECT]
         else:
             self._refused[partition] = settled.error
-            self.counters.refused += len(offsets)
+            self.counters.refused += counts.total()
             logger.warning(
                 "share group %s: %d records of %s were not acknowledged, and are delivered again: %s",
-                *(self.options.share.group_id, len(offsets), partition, settled.error),
+                *(self.options.share.group_id, counts.total(), partition, settled.error),
             )
         if self.options.on_acknowledged is not None:
             try:
-                self.options.on_acknowledged(partition, offsets, settled.error)
+                self.options.on_acknowledged(partition, settled.offsets, settled.error)
             except Exception as error:  # noqa: BLE001 - a callback may raise anything, and the user gets it
                 self.raise_once(error)
             except asyncio.CancelledError:  # CancelledError is not an Exception, so it would end the fetcher

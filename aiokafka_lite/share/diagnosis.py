@@ -89,6 +89,6 @@ def _partition(
         leader=None if known is None else known.leader,
         buffered=sum(each.waiting for each in held),
         returned=sum(len(each.returned) for each in held),
-        acknowledged=sum(len(each.acknowledged) for each in held),
+        acknowledged=sum(len(each.acknowledged) + sum(len(some.offsets) for some in each.settled) for each in held),
         lock_ends_in=round(min(each.expires_at for each in held) - now(), 3) if held else None,
     )

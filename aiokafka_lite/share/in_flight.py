@@ -7,6 +7,8 @@ An acquired record is in exactly one place of its ``Acquisition``:
 - ``returned``: it is returned to the user, who has not yet acknowledged it.
 - ``acknowledged``: the user has acknowledged it; the next request to its broker carries the acknowledgement.
 
+Acquired offsets that the user never gets are in ``settled``: the next request carries their acknowledgements, too.
+
 Rule 1: An acquisition belongs to one session with one broker and to one acquisition lock. When the session is lost or
         the lock expires, the broker delivers the records again, and an acknowledgement would be refused. So
         acknowledgements of such records fail here and are not sent: a broker refuses all acknowledgements of a
@@ -17,15 +19,15 @@ Rule 2: Times are times of the event loop's clock. A lock counts from the moment
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from ..errors import ErrorCode, IllegalStateError, KafkaError, error_for
 from ..types import ShareRecord, TopicPartition
-from .acknowledgements import AcknowledgeType
+from .acknowledgements import AcknowledgeType, SettledRange
 from .acquired import AcquiredRecords, DecodedBatch
 from .session import TopicIdPartition
 
@@ -35,7 +37,18 @@ AnyShareRecord = ShareRecord[Any, Any]
 class Acquisition:
     """Records of one partition under one acquisition lock. Owner: ``InFlight``."""
 
-    __slots__ = ("acknowledged", "buffered", "expires_at", "key", "lost", "node_id", "partition", "returned", "unread")
+    __slots__ = (
+        "acknowledged",
+        "buffered",
+        "expires_at",
+        "key",
+        "lost",
+        "node_id",
+        "partition",
+        "returned",
+        "settled",
+        "unread",
+    )
 
     def __init__(
         self,
@@ -58,6 +71,7 @@ class Acquisition:
         self.returned: dict[int, int] = {}
         """The delivery counts of the records, by their offset."""
         self.acknowledged: dict[int, AcknowledgeType] = {}
+        self.settled: list[SettledRange] = []
 
     def __repr__(self) -> str:
         return (
@@ -67,7 +81,12 @@ class Acquisition:
 
     @property
     def is_over(self) -> bool:
-        return not (self.unread or self.buffered or self.returned or self.acknowledged)
+        return not (self.unread or self.buffered or self.returned or self.has_acknowledged)
+
+    @property
+    def has_acknowledged(self) -> bool:
+        """Whether there are acknowledgements to send."""
+        return bool(self.acknowledged or self.settled)
 
     @property
     def waiting(self) -> int:
@@ -79,7 +98,7 @@ class Acquisition:
         assert self.unread is not None
         decoded = self.unread.decode()
         self.buffered.extend(decoded.records)
-        self.acknowledged.update(decoded.settled)
+        self.settled += decoded.settled
         return decoded
 
     def drop_waiting(self) -> None:
@@ -109,16 +128,26 @@ class Acquisition:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgements:
-    """Acknowledgements of one acquisition: in a request, or with their result."""
+    """Acknowledgements of one acquisition, by offset and by range: in a request, or with their result."""
 
     acquisition: Acquisition
     types: Mapping[int, AcknowledgeType]
     error: KafkaError | None = None
+    settled: Sequence[SettledRange] = ()
 
     @property
     def offsets(self) -> tuple[int, ...]:
         """The acknowledged records, without offsets that have no record."""
-        return tuple(sorted(offset for offset, kind in self.types.items() if kind is not AcknowledgeType.GAP))
+        settled = [each.offsets for each in self.settled if each.kind is not AcknowledgeType.GAP]
+        return tuple(sorted(chain(self.types, *settled)))
+
+    def counts(self) -> Counter[AcknowledgeType]:
+        """The number of acknowledged records by type, without offsets that have no record."""
+        counts = Counter(self.types.values())
+        for each in self.settled:
+            counts[each.kind] += len(each.offsets)
+        del counts[AcknowledgeType.GAP]
+        return counts
 
 
 class InFlight:
@@ -225,9 +254,9 @@ class InFlight:
         """Release the buffered records, and the returned records that are not acknowledged."""
         for acquisition in self._acquisitions:
             offsets = [*acquisition.returned, *(record.offset for record in acquisition.buffered)]
-            if acquisition.unread:
-                offsets += acquisition.unread.offsets()
             acquisition.acknowledged.update(dict.fromkeys(offsets, AcknowledgeType.RELEASE))
+            if acquisition.unread:
+                acquisition.settled += acquisition.unread.released()
             acquisition.returned.clear()
             acquisition.drop_waiting()
 
@@ -242,7 +271,7 @@ class InFlight:
 
     def has_acknowledged(self, node_id: int) -> bool:
         """Whether there are acknowledgements to send to this broker."""
-        return any(each.node_id == node_id and each.acknowledged for each in self._acquisitions)
+        return any(each.node_id == node_id and each.has_acknowledged for each in self._acquisitions)
 
     def holds_records_of(self, node_id: int) -> bool:
         """Whether records of this broker are acquired and not acknowledged, or their acknowledgements not sent."""
@@ -253,10 +282,11 @@ class InFlight:
         to_send: list[Acknowledgements] = []
         failed: list[Acknowledgements] = []
         for acquisition in self._acquisitions:
-            if acquisition.node_id == node_id and acquisition.acknowledged:
+            if acquisition.node_id == node_id and acquisition.has_acknowledged:
                 types, acquisition.acknowledged = acquisition.acknowledged, {}
+                settled, acquisition.settled = acquisition.settled, []
                 failure = acquisition.failure(now)
-                taken = Acknowledgements(acquisition, types, failure)
+                taken = Acknowledgements(acquisition, types, failure, settled)
                 (to_send if failure is None else failed).append(taken)
         self._drop_empty()
         return to_send, failed
@@ -265,6 +295,7 @@ class InFlight:
         """Queue acknowledgements that the broker could not apply now, so that they are sent again later."""
         acquisition = taken.acquisition
         acquisition.acknowledged = {**taken.types, **acquisition.acknowledged}
+        acquisition.settled += taken.settled
         if acquisition not in self._acquisitions:
             self._acquisitions.append(acquisition)
 

@@ -16,7 +16,7 @@ from ..protocol.messages import (
     ShareFetchRequestPartition,
     ShareFetchRequestTopic,
 )
-from .acknowledgements import AcknowledgeType, acknowledgement_batches
+from .acknowledgements import AcknowledgeType, SettledRange, acknowledgement_batches
 from .config import ShareConfig
 from .in_flight import Acknowledgements
 from .session import ShareSessionRequest, TopicIdPartition
@@ -87,10 +87,12 @@ def acknowledge_request(
 def _batches(
     acknowledged: Iterable[Acknowledgements],
 ) -> Mapping[TopicIdPartition, list[ShareAcknowledgementBatch]]:
-    by_key: dict[TopicIdPartition, dict[int, AcknowledgeType]] = {}
+    types: dict[TopicIdPartition, dict[int, AcknowledgeType]] = {}
+    settled: dict[TopicIdPartition, list[SettledRange]] = {}
     for each in acknowledged:
-        by_key.setdefault(each.acquisition.key, {}).update(each.types)
-    return {key: acknowledgement_batches(types) for key, types in by_key.items()}
+        types.setdefault(each.acquisition.key, {}).update(each.types)
+        settled.setdefault(each.acquisition.key, []).extend(each.settled)
+    return {key: acknowledgement_batches(types[key], settled[key]) for key in types}
 
 
 def may_acknowledge_again(error: BrokerError) -> bool:

@@ -35,6 +35,11 @@ class ShareLeader:
     leader_epoch: int = int32(default=0)
 
 
+MAX_ACQUIRED_RANGES = 20_000
+"""Ranges of acquired records in one response. Brokers lock at most 10,000 records of a partition, and add partitions
+until a response has the requested number of records, so a usual response has few ranges and a rare one has many."""
+
+
 @struct
 class ShareAcquiredRecords:
     """Records that the member may process: from ``first_offset`` to ``last_offset``, both included.
@@ -61,7 +66,7 @@ class ShareFetchResponsePartition:
     acknowledge_error_message: str | None = string(nullable="0+", default=None)
     current_leader: ShareLeader = nested(ShareLeader, default=ShareLeader())
     records: Blob | None = record_set(nullable="0")
-    acquired_records: list[ShareAcquiredRecords] = array(ShareAcquiredRecords)
+    acquired_records: list[ShareAcquiredRecords] = array(ShareAcquiredRecords, most=MAX_ACQUIRED_RANGES)
 
 
 @struct

@@ -36,7 +36,8 @@ def read(records: InFlight, max_records: int = 100, now: float = 0.0) -> list[Sh
 def sent(records: InFlight, now: float = 0.0) -> dict[int, AcknowledgeType]:
     to_send, failed = records.take_acknowledged(NODE, now)
     assert not failed
-    return {offset: kind for each in to_send for offset, kind in each.types.items()}
+    found = {offset: kind for each in to_send for offset, kind in each.types.items()}
+    return found | {offset: some.kind for each in to_send for some in each.settled for offset in some.offsets}
 
 
 def test_a_record_is_returned_once() -> None:
