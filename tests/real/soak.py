@@ -154,9 +154,7 @@ class GroupState:
 class Soak:
     """The brokers, the clients, and what they reported."""
 
-    def __init__(
-        self, cluster: JvmCluster, seed: int, *, members: int, only_transactions: bool, churns: bool
-    ) -> None:
+    def __init__(self, cluster: JvmCluster, seed: int, *, members: int, only_transactions: bool, churns: bool) -> None:
         self.problems: list[str] = []
         self._cluster = cluster
         self._churns = churns

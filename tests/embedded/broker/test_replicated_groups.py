@@ -113,9 +113,7 @@ class ClassicMember:
         return ErrorCode.of((await self.group.ask(request)).error_code)
 
     async def commit(self) -> ErrorCode:
-        partition = m.OffsetCommitRequestPartition(
-            partition_index=0, committed_offset=1, committed_metadata=""
-        )
+        partition = m.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
         topics = [m.OffsetCommitRequestTopic(name="t", partitions=[partition])]
         request = m.OffsetCommitRequest(
             group_id="g", generation_id_or_member_epoch=1, member_id=self.member_id, topics=topics
