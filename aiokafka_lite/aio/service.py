@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
@@ -401,6 +402,8 @@ class Service:
     def _advance(self, event: ServiceEvent) -> None:
         self._state = next_state(TRANSITIONS, self._state, event)
         self._thread = get_ident() if self._state is ServiceState.RUNNING else 0
+        if self._thread:
+            _running.add(self)
 
     def _fail_by_cancellation(self, what: str) -> None:
         """Fail after a cancellation that did not come from this service, usually from the end of ``asyncio.run``.
@@ -435,10 +438,26 @@ class Service:
             # The exception keeps its first traceback. Otherwise it would collect a traceback each time it is raised.
             raise self.failure.with_traceback(self._traceback)
 
+    def forked(self) -> None:
+        """This is a child process: its thread has the same number as the parent's, but does not run the loop."""
+        self._thread = 0
+
     def _raise_unusable(self, why: str) -> NoReturn:
         self._raise_failure()
         _check_loop(self._loop, self)
         raise IllegalStateError(f"{self!r} {why}")
+
+
+_running: weakref.WeakSet[Service] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for service in list(_running):
+        service.forked()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_forked)
 
 
 class Component:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -12,6 +14,7 @@ import pytest
 from aiokafka_lite.aio.service import CANCEL_TIMEOUT, Component, Service, ServiceState
 from aiokafka_lite.aio.virtual_time import VirtualTimeLoop, run
 from aiokafka_lite.errors import IllegalStateError
+from tests.waiting import DEADLINE
 
 
 class Boom(Exception):
@@ -564,3 +567,36 @@ async def test_errors_before_start_and_after_close_name_the_remedy() -> None:
         pass
     with pytest.raises(IllegalStateError, match=r"is closed.*create a new one"):
         probe.service.check()
+
+
+FORKS = """
+import asyncio, os
+from aiokafka_lite.aio.service import Component
+
+class Probe(Component):
+    async def call(self):
+        self._service.check()
+        return "usable"
+
+async def main():
+    async with Probe() as probe:
+        child = os.fork()
+        if child == 0:
+            try:
+                print("child:", asyncio.run(probe.call()), flush=True)
+            except Exception as error:
+                print("child:", error, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print("parent:", await probe.call())
+
+asyncio.run(main())
+"""
+
+
+def test_a_component_is_refused_in_a_forked_process() -> None:
+    """There, nothing would answer: its event loop runs in the parent."""
+    ended = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=DEADLINE, check=True)
+    child, parent = ended.stdout.splitlines()
+    assert "belongs to another event loop" in child
+    assert parent == "parent: usable"
