@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 — as everybody names it
 
 from aiokafka_lite import Admin, EmbeddedCluster, Producer, TopicPartition
 from tests.end_to_end.conftest import Kafka
-from tests.end_to_end.test_reading_transactions import write_transactions
+from tests.end_to_end.test_reading_transactions import librdkafka_writes
 from tests.spark.conftest import batch_of, on_spark
 
 DAY = 1_700_000_000_000
@@ -357,7 +357,7 @@ def _offsets_left(servers: str) -> list[int]:
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 async def test_the_isolation_level_selects_transactions(spark: SparkSession, kafka: Kafka, isolation: str) -> None:
     topic = await kafka.create_topic(partitions=1)
-    still_open = await asyncio.to_thread(write_transactions, kafka, topic)
+    still_open = await asyncio.to_thread(librdkafka_writes, kafka, topic)
     rows = await on_spark(
         lambda: batch_of(
             spark, kafka.bootstrap_servers, subscribe=topic, kafka__isolation__level=isolation, recordsPerTask=10
