@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +17,15 @@ async def nothing() -> None:
     pass
 
 
+def turns_to_try() -> Iterator[int]:
+    """The numbers of turns after which a call is cancelled. The user of this iterator stops when the call was over.
+
+    Raises AssertionError after ``MOST_TURNS``: otherwise the test of a call that never ends would pass.
+    """
+    yield from range(MOST_TURNS)
+    raise AssertionError(f"it did not come to an end in {MOST_TURNS} turns")
+
+
 async def at_every_turn(
     call: Callable[[], Awaitable[Any]], before: Callable[[], Awaitable[object]] = nothing, *, pause: float = 0.0
 ) -> list[Any]:
@@ -25,7 +34,7 @@ async def at_every_turn(
     ``pause`` is a number of seconds that the call waits between two attempts of a request.
     """
     results: list[Any] = []
-    for turns in range(MOST_TURNS):
+    for turns in turns_to_try():
         await before()
         task = asyncio.ensure_future(call())
         for turn in range(turns):
@@ -36,8 +45,8 @@ async def at_every_turn(
             results.append(await task)
         if is_over:
             assert turns > 1  # it was interrupted at some await
-            return results
-    raise AssertionError(f"it did not come to an end in {MOST_TURNS} turns")
+            break
+    return results
 
 
 async def until_no_other_tasks(before: set[asyncio.Task[Any]]) -> None:

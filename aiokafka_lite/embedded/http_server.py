@@ -62,9 +62,9 @@ class HttpServer:
         return len(self._connections)
 
     async def start(self) -> None:
-        """Begin to listen."""
+        """Begin to listen. A cancelled call leaves no open port."""
         loop = asyncio.get_running_loop()
-        # If this call also started to serve, it would lose the open port when it is cancelled.
+        # ``create_server`` must not listen yet: if it is cancelled while it listens, nobody has the server to close it.
         self._server = await loop.create_server(
             lambda: _Connection(self._handler, self._connections),
             "127.0.0.1",
@@ -72,7 +72,12 @@ class HttpServer:
             ssl=self._ssl_context,
             start_serving=False,
         )
-        await self._server.start_serving()
+        try:
+            await self._server.start_serving()
+        except BaseException:  # a cancellation, too
+            self._server.close()
+            self._server = None
+            raise
 
     async def close(self) -> None:
         """Close the port and all connections."""

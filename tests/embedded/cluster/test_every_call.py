@@ -16,7 +16,7 @@ import pytest
 from aiokafka_lite import Consumer, EmbeddedCluster, Producer
 from aiokafka_lite.testing.containers import free_port
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
-from tests.cancelling import MOST_TURNS, public_coroutines
+from tests.cancelling import public_coroutines, turns_to_try
 
 covered: set[str] = set()
 
@@ -79,7 +79,7 @@ async def repair(cluster: EmbeddedCluster, name: str) -> None:
 async def test_a_cluster_works_after_a_call_that_was_cancelled(name: str) -> None:
     async with EmbeddedCluster(brokers=2) as cluster:
         await cluster.create_topic("orders", 1, 2)
-        for turns in range(MOST_TURNS):
+        for turns in turns_to_try():
             is_over = await cancelled_after(turns, CALLS[name](cluster))
             for repairing in range(3):
                 await cancelled_after(repairing, repair(cluster, name))
@@ -102,7 +102,7 @@ async def test_a_cancelled_start_or_close_leaves_no_task_and_no_port(
     before = asyncio.all_tasks()
     ports = [free_port(), free_port()]
     settings: dict[str, Any] = {"data_dir": tmp_path} if is_on_disk else {}
-    for turns in range(MOST_TURNS):
+    for turns in turns_to_try():
         cluster = EmbeddedCluster(brokers=2, ports=ports, **settings)
         if call == "close":
             await cluster.start()

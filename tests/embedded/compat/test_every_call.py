@@ -33,7 +33,7 @@ from aiokafka_lite.compat.aiokafka.errors import KafkaTimeoutError
 from aiokafka_lite.compat.aiokafka.positions import PositionCalls
 from aiokafka_lite.compat.aiokafka.producer import TransactionContext
 from aiokafka_lite.compat.aiokafka.running import Managed
-from tests.cancelling import MOST_TURNS, at_every_turn, public_coroutines
+from tests.cancelling import at_every_turn, public_coroutines, turns_to_try
 from tests.waiting import until
 
 FIRST = TopicPartition("orders", 0)
@@ -165,7 +165,7 @@ async def test_a_consumer_whose_start_or_stop_is_cancelled_leaves_nothing(
     cluster: EmbeddedCluster, name: str, group: str | None
 ) -> None:
     before = asyncio.all_tasks()
-    for turns in range(MOST_TURNS):
+    for turns in turns_to_try():
         consumer = consumer_of(cluster, "orders", group_id=group)
         if name == "stop":
             await consumer.start()
@@ -311,7 +311,7 @@ async def test_a_lookup_of_partitions_that_is_cancelled_can_be_repeated(cluster:
 @pytest.mark.parametrize("name", ["start", "stop"])
 async def test_a_producer_whose_start_or_stop_is_cancelled_leaves_nothing(cluster: EmbeddedCluster, name: str) -> None:
     before = asyncio.all_tasks()
-    for turns in range(MOST_TURNS):
+    for turns in turns_to_try():
         producer, sent = producer_of(cluster), None
         if name == "stop":
             await producer.start()
@@ -431,7 +431,7 @@ async def test_an_admin_client_whose_start_or_close_is_cancelled_leaves_nothing(
     cluster: EmbeddedCluster, name: str
 ) -> None:
     before = asyncio.all_tasks()
-    for turns in range(MOST_TURNS):
+    for turns in turns_to_try():
         admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
         if name == "close":
             await admin.start()

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedSchemaRegistry
+from aiokafka_lite.embedded.http_server import HttpResponse, HttpServer
 from aiokafka_lite.schemas import Schema, SchemaRegistryClient
-from tests.cancelling import MOST_TURNS, at_every_turn, public_coroutines
+from tests.cancelling import at_every_turn, public_coroutines, turns_to_try
 from tests.waiting import until
 
 covered: set[str] = set()
@@ -106,7 +107,7 @@ async def test_a_deletion_that_is_cancelled_is_made_or_not(registry: SchemaRegis
 async def test_a_close_that_is_cancelled_closes_all_connections(
     embedded_schema_registry: EmbeddedSchemaRegistry,
 ) -> None:
-    for turns in range(MOST_TURNS):
+    for turns in turns_to_try():
         registry = SchemaRegistryClient(embedded_schema_registry.url)
         await asyncio.gather(*(registry.compatibility() for _ in range(3)))  # three connections
         closing = asyncio.ensure_future(registry.close())
@@ -125,7 +126,7 @@ async def test_a_close_that_is_cancelled_closes_all_connections(
 @covers(*(f"EmbeddedSchemaRegistry.{name}" for name in ("start", "close", "__aenter__", "__aexit__")))
 @pytest.mark.parametrize("call", ["start", "close"])
 async def test_the_embedded_registry_can_be_cancelled_and_closed(call: str) -> None:
-    for turns in range(MOST_TURNS):
+    for turns in turns_to_try():
         server = EmbeddedSchemaRegistry()
         if call == "close":
             await server.start()
@@ -141,6 +142,22 @@ async def test_the_embedded_registry_can_be_cancelled_and_closed(call: str) -> N
         await server.close()
         async with server, SchemaRegistryClient(server.url) as registry:  # it can start again
             assert await registry.subjects() == []
+        if is_over:
+            return
+
+
+async def test_a_cancelled_start_of_the_http_server_leaves_no_open_port() -> None:
+    for turns in turns_to_try():
+        server = HttpServer(lambda request: HttpResponse(200, None))
+        task = asyncio.ensure_future(server.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        is_over = task.done()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert server.is_running == is_over
+        await server.close()
         if is_over:
             return
 
