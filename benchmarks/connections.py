@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import resource
 import ssl
+import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,14 +20,18 @@ from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 
 CONNECTIONS = 5000
 AT_ONCE = 200
+OPEN_FILES = 6000
 API_VERSIONS = bytes.fromhex("00120000000000010001" + b"x".hex())
 """A request in version 0."""
 
 
 def main() -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit < OPEN_FILES:
+        sys.exit(f"{CONNECTIONS} connections need more open files than {limit}: run ulimit -n {OPEN_FILES}")
     for protocol in ("PLAINTEXT", "SSL"):
         ours, theirs = multiprocessing.get_context("spawn").Pipe()
-        process = multiprocessing.get_context("spawn").Process(target=_broker, args=(theirs, protocol))
+        process = multiprocessing.get_context("spawn").Process(target=_broker, args=(theirs, protocol), daemon=True)
         process.start()
         asyncio.run(_measure(ours, protocol))
         process.join()
