@@ -45,7 +45,7 @@ class ClientMetrics(Snapshot):
 
 
 def client_metrics(client: Client) -> ClientMetrics:
-    """The metrics of this moment. May be called before the start and after the end."""
+    """The current metrics. May be called before the start and after the end."""
     brokers = client.traffic()
     every = brokers.values()
     view, delay, now = client.view, client.loop_delay, asyncio.get_running_loop().time()

@@ -289,7 +289,7 @@ class GroupCore(ReadingCore):
             except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
                 self._on_handler_error(error)
             self._return_to_marks(run)
-            self._commits_in_transactions |= run.session.has_identified
+            self._commits_in_transactions |= run.session.gave_metadata
 
     async def _return_to_committed(self, kept: Iterable[TopicPartition], timeout: float) -> None:
         """Begin the next session at the committed offsets, when all transactions with offsets have ended.

@@ -110,7 +110,7 @@ def consumer_metrics(
     fetches: FetchCounters,
     group: GroupMetrics | None,
 ) -> ConsumerMetrics:
-    """The metrics of this moment."""
+    """The current metrics."""
     partitions = {each.partition: _partition(each, isolation) for each in subscription}
     every = partitions.values()
     known = [each.lag for each in every if each.lag is not None]

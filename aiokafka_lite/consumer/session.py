@@ -30,8 +30,8 @@ class ConsumerGroupSession:
         cancelled: asyncio.Event,
         is_current: Callable[[ConsumerGroupSession], bool],
     ) -> None:
-        self.has_identified = False
-        """Whether the handler has asked for ``group_metadata``: transactions of producers may commit its offsets."""
+        self.gave_metadata = False
+        """Whether the handler has called ``group_metadata()``, so that transactions may commit the offsets."""
         self._partitions = partitions
         self._coordinator = coordinator
         self._cancelled = cancelled
@@ -69,7 +69,7 @@ class ConsumerGroupSession:
         """
         if not self._is_current(self) or self._coordinator.member.generation < 0:
             raise IllegalStateError(f"{self!r} has ended")
-        self.has_identified = True
+        self.gave_metadata = True
         member = self._coordinator.member
         return GroupMetadata(member.group_id, member.generation, member.member_id, member.instance_id)
 

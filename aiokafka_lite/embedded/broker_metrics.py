@@ -57,7 +57,7 @@ class ClusterMetrics(Snapshot):
 
 
 def cluster_metrics(nodes: Iterable[BrokerNode]) -> ClusterMetrics:
-    """The metrics of this moment."""
+    """The current metrics."""
     brokers = {node.node_id: _of_broker(node) for node in nodes}
     names = sorted({name for broker in brokers.values() for name in broker.topics})
     topics = {name: _sum([each.topics[name] for each in brokers.values() if name in each.topics]) for name in names}

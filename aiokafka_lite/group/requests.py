@@ -156,9 +156,10 @@ def problem_of_assignment(partitions: Sequence[Sequence[int]]) -> str | None:
 
 
 def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) -> str | None:
-    """The reason to refuse an assignment, by topic, most of which does not exist in this metadata; None to accept it.
+    """The reason to refuse an assignment, given as the partition numbers of each topic; None to accept it.
 
-    Topics that metadata does not know do not count.
+    It is refused if more than ``MAX_UNLISTED`` of its partitions do not exist in this metadata. Topics that metadata
+    does not know do not count.
     """
     unlisted: dict[str, int] = {}
     for name, numbers in topics.items():
@@ -172,7 +173,7 @@ def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) 
     name = max(unlisted, key=unlisted.__getitem__)
     return (
         f"an assignment with {count} partitions that do not exist; topic {name!r} has "
-        f"{len(view.topics[name].partitions)} partitions, and {len(topics[name])} of it are assigned"
+        f"{len(view.topics[name].partitions)} partitions, and {len(topics[name])} partitions of it are assigned"
     )
 
 

@@ -70,7 +70,7 @@ LONE_REQUESTS = 2
 to be alone."""
 
 LARGE_REQUEST = 128 * 1024
-"""Bytes of batches in a request from which on freed memory is kept. glibc returns blocks of this size to the system."""
+"""After a request with more bytes of batches, freed memory is kept, because glibc returns such blocks to the system."""
 
 AVOIDED_FOR = 5.0
 """Seconds after a failed attempt to connect during which records without a key avoid a broker. After that time, some go

@@ -214,7 +214,7 @@ class SchemaRegistryClient:
     async def _delete(self, path: str, subject: str, parameters: Mapping[str, str] | None) -> object:
         try:
             return await self._http.request("DELETE", path, subject=subject, parameters=parameters)
-        finally:  # a request that was cancelled may have deleted it
+        finally:  # the registry may have handled a request that was cancelled
             self._forget(subject)
 
     def _forget(self, subject: str) -> None:

@@ -27,7 +27,7 @@ class AcknowledgeType(IntEnum):
 class SettledRange(NamedTuple):
     """Offsets that are acknowledged although the user has not got them: ``first`` to ``last``, both included.
 
-    A range takes the same time whatever its size: a broker may acquire a million offsets without a record.
+    The cost of a range does not depend on its size: a broker may acquire a million offsets without a record.
     """
 
     first: int

@@ -266,8 +266,8 @@ def _warn_if_slow(batch: int, tasks: Sequence[Prepared]) -> None:
         timeout = 0.0 if task.transaction is None else task.transaction.transaction_timeout
         if timeout and now - task.begun_at > timeout / 2:
             logger.warning(
-                "batch %d: the transaction of task %d was open for %.0f s of %s=%.0f; increase that, or write smaller"
-                " batches",
+                "batch %d: the transaction of task %d was open for %.0f s, more than half of %s=%.0f;"
+                " increase this timeout, or write smaller batches",
                 *(batch, task.place.task, now - task.begun_at, TRANSACTION_TIMEOUT_OPTION, timeout * 1000),
             )
             return

@@ -166,7 +166,7 @@ class Properties(Mapping[str, str]):
         return f"<Properties {' '.join(sorted(self._values))}>"
 
     def settings(self, convert: Callable[[Mapping[str, str]], dict[str, object]]) -> dict[str, Any]:
-        """What ``convert`` makes of them. ConfigurationError names the option as the user wrote it."""
+        """The settings that ``convert`` makes. ConfigurationError has the option as the user wrote it."""
         try:
             return convert(self)
         except ConfigurationError as error:
@@ -174,7 +174,7 @@ class Properties(Mapping[str, str]):
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """The same for the errors of a client or a configuration that is made of these settings."""
+        """Name the option in errors of a client or a configuration that is made of these settings."""
         names = {setting: KAFKA_PREFIX + name for setting, name in property_names(self).items()}
         try:
             with spelled(names, {KAFKA_PREFIX + name: value for name, value in self.items()}):

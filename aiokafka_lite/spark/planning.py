@@ -77,7 +77,7 @@ class Planner:
         return self._look_up(dict.fromkeys(partitions, LATEST))
 
     def latest_from(self, partitions: Iterable[TopicPartition], known: PartitionOffsets) -> dict[TopicPartition, int]:
-        """Ask like ``latest``, and ask again up to ``fetchOffset.numRetries`` times while a log ends before ``known``.
+        """Return ``latest``. Repeat it up to ``fetchOffset.numRetries`` times while a log ends before ``known``.
 
         A broker that has just become leader may not know its high watermark yet.
         """
