@@ -1,4 +1,4 @@
-"""Kerberos tickets for logins by GSSAPI, with the library ``gssapi`` of the extra of that name.
+"""Kerberos tickets for logins by GSSAPI, with the library ``gssapi`` (extra ``gssapi``).
 
 The first message of a login needs a ticket for the broker. The library reads the ticket cache or the keytab, and asks
 the KDC, which blocks for up to half a minute if the KDC does not answer. So this part runs in a thread. All later
@@ -12,9 +12,11 @@ program renews.
 from __future__ import annotations
 
 import asyncio
-import logging
+import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from ..config import ClientConfig
@@ -22,25 +24,31 @@ from ..errors import AuthenticationError, ConnectionLost, KafkaError
 from ..extras import extra
 from ..protocol.sasl import GssapiExchange
 
-logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
 DEFAULT_SERVICE = "kafka"
 
 _THREADS = 2
 """Logins at one time. A login that its caller has abandoned may still wait for the KDC in its thread, so the number of
-threads has a bound, and they are not those of the event loop."""
+threads has a bound, and they are not those of the event loop. Logins with the same keytab wait for one another."""
 
-_RETRIABLE = {-1765328228: "cannot reach the KDC"}
-"""KRB5_KDC_UNREACH. All other errors stay until an operator changes something."""
+_RETRIABLE = frozenset((-1765328355, -1765328230, -1765328228))
+"""KRB5KDC_ERR_SVC_UNAVAILABLE, KRB5_REALM_UNKNOWN and KRB5_KDC_UNREACH. The realm is unknown too while DNS, which may
+name its KDC, does not answer. A retry cannot cure other errors: an operator has to act."""
+
+_fillings: dict[tuple[int, str], threading.Lock] = {}
+"""A lock for each cache in memory, which all clients of the process share that have the same keytab and principal. The
+library initializes a cache, and then stores a ticket in it. Another login that finds the cache between these two steps
+fails with KRB5_CC_NOTFOUND. The number of the process is in the key: a lock that another thread holds during a fork
+stays locked in the child."""
 
 _KINIT = "run kinit, or set sasl_kerberos_keytab"
 _NEW_KEYTAB = "export the keytab again, as the keys of the principal have changed"
 _BROKER = (
     "check sasl_kerberos_service_name, and that the KDC has a principal of the host name in the broker's "
-    "advertised.listeners"
+    "advertised.listeners, or in DNS"
 )
+_NO_STORES = "sasl_kerberos_keytab needs MIT Kerberos; run kinit instead, or install MIT Kerberos"
 
 _ADVICE = {
     -1765328378: "check sasl_kerberos_principal and the realm",  # KRB5KDC_ERR_C_PRINCIPAL_UNKNOWN
@@ -49,7 +57,7 @@ _ADVICE = {
     -1765328353: _NEW_KEYTAB,  # KRB5KRB_AP_ERR_BAD_INTEGRITY
     -1765328352: _KINIT,  # KRB5KRB_AP_ERR_TKT_EXPIRED
     -1765328347: "set the clocks of this machine, the broker and the KDC",  # KRB5KRB_AP_ERR_SKEW
-    -1765328230: "name the KDC of the realm in krb5.conf",  # KRB5_REALM_UNKNOWN
+    -1765328230: "name the KDC of the realm in krb5.conf, or check DNS",  # KRB5_REALM_UNKNOWN
     -1765328228: "check the KDC of the realm in krb5.conf, and the network",
     -1765328189: _KINIT,  # KRB5_FCC_NOFILE
 }
@@ -67,7 +75,7 @@ class KerberosContext:
 
     @property
     def complete(self) -> bool:
-        return bool(self._context.complete)
+        return self._checked(lambda: bool(self._context.complete))  # raises the error that a step has deferred
 
     def step(self, message: bytes) -> bytes:
         return self._checked(lambda: self._context.step(message) or b"")
@@ -93,6 +101,10 @@ class Kerberos:
         self._service_name = service_name or DEFAULT_SERVICE
         self._keytab = keytab
         self._principal = principal
+        self._cache = f"MEMORY:aiokafka-lite {principal or ''} {keytab}"
+        self._filling: AbstractContextManager[object] = (
+            nullcontext() if keytab is None else _fillings.setdefault((os.getpid(), self._cache), threading.Lock())
+        )
         self._threads = ThreadPoolExecutor(_THREADS, "kerberos")
 
     @classmethod
@@ -105,8 +117,8 @@ class Kerberos:
     async def exchange(self, host: str) -> GssapiExchange:
         """A new exchange with the broker on this host, with a ticket for it.
 
-        Raises ConnectionLost if the KDC cannot be reached, because it may answer later, and AuthenticationError for
-        any other error of Kerberos.
+        Raises ConnectionLost if the KDC cannot be found or reached, or is busy, because it may answer later, and
+        AuthenticationError for any other error of Kerberos.
         """
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._begin, host)
 
@@ -116,19 +128,20 @@ class Kerberos:
         flags = gssapi.RequirementFlag
 
         def explained(error: Exception) -> KafkaError:
-            return self._explained(error, service)
+            return self._explained(error, f"Kerberos does not accept the message of {service}")
 
         try:
-            context = gssapi.SecurityContext(
-                name=gssapi.Name(service, gssapi.NameType.hostbased_service),
-                creds=self._credentials(),
-                mech=gssapi.MechType.kerberos,
-                flags=flags.mutual_authentication | flags.integrity,
-                usage="initiate",
-            )
-            first = context.step() or b""
+            with self._filling:
+                context = gssapi.SecurityContext(
+                    name=gssapi.Name(service, gssapi.NameType.hostbased_service),
+                    creds=self._credentials(),
+                    mech=gssapi.MechType.kerberos,
+                    flags=flags.mutual_authentication | flags.integrity,
+                    usage="initiate",
+                )
+                first = context.step() or b""
         except gssapi.exceptions.GSSError as error:
-            raise explained(error) from None
+            raise self._explained(error, f"Kerberos has no ticket for {service}") from None
         return GssapiExchange(KerberosContext(context, explained, gssapi.exceptions.GSSError), first)
 
     def _credentials(self) -> Any:
@@ -136,12 +149,15 @@ class Kerberos:
         name = None if self._principal is None else gssapi.Name(self._principal, gssapi.NameType.kerberos_principal)
         store = None
         if self._keytab is not None:
-            cache = f"MEMORY:aiokafka-lite {self._principal or ''} {self._keytab}"
-            store = {"client_keytab": self._keytab, "ccache": cache}
-        return gssapi.Credentials(name=name, usage="initiate", mechs=[gssapi.MechType.kerberos], store=store)
+            # The setting is a path. Without a type, Kerberos takes the part of the path before a colon for the type.
+            store = {"client_keytab": f"FILE:{self._keytab}", "ccache": self._cache}
+        try:
+            return gssapi.Credentials(name=name, usage="initiate", mechs=[gssapi.MechType.kerberos], store=store)
+        except NotImplementedError:
+            raise AuthenticationError(_NO_STORES) from None
 
-    def _explained(self, error: Any, service: str) -> KafkaError:
-        """The error for an exception of gssapi, with the text of Kerberos and what to do."""
+    def _explained(self, error: Any, failure: str) -> KafkaError:
+        """The error for an exception of gssapi: what failed, the text of Kerberos, and what to do."""
         minor = error.min_code - 2**32 if error.min_code >= 2**31 else error.min_code
         texts = error.get_all_statuses(error.min_code, False) if error.min_code else []
         texts = texts or error.get_all_statuses(error.maj_code, True)
@@ -149,7 +165,7 @@ class Kerberos:
         if advice is _KINIT and self._keytab is not None:
             key = "a key" if self._principal is None else f"a key of {self._principal!r}"
             advice = f"check that the keytab {self._keytab!r} has {key}"
-        said = f"Kerberos has no ticket for {service}: {'; '.join(texts)}" + (f"; {advice}" if advice else "")
+        said = f"{failure}: {'; '.join(texts)}" + (f"; {advice}" if advice else "")
         if minor in _RETRIABLE:
             return ConnectionLost(said, sent=False)
         return AuthenticationError(said)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import count
@@ -237,24 +236,3 @@ async def test_a_client_waits_for_a_kdc_that_is_down(realm: Realm) -> None:
     finally:
         realm.kdc.start()
     await asyncio.wait_for(login, DEADLINE)
-
-
-async def test_a_kdc_that_does_not_answer_does_not_block_the_event_loop(
-    realm: Realm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        conf = tmp_path / "krb5.conf"
-        said = realm.kdc.krb5_conf.read_text()
-        conf.write_text(said.replace(str(realm.kdc.port), str(silent.getsockname()[1])))
-        monkeypatch.setenv("KRB5_CONFIG", str(conf))
-        keytab = realm.kdc.keytab("alice").rename(tmp_path / "silent.keytab")
-        login = asyncio.create_task(log_in(by_keytab(realm, sasl_kerberos_keytab=keytab)))
-        silent.setblocking(False)
-        asked, _ = await asyncio.wait_for(asyncio.get_running_loop().sock_accept(silent), DEADLINE)
-        with asked:
-            for _ in range(100):
-                await asyncio.sleep(0.001)
-            assert not login.done()
-            login.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await login
