@@ -7,6 +7,7 @@ with a directory for each replica, see ``log_files``. Each change is on disk bef
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Sequence
 from os import PathLike
@@ -61,7 +62,7 @@ class DataDir(InMemory):
         self._sections: dict[str, Section] = {}
         self._controller: Controller | None = None
         self._saved: dict[str, Any] = {}  # the state of each section that is on disk
-        self._maybe_written: set[str] = set()  # sections whose last write failed: the disk may have either state
+        self._maybe_written: set[str] = set()  # sections whose disk may have another state, because a write failed
         self._topics: dict[str, dict[str, Any]] = {}  # the description of each topic that is on disk
         try:
             self._cluster: dict[str, Any] = read_json(path / "cluster.json") or {}
@@ -167,19 +168,31 @@ class DataDir(InMemory):
         if cluster != self._cluster:
             write_json(self._path / "cluster.json", cluster)
             self._cluster = cluster
-        for name, section in self._sections.items():
-            state = section.saved()
-            if state != self._saved.get(name) or name in self._maybe_written:
-                self._save_section(name, section, state)
+        self._save_sections()
 
-    def _save_section(self, name: str, section: Section, state: Any) -> None:
-        self._maybe_written.add(name)
+    def _save_sections(self) -> None:
+        """Write the sections that changed. One change may concern several: if one write fails, all are restored."""
+        before = dict(self._saved)
+        states = {name: section.saved() for name, section in self._sections.items()}
         try:
-            write_json(self._path / f"{name}.json", state, is_private=True)
+            for name, state in states.items():
+                if state != before.get(name) or name in self._maybe_written:
+                    self._write_section(name, state)
         except OSError:
-            if name in self._saved:
-                section.restore(self._saved[name])
+            written = [name for name in before if self._saved[name] != before[name]]
+            for name, state in states.items():
+                if name in before and state != before[name]:
+                    self._sections[name].restore(before[name])
+            self._saved = before
+            self._maybe_written.update(written)
+            with contextlib.suppress(OSError):  # otherwise the next save writes them
+                for name in written:
+                    self._write_section(name, before[name])
             raise
+
+    def _write_section(self, name: str, state: Any) -> None:
+        self._maybe_written.add(name)
+        write_json(self._path / f"{name}.json", state, is_private=True)
         self._saved[name] = state
         self._maybe_written.discard(name)
 

@@ -338,6 +338,30 @@ async def test_a_change_that_cannot_be_saved_is_refused_and_undone(tmp_path: Pat
         assert await described(client) != before
 
 
+async def test_a_change_of_two_files_is_undone_in_both_if_the_disk_refuses_one(tmp_path: Path) -> None:
+    """With eligible leader replicas, no broker has its own min.insync.replicas: both files change."""
+    name = "eligible.leader.replicas.version"
+    broker = ConfigResource(ResourceType.BROKER, "1")
+
+    async def state(client: Admin) -> tuple[int, str | None]:
+        settings = (await client.configs.describe([broker])).raise_for_errors()[broker]
+        level = (await client.cluster.features()).finalized.get(name)
+        return 0 if level is None else level.last, settings["min.insync.replicas"].value
+
+    async with run(tmp_path, brokers=1) as cluster, admin(cluster) as client:
+        await client.cluster.update_features({name: 0}, change=FeatureChange.SAFE_DOWNGRADE)
+        (await client.configs.alter({broker: {"min.insync.replicas": "2"}})).raise_for_errors()
+        refused = tmp_path / "features.tmp"  # the file under its first name: a directory cannot be written
+        refused.mkdir()
+        assert "KAFKA_STORAGE_ERROR" in await outcome(lambda one: one.cluster.update_features({name: 1}), client)
+        assert await state(client) == (0, "2")
+        refused.rmdir()
+    async with run(tmp_path, brokers=1) as cluster, admin(cluster) as client:
+        assert await state(client) == (0, "2")
+        assert "Error" not in await outcome(lambda one: one.cluster.update_features({name: 1}), client)
+        assert await state(client) == (1, "1")
+
+
 async def outcome(change: Change, client: Admin) -> str:
     """The text of the error of a change, or of its result."""
     try:
