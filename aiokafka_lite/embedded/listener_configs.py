@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..arguments import must_be
 from ..errors import ConfigurationError
+from .listeners import WITH_SASL, WITH_TLS
 
 ACTING = (
     "connections.max.reauth.ms",
@@ -22,7 +23,10 @@ ACTING = (
 )
 """The settings that act under the prefix."""
 
-_MECHANISM = r"(?:(?:plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.)?"
+OF_MECHANISM = "connections.max.reauth.ms"
+"""The setting that can also be set for one mechanism."""
+
+_MECHANISM = r"((?:plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.)?"
 _PREFIXED = re.compile(rf"listener\.name\.([^.]+)\.{_MECHANISM}(.+)")
 
 
@@ -34,7 +38,7 @@ def listener_prefix(listener: str) -> str:
 def base_name(name: str) -> str | None:
     """The setting that a setting of a listener overrides; None for the name of any other setting."""
     found = _PREFIXED.fullmatch(name)
-    return None if found is None else found[2]
+    return None if found is None else found[3]
 
 
 def check_listener_configs(configs: Iterable[str], listeners: Sequence[str]) -> None:
@@ -46,10 +50,26 @@ def check_listener_configs(configs: Iterable[str], listeners: Sequence[str]) -> 
             continue
         if found[1] not in known:
             raise ConfigurationError(f"configs[{name!r}]: {must_be('listener', f'one of {known}', found[1])}")
-        if found[2] not in ACTING:
-            raise ConfigurationError(
-                f"configs[{name!r}] has no effect; the settings of a listener that act are {', '.join(ACTING)}"
-            )
+        reason = _no_effect(found[1].upper(), found[2], found[3])
+        if reason is not None:
+            raise ConfigurationError(f"configs[{name!r}] has no effect: {reason}")
+
+
+def _no_effect(listener: str, mechanism: str | None, setting: str) -> str | None:
+    """Why a setting of a listener does not act; None if it does."""
+    if setting not in ACTING:
+        return f"the settings of a listener that act are {', '.join(ACTING)}"
+    if mechanism is not None and setting != OF_MECHANISM:
+        return f"only {OF_MECHANISM} can be set for one mechanism"
+    if setting == "ssl.principal.mapping.rules":
+        protocols: Sequence[str] = ("SSL",)  # a login names the principal on all others
+    elif setting.startswith("ssl."):
+        protocols = WITH_TLS
+    elif setting.startswith("sasl.") or setting == OF_MECHANISM:
+        protocols = WITH_SASL
+    else:
+        return None
+    return None if listener in protocols else must_be("the listener", f"one of {', '.join(protocols)}", listener)
 
 
 def without_prefix(configs: Mapping[str, str]) -> dict[str, str]:

@@ -130,3 +130,26 @@ async def test_a_change_is_accepted_or_refused_as_by_kafka(
 async def test_a_setting_of_a_listener_that_cannot_act_is_refused(configs: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         EmbeddedCluster(brokers=1, security="SSL", configs=configs)
+
+
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("sasl_ssl.plain.max.connections", "only connections.max.reauth.ms can be set for one mechanism"),
+        ("sasl_ssl.plain.ssl.client.auth", "only connections.max.reauth.ms can be set for one mechanism"),
+        ("sasl_ssl.plain.sasl.enabled.mechanisms", "only connections.max.reauth.ms can be set for one mechanism"),
+        ("sasl_ssl.ssl.principal.mapping.rules", "the listener must be one of SSL"),
+        ("plaintext.ssl.client.auth", "the listener must be one of SSL, SASL_SSL"),
+        ("sasl_plaintext.ssl.client.auth", "the listener must be one of SSL, SASL_SSL"),
+        ("ssl.sasl.enabled.mechanisms", "the listener must be one of SASL_PLAINTEXT, SASL_SSL"),
+        ("ssl.sasl.server.max.receive.size", "the listener must be one of SASL_PLAINTEXT, SASL_SSL"),
+        ("plaintext.connections.max.reauth.ms", "the listener must be one of SASL_PLAINTEXT, SASL_SSL"),
+        ("plaintext.plain.connections.max.reauth.ms", "the listener must be one of SASL_PLAINTEXT, SASL_SSL"),
+    ],
+)
+async def test_a_setting_of_another_protocol_or_of_one_mechanism_is_refused(name: str, says: str) -> None:
+    values = {"auth": "required", "mechanisms": "PLAIN", "rules": "DEFAULT"}
+    security = Security(["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"], users=USERS)
+    configs = {f"listener.name.{name}": values.get(name.rsplit(".", 1)[1], "1000000")}
+    with pytest.raises(ConfigurationError, match=f"has no effect: {says}"):
+        EmbeddedCluster(brokers=1, security=security, configs=configs)
