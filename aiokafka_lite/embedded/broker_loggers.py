@@ -1,7 +1,7 @@
 """The loggers of brokers, which clients list and change as settings of the resource type 8 (KIP-412).
 
-They are the Python loggers of the embedded broker, under their own names; Kafka's name ``root`` stands for the one
-above them all. All brokers of a process share them. Other loggers of the program cannot be reached.
+They are the Python loggers of the embedded broker, under their own names; Kafka's name ``root`` means
+``aiokafka_lite.embedded``. All brokers of a process share them. Other loggers of the program cannot be reached.
 """
 
 from __future__ import annotations
@@ -23,18 +23,22 @@ OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
 LEVELS = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": 5}
 """Kafka's names of levels, and Python's numbers. Python has no TRACE; brokers log nothing below DEBUG."""
 
+_changed: dict[str, tuple[int, set[BrokerLoggers]]] = {}
+"""By the name of each changed logger, its level before all changes, and the clusters that changed it."""
+
 
 class BrokerLoggers:
-    """The levels of a cluster's loggers. Owner: the EmbeddedCluster. ``restore`` undoes all changes."""
+    """The levels of a cluster's loggers. Owner: the EmbeddedCluster.
 
-    def __init__(self) -> None:
-        self._before: dict[str, int] = {}  # by the name of each changed logger
+    All clusters of a process share the loggers, so the level of a logger is restored when the last cluster that changed
+    it calls ``restore``.
+    """
 
     def levels(self) -> dict[str, str]:
         """The level in force of each logger."""
         names = [
             name
-            for name, logger in logging.root.manager.loggerDict.items()
+            for name, logger in list(logging.root.manager.loggerDict.items())  # another thread may add a logger
             if isinstance(logger, logging.Logger) and name.startswith(f"{ROOT_LOGGER}.")
         ]
         return {ROOT: _level(ROOT_LOGGER), **{name: _level(name) for name in sorted(names)}}
@@ -49,14 +53,17 @@ class BrokerLoggers:
             return
         for name, operation, level in changes:
             logger = logging.getLogger(ROOT_LOGGER if name == ROOT else name)
-            self._before.setdefault(logger.name, logger.level)
+            _changed.setdefault(logger.name, (logger.level, set()))[1].add(self)
             logger.setLevel(LEVELS[level or ""] if operation == SET else logging.NOTSET)
 
     def restore(self) -> None:
-        """Give each changed logger the level that it had before."""
-        for name, level in self._before.items():
-            logging.getLogger(name).setLevel(level)
-        self._before.clear()
+        """Give each logger that this cluster alone changed the level that it had before."""
+        for name, (level, clusters) in list(_changed.items()):
+            if self in clusters:
+                clusters.remove(self)
+                if not clusters:
+                    logging.getLogger(name).setLevel(level)
+                    del _changed[name]
 
 
 def _level(name: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from aiokafka_lite import Admin
 from aiokafka_lite.admin import ConfigResource, ResourceType
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.broker_loggers import LEVELS
 from aiokafka_lite.errors import BrokerError, ErrorCode
 
 LOGGERS = ConfigResource(ResourceType.BROKER_LOGGER, "1")
@@ -59,6 +60,20 @@ async def test_the_levels_are_restored_when_the_cluster_ends() -> None:
             await change(admin, {"root": "TRACE", OF_CONTROLLER.name: "FATAL"})
         assert [ROOT.level, OF_CONTROLLER.level] != before
     assert [ROOT.level, OF_CONTROLLER.level] == before
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_the_levels_are_restored_when_the_last_cluster_that_changed_them_ends(first: int) -> None:
+    before = ROOT.level
+    clusters = [EmbeddedCluster(brokers=1, tcp=False) for _ in range(2)]
+    for cluster, level in zip(clusters, ("DEBUG", "TRACE"), strict=True):
+        await cluster.start()
+        async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
+            await change(admin, {"root": level})
+    await clusters[first].close()
+    assert ROOT.level == LEVELS["TRACE"]
+    await clusters[1 - first].close()
+    assert ROOT.level == before
 
 
 async def test_a_check_changes_nothing(admin: Admin) -> None:
