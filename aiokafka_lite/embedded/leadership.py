@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..errors import ErrorCode
-from .controller import Controller, Refused
+from .controller import CATCH_UP_INTERVAL, Controller, Refused
 from .topics import NO_LEADER, PartitionKey, PartitionState
 
 logger = logging.getLogger(__name__)
@@ -150,15 +150,17 @@ class PartitionLeadership:
         state = None if topic is None or key[1] >= len(topic.partitions) else topic.partitions[key[1]]
         return state is not None and bool(state.adding) and set(state.adding) <= set(state.isr)
 
-    def _end_reassignment(self, key: PartitionKey) -> None:
+    def _end_reassignment(self, key: PartitionKey, is_retry: bool = False) -> None:
         del self._ending[key]
         if self._is_complete(key):  # otherwise it was cancelled, or a new replica has fallen behind again
             state = self._controller.state_of(key)
             try:
                 self._move_to(key, state, _without(state.replicas, state.removing))
             except Refused as refusal:
-                logger.error("the reassignment of %s-%d does not end yet: %s", *key, refusal)
-                self._end_soon_if_complete(key)
+                if not is_retry:
+                    logger.error("the reassignment of %s-%d does not end yet: %s", *key, refusal)
+                loop = asyncio.get_running_loop()
+                self._ending[key] = loop.call_later(CATCH_UP_INTERVAL, self._end_reassignment, key, True)
 
 
 def _without(nodes: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import resource
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -15,7 +16,7 @@ import pytest
 from aiokafka_lite import Admin, Consumer, Producer, TopicPartition
 from aiokafka_lite.acls import AclBinding, AclOperation, AclResourceType
 from aiokafka_lite.admin import ConfigResource, FeatureChange, QuotaEntity, ResourceType
-from aiokafka_lite.embedded import EmbeddedCluster, Security
+from aiokafka_lite.embedded import EmbeddedCluster, Security, data_dir
 from aiokafka_lite.embedded.producer_state import Marker
 from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode, KafkaTimeout
 from tests.waiting import until
@@ -385,3 +386,26 @@ async def test_a_leader_that_cannot_be_saved_is_elected_when_the_disk_has_room(t
     async with run(tmp_path) as cluster:
         assert cluster.state_of("orders", 0).leader == elected.leader
         assert leader not in elected.isr
+
+
+async def test_the_end_of_a_reassignment_that_cannot_be_saved_is_tried_and_logged_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts: list[float] = []
+
+    def refuse(path: Path, value: object, **_: object) -> None:
+        attempts.append(asyncio.get_running_loop().time())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with run(tmp_path) as cluster:
+        await cluster.create_topic("orders", assignments=[[1, 2]])
+        cluster.leadership.reassign(("orders", 0), [3, 1])
+        while 3 not in cluster.state_of("orders", 0).isr:
+            await asyncio.sleep(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(data_dir, "write_json", refuse)
+            await until(lambda: len(attempts) >= 3, "attempts to end the reassignment")
+        assert attempts[1] - attempts[0] >= 0.9
+        assert attempts[2] - attempts[1] >= 0.9
+        assert sum("does not end yet" in line for line in caplog.messages) == 1
+        await until(lambda: cluster.state_of("orders", 0).replicas == (3, 1), "the end of the reassignment")
