@@ -172,8 +172,9 @@ class Accumulator:
         # The topic counts as used as long as the batch may wait for a leader. Otherwise metadata would drop it. This is
         # recorded for some batches in advance.
         if batch.deadline > topic.used_until:
-            self._client.known_topic(topic.name, in_use_for=self._config.delivery_timeout + USED_AHEAD)
-            topic.used_until = batch.deadline + USED_AHEAD
+            in_use_for = self._config.delivery_timeout + USED_AHEAD
+            if self._client.known_topic(topic.name, in_use_for=in_use_for) is not None:  # otherwise it records nothing
+                topic.used_until = batch.deadline + USED_AHEAD
         self._settlement.register(batch, partition, is_ordered=is_ordered)
         topic.last_used = batch.opened
 

@@ -8,6 +8,7 @@ import tracemalloc
 
 import pytest
 
+from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.metadata import ClusterView
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
@@ -135,3 +136,20 @@ async def test_records_that_are_moving_wait_if_metadata_loses_their_topic(cluste
         topic.update(ClusterView())
         await producer.flush()
         assert [delivery.result().offset for delivery in deliveries] == list(range(5_000))
+
+
+async def test_a_use_of_a_topic_that_metadata_has_just_lost_is_recorded_with_a_later_batch(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        await producer.send("t", b"1")
+        topic = producer._pipeline.accumulator.topics["t"]
+        topic.used_until = 0.0
+        with monkeypatch.context() as patch:
+            patch.setattr(Client, "known_topic", lambda *_, **__: None)
+            delivery = producer.send_nowait("t", b"2")
+        assert topic.used_until == 0.0
+        await delivery
+        await producer.send("t", b"3")
+        assert topic.used_until > 0.0
