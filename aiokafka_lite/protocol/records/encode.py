@@ -134,5 +134,8 @@ def murmur2(data: Buffer) -> int:
 
 
 def partition_for_key(key: Buffer, count: int) -> int:
-    """The partition, of ``count``, that Kafka's own clients choose for this key."""
-    return (murmur2(key) & 0x7FFFFFFF) % count
+    """The partition, of ``count``, that Kafka's own clients choose for this key. Raises ValueError."""
+    hashed = murmur2(key)
+    if not 0 < count < 1 << 63:
+        raise ValueError(f"count must be at least 1 and fit in 64 bits, got {count}")
+    return (hashed & 0x7FFFFFFF) % count

@@ -85,7 +85,7 @@ def test_a_key_has_the_partition_that_it_has_in_python(key: bytes, count: int) -
     assert [encode.partition_for_key(each, count) for each in (key, bytearray(key), memoryview(key))] == [partition] * 3
 
 
-@compiled_only
+@pytest.mark.parametrize("is_plain", [False, True])
 @pytest.mark.parametrize(
     "arguments, error",
     [
@@ -94,12 +94,16 @@ def test_a_key_has_the_partition_that_it_has_in_python(key: bytes, count: int) -
         ((b"k", "3"), TypeError),
         ((b"k",), TypeError),
         ((b"k", 0), ValueError),
+        ((b"k", -1), ValueError),
         ((b"k", 1 << 64), ValueError),
     ],
 )
-def test_wrong_keys_and_counts_have_no_partition(arguments: tuple[Any, ...], error: type[Exception]) -> None:
+def test_wrong_keys_and_counts_have_no_partition(
+    arguments: tuple[Any, ...], error: type[Exception], is_plain: bool
+) -> None:
+    module = plain_encode() if is_plain else encode
     with pytest.raises(error):
-        encode.partition_for_key(*arguments)
+        module.partition_for_key(*arguments)
 
 
 @compiled_only
