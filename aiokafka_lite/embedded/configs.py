@@ -214,7 +214,10 @@ def broker_key(name: str) -> ConfigKey:
 
 
 def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
-    """All values of a broker setting, the one in force first. A setting of a listener falls back to that of all."""
+    """All values of a broker setting, the one in force first.
+
+    Without a value for the listener, the value for all listeners applies.
+    """
     found = [Synonym(name, layer[name], source) for source, layer in layers if name in layer]
     base = base_name(name)
     if base in BROKER_KEYS:

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 MAX_PARTITIONS = 100_000
 CATCH_UP_INTERVAL = 1.0
-"""Seconds between attempts to save elections that could not be saved."""
+"""Seconds between attempts to save elections and ends of reassignments that could not be saved."""
 PRODUCER_ID_BLOCK = 1000
 """The number of producer ids that are reserved at once, as in Kafka."""
 
@@ -52,8 +52,8 @@ class Registration:
 class Controller:
     """The only authority on metadata. Owner: the EmbeddedCluster.
 
-    ``save`` is called before each change: with the name of a topic and its new state, None for its deletion, or with
-    None instead of the name after something else changed. It raises Refused if it cannot write the change to disk.
+    ``save(name, topic)`` is called before a topic changes, ``save(name, None)`` before its deletion, and
+    ``save(None, None)`` for all other state. It raises Refused if it cannot write the change to disk.
     ``publish`` is called after each change, with the name of the topic or None.
     """
 

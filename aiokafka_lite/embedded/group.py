@@ -179,7 +179,10 @@ class Group:
         return joining
 
     def _returned(self, member: Member, old: Member, error: ErrorCode, *, was_leader: bool) -> None:
-        """The replicas have a static member that returned, or they do not get it; then it is as before."""
+        """Called when the replicas have the returned static member, or with an error.
+
+        After an error, the old member is restored.
+        """
         if member.joining is None:
             return  # a rebalance has answered it, or it is no member any more
         if error is ErrorCode.NONE:
@@ -304,7 +307,10 @@ class Group:
         self._persist(self, assignments, partial(self._assigned, self.generation, assignments))
 
     def _assigned(self, generation: int, assignments: Mapping[str, bytes], error: ErrorCode) -> None:
-        """The replicas have the assignments, or they do not get them; then the members have none, and join again."""
+        """Called when the replicas have the assignments, or with an error.
+
+        After an error, the members have none and join again.
+        """
         if self.state is not GroupState.COMPLETING_REBALANCE or self.generation != generation:
             return  # another rebalance has begun meanwhile
         for member in self.members.values():

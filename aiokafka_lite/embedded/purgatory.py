@@ -113,7 +113,7 @@ class DelayedOperationPurgatory:
             self.remove(operation)
 
     def watch(self, operation: DelayedOperation[T], keys: Iterable[Hashable]) -> asyncio.Future[T]:
-        """The promise of the operation's result. Unlike ``wait``, no request has to wait for it."""
+        """A future with the operation's result. Unlike ``wait``, no request has to wait for it."""
         operation.waiter = waiter = asyncio.get_running_loop().create_future()
         self.try_complete_else_watch(operation, keys)
         return waiter

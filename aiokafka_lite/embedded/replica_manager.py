@@ -308,7 +308,7 @@ class ReplicaManager:
     def when_replicated(
         self, timeout: float, statuses: dict[PartitionKey, ProduceStatus]
     ) -> asyncio.Future[dict[PartitionKey, PartitionResponse]]:
-        """The promise of what ``until_replicated`` returns. It is kept even if the request that wrote is cancelled."""
+        """A future with the result of ``until_replicated``. It completes even if the writing request is cancelled."""
         return self.produce_purgatory.watch(DelayedProduce(timeout, statuses, self), statuses)
 
     def append_to_local_log(

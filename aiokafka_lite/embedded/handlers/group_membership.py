@@ -8,7 +8,7 @@
 
 As in Kafka, the responses wait until the replicas have the records that they follow from: the assignments of SyncGroup,
 the static member that returned, and the group that LeaveGroup emptied. A JoinGroup that completes a rebalance has none.
-A Heartbeat waits for the records that others have written: its answer says in which state they left the group.
+A Heartbeat waits until the records of earlier requests are replicated, because its answer shows the state after them.
 """
 
 from __future__ import annotations
