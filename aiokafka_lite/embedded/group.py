@@ -175,16 +175,18 @@ class Group:
             return self._await_join(member)
         joining = member.joining = asyncio.get_running_loop().create_future()
         self.touch(member)
-        self._persist(self, self._assignments(), partial(self._returned, member, old, was_leader=was_leader))
+        self._persist(self, self._assignments(), partial(self._returned, member, old, joining, was_leader=was_leader))
         return joining
 
-    def _returned(self, member: Member, old: Member, error: ErrorCode, *, was_leader: bool) -> None:
+    def _returned(
+        self, member: Member, old: Member, joining: asyncio.Future[JoinResult], error: ErrorCode, *, was_leader: bool
+    ) -> None:
         """Called when the replicas have the returned static member, or with an error.
 
         After an error, the old member is restored.
         """
-        if member.joining is None:
-            return  # a rebalance has answered it, or it is no member any more
+        if member.joining is not joining:
+            return  # a rebalance has answered it, it has joined again, or it is no member any more
         if error is ErrorCode.NONE:
             # The leader must not assign again (KIP-814). The handler hides from old clients that they lead.
             member.answer_join(_join_result(self, member)._replace(skip_assignment=was_leader))

@@ -373,6 +373,24 @@ async def test_a_static_member_whose_return_is_not_stored_is_as_before(members: 
     assert (await future(again)).leader == result.member_id
 
 
+@pytest.mark.parametrize("outcome", [ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+async def test_the_outcome_of_a_static_members_return_does_not_count_in_its_next_join(
+    members: Members, outcome: ErrorCode
+) -> None:
+    first = await future(members.join(instance="i"))
+    await future(members.sync(first, {first.member_id: b"mine"}, instance="i"))
+    members.waiting = []
+    returning, joining = future(members.join(instance="i")), future(members.join())
+    back, other = await returning, await joining
+    third = future(members.join())
+    again = future(members.join(back.member_id, instance="i"))
+    members.waiting.pop()(outcome)
+    assert not again.done()
+    members.join(other.member_id)
+    assert (await again).generation == (await third).generation == 3
+    assert members.heartbeat(await again, "i") is ErrorCode.NONE
+
+
 # Static members.
 
 
