@@ -271,7 +271,10 @@ class Group:
 
     def _end_sync_time(self) -> None:
         """Drop the members that did not sync, even if they send heartbeats."""
-        for member in [each for each in self.members.values() if each.syncing is None]:
+        late = [each for each in self.members.values() if each.syncing is None]
+        if not late:
+            return  # the leader's assignments are on their way to the replicas, and that write ends the state
+        for member in late:
             self.members.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.rebalance()
 

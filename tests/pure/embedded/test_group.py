@@ -391,6 +391,17 @@ async def test_the_outcome_of_a_static_members_return_does_not_count_in_its_next
     assert members.heartbeat(await again, "i") is ErrorCode.NONE
 
 
+async def test_members_that_have_synced_wait_for_a_slow_write_beyond_the_rebalance_timeout(members: Members) -> None:
+    result = await future(members.join(rebalance=20.0))
+    members.waiting = []
+    syncing = future(members.sync(result, {result.member_id: b"mine"}))
+    await asyncio.sleep(20.1)
+    assert members.group.state is GroupState.COMPLETING_REBALANCE
+    assert not syncing.done()
+    members.waiting.pop()(ErrorCode.NONE)
+    assert (await syncing).assignment == b"mine"
+
+
 # Static members.
 
 
