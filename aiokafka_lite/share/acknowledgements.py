@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -40,22 +40,37 @@ class SettledRange(NamedTuple):
 
 
 def acknowledgement_batches(
-    types: Mapping[int, AcknowledgeType], settled: Iterable[SettledRange] = ()
+    types: Mapping[int, AcknowledgeType], settled: Sequence[SettledRange] = ()
 ) -> list[ShareAcknowledgementBatch]:
     """Acknowledgements by offset and by range as batches: one for each run of offsets with the same type."""
+    runs = _runs(types)
+    if not settled:
+        return [_batch(*run) for run in runs]
     batches: list[ShareAcknowledgementBatch] = []
-    first = end = -1
-    of_run = AcknowledgeType.GAP
-    for start, last, kind in sorted([*((offset, offset, kind) for offset, kind in types.items()), *settled]):
-        if first >= 0 and start == end + 1 and kind is of_run:
-            end = last
+    for first, last, kind in sorted([*runs, *settled]):
+        previous = batches[-1] if batches else None
+        if previous is not None and previous.last_offset + 1 == first and previous.acknowledge_types == [kind]:
+            previous.last_offset = last
+        else:
+            batches.append(_batch(first, last, kind))
+    return batches
+
+
+def _runs(types: Mapping[int, AcknowledgeType]) -> list[tuple[int, int, AcknowledgeType]]:
+    """The first and the last offset of each run with the same type. Makes no object for an offset: there are many."""
+    runs: list[tuple[int, int, AcknowledgeType]] = []
+    first, end, of_run = -1, -2, AcknowledgeType.GAP
+    for offset in sorted(types):
+        kind = types[offset]
+        if offset == end + 1 and kind is of_run:
+            end = offset
             continue
         if first >= 0:
-            batches.append(_batch(first, end, of_run))
-        first, end, of_run = start, last, kind
+            runs.append((first, end, of_run))
+        first, end, of_run = offset, offset, kind
     if first >= 0:
-        batches.append(_batch(first, end, of_run))
-    return batches
+        runs.append((first, end, of_run))
+    return runs
 
 
 def _batch(first: int, last: int, kind: AcknowledgeType) -> ShareAcknowledgementBatch:

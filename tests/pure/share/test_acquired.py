@@ -121,7 +121,7 @@ def test_batches_are_decoded_one_at_a_time() -> None:
     assert records.released() == [(1, 1, RELEASE), (2, 2, RELEASE)]
 
 
-def test_the_time_for_acquired_offsets_without_records_does_not_grow_with_their_number() -> None:
+def test_acquired_offsets_without_records_are_ranges_and_not_single_offsets() -> None:
     records = acquired((0, MAX_ACQUIRED - 1), data=batch(10) + batch(MAX_ACQUIRED - 10))
     assert records.settled == [(0, 9, GAP), (11, MAX_ACQUIRED - 11, GAP), (MAX_ACQUIRED - 9, MAX_ACQUIRED - 1, RELEASE)]
     assert offsets(records) == [10, MAX_ACQUIRED - 10]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiokafka_lite.errors import BrokerError, ConnectionLost, IllegalStateError
-from aiokafka_lite.share.acknowledgements import AcknowledgeType, acknowledgement_batches
+from aiokafka_lite.share.acknowledgements import AcknowledgeType, SettledRange, acknowledgement_batches
 from aiokafka_lite.share.in_flight import Acquisition, InFlight
 from aiokafka_lite.share.session import TopicIdPartition
 from aiokafka_lite.types import ShareRecord, TimestampType, TopicPartition
@@ -170,3 +170,12 @@ def test_runs_of_one_type_become_one_batch() -> None:
     types = {0: ACCEPT, 1: ACCEPT, 2: GAP, 3: REJECT, 5: REJECT}
     batches = [(each.first_offset, each.last_offset, each.acknowledge_types) for each in acknowledgement_batches(types)]
     assert batches == [(0, 1, [1]), (2, 2, [0]), (3, 3, [3]), (5, 5, [3])]
+
+
+def test_ranges_and_offsets_of_one_type_become_one_batch() -> None:
+    types = {2: RELEASE, 3: RELEASE, 5: ACCEPT}
+    settled = [SettledRange(0, 1, RELEASE), SettledRange(4, 4, RELEASE), SettledRange(6, 9, GAP)]
+    assert [
+        (each.first_offset, each.last_offset, each.acknowledge_types)
+        for each in acknowledgement_batches(types, settled)
+    ] == [(0, 4, [2]), (5, 5, [1]), (6, 9, [0])]
