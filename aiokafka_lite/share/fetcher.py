@@ -306,6 +306,7 @@ class BrokerShareFetcher:
             with anyio.move_on_after(FINAL_TIMEOUT):
                 try:
                     connection = await self._connect()
+                    self._counters.acknowledge_requests += 1
                     answer = connection.send(request, timeout=FINAL_TIMEOUT)
                     response = await counted(self._counters.acknowledges, answer)
                     code = ErrorCode.of(response.error_code)

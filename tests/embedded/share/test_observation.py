@@ -109,6 +109,14 @@ async def test_metrics_have_what_was_returned_and_the_latencies_of_requests(clus
         assert (after.fetch_failures, after.acknowledge_failures) == (0, 0)
 
 
+async def test_the_requests_that_close_sessions_count_as_acknowledge_requests(cluster: EmbeddedCluster) -> None:
+    await write(cluster, b"v")
+    async with share_consumer(cluster) as consumer:
+        await read(consumer, 1)
+    metrics = consumer.metrics()
+    assert metrics.acknowledge_latency.count == metrics.acknowledge_requests >= 1
+
+
 async def test_metrics_have_the_requests_without_a_response(cluster: EmbeddedCluster) -> None:
     async with share_consumer(cluster) as consumer:
         await until(lambda: consumer.assignment)
