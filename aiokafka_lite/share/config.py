@@ -11,6 +11,10 @@ from ..setting_checks import filled, one_of, plain_strings, seconds, switch, who
 AcknowledgementMode = Literal["implicit", "explicit"]
 AcquireMode = Literal["batch_optimized", "record_limit"]
 
+MOST_FETCH_RECORDS = 10_000
+"""The highest ``max_fetch_records``. A broker may answer with a range for each record, and an answer with more than
+``MAX_ACQUIRED_RANGES`` ranges is refused."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareConfig:
@@ -29,8 +33,8 @@ class ShareConfig:
     """``"batch_optimized"``: brokers acquire whole batches, so a fetch may return more than ``max_fetch_records``.
     ``"record_limit"``: never more (KIP-1206, Kafka 4.2; older brokers ignore it)."""
     max_fetch_records: int = 500
-    """The maximum number of records that one fetch acquires at one broker. Java's share consumer calls it
-    ``max.poll.records``."""
+    """The maximum number of records that one fetch acquires at one broker, from 1 to 10,000. Java's share consumer
+    calls it ``max.poll.records``."""
     fetch_min_bytes: int = 1
     """Bytes that a broker collects before it responds to a fetch."""
     fetch_max_bytes: int = 50 * MIB
@@ -47,7 +51,7 @@ class ShareConfig:
         filled(self, "group_id")
         one_of(self, "acknowledgement_mode", ("implicit", "explicit"))
         one_of(self, "acquire_mode", ("batch_optimized", "record_limit"))
-        whole(self, "max_fetch_records", 1)
+        whole(self, "max_fetch_records", 1, MOST_FETCH_RECORDS)
         whole(self, "fetch_min_bytes", 0)
         whole(self, "fetch_max_bytes", 1)
         whole(self, "max_decompressed_size", 1)

@@ -36,8 +36,8 @@ class ShareLeader:
 
 
 MAX_ACQUIRED_RANGES = 20_000
-"""Ranges of acquired records in one response. Brokers lock at most 10,000 records of a partition, and add partitions
-until a response has the requested number of records, so a usual response has few ranges and a rare one has many."""
+"""Ranges of acquired records in one response. Brokers add partitions until a response has the requested number of
+records, at most 10,000, and lock at most 10,000 records of the last partition. Each record may be a range."""
 
 
 @struct

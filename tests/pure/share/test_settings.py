@@ -18,6 +18,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"fetch_max_wait": 40.0}, "fetch_max_wait must be less than request_timeout=30"),
     ({"fetch_wait": 1.0}, "fetch_wait"),
     ({"acknowledgement_mode": "automatic"}, "acknowledgement_mode"),
+    ({"max_fetch_records": 10_001}, "max_fetch_records must be a whole number from 1 to 10000, got 10001"),
 ]
 
 
