@@ -1,4 +1,7 @@
-"""Errors of settings with the names that the user wrote: properties, options of Spark, or another client's keywords."""
+"""Replaces this client's names of settings in errors by the names that the user wrote.
+
+These are properties, options of Spark, or keywords of another client.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from contextlib import contextmanager
 
 from .errors import ConfigurationError
 from .properties import MEANINGS
+
+_WORD = re.compile(r"""(?<!\w)b?'(?:\\.|[^'\\])*(?:'|$)|(?<!\w)b?"(?:\\.|[^"\\])*(?:"|$)|\w+""")
+"""A quoted value, or a word outside of quotes. An error may cut off a long value before its last quotation mark."""
 
 
 def property_names(properties: Iterable[str]) -> dict[str, str]:
@@ -34,14 +40,14 @@ def spelled(names: Mapping[str, str], given: Mapping[str, object]) -> Iterator[N
 
 
 def respelled(text: str, names: Mapping[str, str], given: Mapping[str, object]) -> str:
-    """The text of an error with the user's names, as in ``spelled``."""
+    """The text of an error with the user's names, as in ``spelled``. Quoted values stay as they are."""
     in_milliseconds = {setting: name for setting, name in names.items() if name.endswith(("_ms", ".ms"))}
-    for word in re.findall(r"\w+", text):
+    for word in _WORD.findall(text):
         name = in_milliseconds.get(word)
         if name is not None and name in given:
             return f"{name}={given[name]} is wrong: {text}"
-    return re.sub(r"\w+", lambda found: _name(found[0], names, in_milliseconds), text)
+    return _WORD.sub(lambda found: _name(found[0], names, in_milliseconds), text)
 
 
-def _name(word: str, names: Mapping[str, str], but: Container[str]) -> str:
-    return word if word in but else names.get(word, word)
+def _name(word: str, names: Mapping[str, str], unchanged: Container[str]) -> str:
+    return word if word in unchanged else names.get(word, word)

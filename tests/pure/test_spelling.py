@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import Consumer, Producer, ShareConsumer
+from aiokafka_lite.arguments import must_be
 from aiokafka_lite.cli.connection import Connection
 from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka_lite.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
@@ -19,6 +20,7 @@ from aiokafka_lite.share.config import ShareConfig
 from aiokafka_lite.spark.connection import client_config, consumer_config
 from aiokafka_lite.spark.options import Properties
 from aiokafka_lite.spark.writing import make_producer
+from aiokafka_lite.spelling import respelled
 from aiokafka_lite.types import Compression
 
 SERVERS = "localhost:9092"
@@ -144,3 +146,22 @@ def test_settings_may_be_members_of_an_enum_of_strings() -> None:
 def test_a_member_of_an_enum_becomes_a_plain_string(made: object, name: str, plain: str) -> None:
     value = getattr(made, name)
     assert (type(value), value, f"{value}") == (str, plain, plain)
+
+
+def test_a_quoted_value_in_an_error_stays_as_the_user_wrote_it() -> None:
+    path = "/etc/compression/acks.pem"
+    connection = Connection(None, None, ["security.protocol=SSL", f"ssl.ca.location={path}"], None)
+    with pytest.raises(ConfigurationError, match=f"ssl.ca.location='{path}'"):
+        connection.producer({}, {})
+
+
+def test_a_word_in_a_quoted_value_is_not_taken_for_a_setting() -> None:
+    given = ["linger.ms=5", "security.protocol=SSL", "ssl.ca.location=/etc/linger/ca.pem"]
+    with pytest.raises(ConfigurationError, match=r"^cannot read ssl\.ca\.location='/etc/linger/ca\.pem'"):
+        Connection(None, None, given, None).producer({}, {})
+
+
+@pytest.mark.parametrize("value", ["it's linger", 'say "linger"', "it's a \"linger\"", b"linger", "linger " * 20])
+def test_a_value_in_any_quotes_stays(value: str | bytes) -> None:
+    text = must_be("acks", "0, 1 or all, not the user's choice", value)
+    assert respelled(text, {"acks": "kafka.acks", "linger": "linger.ms"}, {"linger.ms": "5"}) == f"kafka.{text}"
