@@ -51,7 +51,7 @@ class Connection:
 
         properties = self.all_properties()
         settings = client_settings(properties)
-        with _named(properties):
+        with _named(properties, ["api_timeout"]):
             return Admin(**_merged(settings, api_timeout=self.timeout or TIMEOUT))
 
     def may_create_topics(self) -> bool:
@@ -151,7 +151,10 @@ def of_options(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _named(properties: Mapping[str, str], options: Iterable[str] = ()) -> AbstractContextManager[None]:
-    """Errors of a client's constructor name the properties as the user wrote them. ``options`` are no properties."""
+    """Errors of a client's constructor name the properties as the user wrote them.
+
+    ``options`` are the settings that do not come from properties.
+    """
     from ..spelling import property_names, spelled
 
     names = property_names(properties)

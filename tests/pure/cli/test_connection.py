@@ -83,3 +83,9 @@ async def test_the_file_may_set_strategies_and_the_group(tmp_path: Path) -> None
 async def test_the_producer_refuses_an_unknown_codec() -> None:
     with pytest.raises(ConfigurationError, match=r"compression must be one of .*'lz4'.*, got 'zip'"):
         Connection(None, None, (), None).producer({}, {"compression": "zip"})
+
+
+async def test_an_error_of_the_option_for_time_does_not_blame_a_property() -> None:
+    connection = Connection(None, None, ["default.api.timeout.ms=60000"], 99_999_999)
+    with pytest.raises(ConfigurationError, match=r"^api_timeout must be at most 2,147,483 seconds"):
+        connection.new_admin()
