@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -177,11 +177,11 @@ class AIOKafkaAdminClient(ClientOwner):
     ) -> list[DescribedGroups]:
         """The members of groups: a response for each coordinator. A group that does not exist is "Dead".
 
-        ``group_coordinator_id`` has no effect. Raises NotImplementedError for ``include_authorized_operations``, and
-        the error of the first group that has one.
+        ``group_coordinator_id`` has no effect. Raises NotImplementedError for ``include_authorized_operations``. If a
+        group has an error, it raises that error.
         """
         if include_authorized_operations:
-            raise NotImplementedError("remove include_authorized_operations: this client does not ask for them")
+            raise NotImplementedError("include_authorized_operations is not supported; remove it")
         with translating():
             results = await self._admin.groups.describe(list(group_ids))
         by_coordinator: dict[int, list[Entry]] = {}
@@ -202,68 +202,78 @@ class AIOKafkaAdminClient(ClientOwner):
     ) -> list[DescribedConfigs]:
         """The settings of resources, all or those in ``configs``: a response for each broker, and one for all topics.
 
-        Nothing is raised for a resource that has an error.
+        Nothing is raised for a resource that has an error. Raises ValueError if a resource is named twice.
         """
-        resources = list(config_resources)
-        described = await asyncio.gather(*(self._described(each, include_synonyms) for each in resources))
-        of_brokers, of_topics = _by_kind(resources, described)
+        resources = _native_resources(config_resources)
+        wanted = {resource: list(given.configs or ()) for resource, given in resources.items()}
+        names = list(dict.fromkeys(chain(*wanted.values()))) if all(wanted.values()) else None
+        with translating():
+            results = await self._admin.configs.describe(list(resources), names=names, synonyms=include_synonyms)
+        of_brokers, of_topics = _by_kind(
+            (*_result(resource, results), _settings(results.done.get(resource, {}), wanted[resource]))
+            for resource in resources
+        )
         responses = [DescribedConfigs([each]) for each in of_brokers]
         return [*responses, DescribedConfigs(of_topics)] if of_topics else responses
-
-    async def _described(self, given: ConfigResource, synonyms: bool) -> Entry:
-        resource = _native_resource(given)
-        names = list(given.configs) if given.configs else None
-        with translating():
-            results = await self._admin.configs.describe(resource, names=names, synonyms=synonyms)
-        code, text = _outcome(results.failed.get(resource))
-        entries = [
-            (
-                each.name,
-                each.value,
-                each.read_only,
-                int(each.source),
-                each.sensitive,
-                [(synonym.name, synonym.value, int(synonym.source)) for synonym in each.synonyms],
-            )
-            for each in results.done.get(resource, {}).values()
-        ]
-        return code, text, int(resource.type), resource.name, entries
 
     async def alter_configs(self, config_resources: Iterable[ConfigResource]) -> list[AlteredConfigs]:
         """Set the settings of resources: a response for all topics, and one for each broker.
 
         As in aiokafka, the settings of a resource that are not in ``configs`` return to their defaults. Nothing is
-        raised for a resource that has an error.
+        raised for a resource that has an error. Raises ValueError if a resource is named twice.
         """
-        resources = list(config_resources)
-        altered = await asyncio.gather(*map(self._altered, resources))
-        of_brokers, of_topics = _by_kind(resources, altered)
-        return [AlteredConfigs(of_topics), *(AlteredConfigs([each]) for each in of_brokers)]
-
-    async def _altered(self, given: ConfigResource) -> Entry:
-        resource = _native_resource(given)
+        resources = _native_resources(config_resources)
         own = (native.ConfigSource.TOPIC, native.ConfigSource.BROKER)
         with translating():
-            present = await self._admin.configs.describe(resource, synonyms=False)
-            error = present.failed.get(resource)
-            if error is None:
-                reset = {each.name: None for each in present.done[resource].values() if each.source in own}
-                results = await self._admin.configs.alter({resource: reset | dict(given.configs or {})})
-                error = results.failed.get(resource)
-        code, text = _outcome(error)
-        return code, text, int(resource.type), resource.name
+            present = await self._admin.configs.describe(list(resources), synonyms=False)
+            changes: dict[native.ConfigResource, dict[str, str | None]] = {}
+            for resource, settings in present.done.items():
+                changes[resource] = {each.name: None for each in settings.values() if each.source in own}
+                changes[resource] |= resources[resource].configs or {}
+            results = await self._admin.configs.alter(changes)
+        of_brokers, of_topics = _by_kind(
+            _result(resource, present if resource in present.failed else results) for resource in resources
+        )
+        return [AlteredConfigs(of_topics), *(AlteredConfigs([each]) for each in of_brokers)]
 
 
-def _native_resource(given: ConfigResource) -> native.ConfigResource:
-    return native.ConfigResource(native.ResourceType(given.resource_type), given.name)
+def _native_resources(given: Iterable[ConfigResource]) -> dict[native.ConfigResource, ConfigResource]:
+    """This client's names of the resources."""
+    made: dict[native.ConfigResource, ConfigResource] = {}
+    for each in given:
+        resource = native.ConfigResource(native.ResourceType(each.resource_type), each.name)
+        if resource in made:
+            raise ValueError(f"config_resources must name {resource} once")
+        made[resource] = each
+    return made
 
 
-def _by_kind(resources: Sequence[ConfigResource], entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+def _result(resource: native.ConfigResource, results: native.Results[native.ConfigResource, Any]) -> Entry:
+    return *_outcome(results.failed.get(resource)), int(resource.type), resource.name
+
+
+def _settings(found: Mapping[str, native.Setting], names: Sequence[str]) -> list[Entry]:
+    """The settings with these names, or all if there are no names."""
+    return [
+        (
+            each.name,
+            each.value,
+            each.read_only,
+            int(each.source),
+            each.sensitive,
+            [(synonym.name, synonym.value, int(synonym.source)) for synonym in each.synonyms],
+        )
+        for each in found.values()
+        if not names or each.name in names
+    ]
+
+
+def _by_kind(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
     """The entries of brokers, and those of topics."""
     of_brokers: list[Entry] = []
     of_topics: list[Entry] = []
-    for resource, entry in zip(resources, entries):
-        is_broker = resource.resource_type is ConfigResourceType.BROKER
+    for entry in entries:
+        is_broker = entry[2] == ConfigResourceType.BROKER
         (of_brokers if is_broker else of_topics).append(entry)
     return of_brokers, of_topics
 

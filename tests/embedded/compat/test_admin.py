@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import EmbeddedCluster
+from aiokafka_lite.compat.aiokafka.admin import AIOKafkaAdminClient, ConfigResource
 
 
 @pytest.fixture
@@ -61,6 +63,49 @@ async def test_settings_that_are_not_named_return_to_their_defaults(config_resou
     ((refused,),) = await alter({"retention.ms": "x"})
     assert refused[0] == 40
     assert await values() == {"retention.ms": "604800000", "max.message.bytes": "2000"}
+
+
+async def test_resources_are_described_each_with_its_own_names(
+    config_resource: Any, cluster: EmbeddedCluster, admin: Any
+) -> None:
+    await cluster.create_topic("bills", configs={"retention.ms": "1000"})
+    orders = config_resource.ConfigResource("topic", "orders", {"max.message.bytes": None})
+    bills = config_resource.ConfigResource("topic", "bills", {"retention.ms": None})
+    (response,) = await admin.describe_configs([orders, bills])
+    found = [(each[3], [entry[:2] for entry in each[4]]) for each in response.resources]
+    assert found == [("orders", [("max.message.bytes", "1048588")]), ("bills", [("retention.ms", "1000")])]
+
+
+async def test_settings_of_several_resources_are_set(
+    config_resource: Any, cluster: EmbeddedCluster, admin: Any
+) -> None:
+    await cluster.create_topic("bills")
+    given = {"bills": {"retention.ms": "1000"}, "none": {}, "orders": {"retention.ms": "2000"}}
+    resources = [config_resource.ConfigResource("topic", name, configs) for name, configs in given.items()]
+    responses = await admin.alter_configs(resources)
+    assert [(each[0], each[3]) for each in responses[0].resources] == [(0, "bills"), (3, "none"), (0, "orders")]
+    assert cluster.controller.topics["bills"].configs["retention.ms"] == "1000"
+    assert cluster.controller.topics["orders"].configs["retention.ms"] == "2000"
+
+
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        (("broker", "x", {"a": "b"}), "name of a broker must be its id"),
+        (("topic", "orders", {"max.message.bytes": "2000"}), "config_resources must name topic 'orders' once"),
+    ],
+)
+async def test_a_wrong_resource_is_refused_before_anything_changes(
+    cluster: EmbeddedCluster, wrong: tuple[Any, ...], text: str
+) -> None:
+    servers = cluster.bootstrap_servers
+    async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+        right = ConfigResource("topic", "orders", {"retention.ms": "1000"})
+        tasks = asyncio.all_tasks()
+        with pytest.raises(ValueError, match=text):
+            await admin.alter_configs([right, ConfigResource(*wrong)])
+        assert asyncio.all_tasks() == tasks  # nothing goes on after the call
+        assert "retention.ms" not in cluster.controller.topics["orders"].configs
 
 
 async def test_groups_are_described(library: Any, cluster: EmbeddedCluster, admin: Any) -> None:
