@@ -14,7 +14,7 @@ from typing import Unpack
 from ... import admin as native
 from ...config import ClientConfig
 from .cluster import ClusterMetadata, fetch
-from .errors import KafkaError, connecting, missing, translating
+from .errors import IllegalStateError, KafkaError, connecting, missing, translating
 from .settings import ConnectionSettings, connection_settings, naming
 
 _NO_REQUESTS = "this client sends no messages of the protocol; use AIOKafkaAdminClient, or aiokafka_lite.Admin"
@@ -25,20 +25,26 @@ DEFAULT_CLIENT_ID = ClientConfig(bootstrap_servers="localhost").client_id
 class AIOKafkaClient:
     """aiokafka's class, without its requests. Raises ValueError for wrong settings, TypeError for unknown ones.
 
-    ``known`` returns what the owner of this client knows about the cluster.
+    ``known`` returns what the owner of this client knows about the cluster. ``is_closed`` is whether the owner is closed.
     """
 
     def __init__(
-        self, *, known: Callable[[], ClusterMetadata] = ClusterMetadata, **settings: Unpack[ConnectionSettings]
+        self,
+        *,
+        known: Callable[[], ClusterMetadata] = ClusterMetadata,
+        is_closed: bool = False,
+        **settings: Unpack[ConnectionSettings],
     ) -> None:
         self._bootstrap_servers = settings.get("bootstrap_servers", "localhost")
-        """As given. This name and the next one are aiokafka's, because instrumentations read them."""
+        """The servers as the user gave them. Instrumentations read this name and ``_client_id``."""
         self._client_id = settings.get("client_id") or DEFAULT_CLIENT_ID
         self._settings = connection_settings(settings)
         self._known = known
         self._fetched: ClusterMetadata | None = None
         self._starting = asyncio.Lock()
         self._is_started = False
+        self._is_closed = is_closed
+        self._updates: set[asyncio.Future[bool]] = set()  # the event loop itself keeps no reference to them
         self._admin = self._made()
 
     def _made(self) -> native.Admin:
@@ -47,7 +53,10 @@ class AIOKafkaClient:
 
     @property
     def cluster(self) -> ClusterMetadata:
-        """The cluster as of ``bootstrap()`` or the last update; before, what the owner of this client knows."""
+        """The cluster as of ``bootstrap()`` or the last update.
+
+        Before that, it has what the owner of this client knows.
+        """
         return self._fetched or self._known()
 
     async def bootstrap(self) -> None:
@@ -56,18 +65,26 @@ class AIOKafkaClient:
             await self._update()
 
     async def close(self) -> None:
+        """Close the connections. Metadata that is being fetched ends with an error."""
+        self._is_closed = True
         with translating():
             await self._admin.close()
 
     async def fetch_all_metadata(self) -> ClusterMetadata:
-        """The brokers and all topics. Raises KafkaError if no broker answers within ``request_timeout_ms``."""
+        """Fetch the metadata of all topics.
+
+        Raises KafkaError if no broker answers within ``request_timeout_ms``, IllegalStateError after ``close()``.
+        """
         async with self._starting:
+            if self._is_closed:
+                raise IllegalStateError("the client was closed; create a new one")
             if not self._is_started:
                 try:
                     with connecting():
                         await self._admin.start()
                 except BaseException:
-                    self._admin = self._made()  # so that another call is possible
+                    if not self._is_closed:
+                        self._admin = self._made()  # so that another call is possible
                     raise
                 self._is_started = True
         with translating():
@@ -76,20 +93,26 @@ class AIOKafkaClient:
     async def _update(self) -> None:
         self._fetched = await self.fetch_all_metadata()
 
-    async def force_metadata_update(self) -> bool:
-        """Fetch the metadata. False if no broker answers."""
+    def force_metadata_update(self) -> asyncio.Future[bool]:
+        """Begin to fetch the metadata. The future is True, or False if no broker answers."""
+        update = asyncio.ensure_future(self._try_update())
+        self._updates.add(update)
+        update.add_done_callback(self._updates.discard)
+        return update
+
+    async def _try_update(self) -> bool:
         with suppress(KafkaError):
             await self._update()
             return True
         return False
 
-    async def set_topics(self, topics: Iterable[str]) -> bool:
-        """Fetch the metadata, which has all topics. False if no broker answers."""
-        return await self.force_metadata_update()
+    def set_topics(self, topics: Iterable[str]) -> asyncio.Future[bool]:
+        """As ``force_metadata_update``: the metadata has all topics."""
+        return self.force_metadata_update()
 
-    async def add_topic(self, topic: str) -> bool:
-        """Fetch the metadata, which has all topics. False if no broker answers."""
-        return await self.force_metadata_update()
+    def add_topic(self, topic: str) -> asyncio.Future[bool]:
+        """As ``force_metadata_update``: the metadata has all topics."""
+        return self.force_metadata_update()
 
     def get_random_node(self) -> int | str | None:
         """The id of any known broker; None if there is none."""
@@ -105,10 +128,11 @@ class AIOKafkaClient:
 
 
 class ClientOwner:
-    """A producer, a consumer or an admin client, which has an ``AIOKafkaClient`` from its first use on."""
+    """The base of producers, consumers and admin clients. The first use of ``client`` creates it."""
 
     _given: ConnectionSettings
     _used_client: AIOKafkaClient | None = None
+    _client_is_closed = False
 
     def _known_cluster(self) -> ClusterMetadata:
         """What the owner knows about the cluster without a request."""
@@ -118,11 +142,14 @@ class ClientOwner:
     def client(self) -> AIOKafkaClient:
         """For health checks and instrumentations."""
         if self._used_client is None:
-            self._used_client = AIOKafkaClient(known=self._known_cluster, **self._given)
+            self._used_client = AIOKafkaClient(
+                known=self._known_cluster, is_closed=self._client_is_closed, **self._given
+            )
         return self._used_client
 
     _client = client  # aiokafka's name in consumers and admin clients
 
     async def _close_client(self) -> None:
+        self._client_is_closed = True
         if self._used_client is not None:
             await self._used_client.close()

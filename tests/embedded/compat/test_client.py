@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import EmbeddedCluster
+from aiokafka_lite.compat.aiokafka import AIOKafkaClient, AIOKafkaProducer
+from aiokafka_lite.compat.aiokafka.errors import IllegalStateError, KafkaError
 from tests.waiting import DEADLINE
 
 
@@ -78,6 +80,40 @@ async def test_a_health_check_without_brokers_fails(library: Any) -> None:
         with pytest.raises(library.errors.KafkaError):
             await producer.client.fetch_all_metadata()
         await producer.stop()
+
+
+async def test_a_client_of_a_stopped_producer_does_not_connect(cluster: EmbeddedCluster) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    await producer.start()
+    await producer.stop()
+    for _ in range(2):
+        with pytest.raises(IllegalStateError, match="the client was closed; create a new one"):
+            await producer.client.fetch_all_metadata()
+    assert not await producer.client.force_metadata_update()
+
+
+async def test_a_client_that_is_closed_while_it_connects_stays_closed(cluster: EmbeddedCluster) -> None:
+    client = AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers)
+    probe = asyncio.create_task(client.fetch_all_metadata())
+    await asyncio.sleep(0)  # the probe begins
+    await client.close()
+    with pytest.raises(KafkaError):
+        await probe
+    with pytest.raises(IllegalStateError, match="the client was closed; create a new one"):
+        await client.fetch_all_metadata()
+
+
+async def test_an_update_of_the_metadata_goes_on_without_a_wait(library: Any, cluster: EmbeddedCluster) -> None:
+    client = library.AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers)
+    await client.bootstrap()
+    try:
+        for begin in (lambda: client.set_topics(["orders"]), lambda: client.add_topic("bills")):
+            update = begin()
+            assert isinstance(update, asyncio.Future)
+            assert await update
+        assert isinstance(client.force_metadata_update(), asyncio.Future)
+    finally:
+        await client.close()
 
 
 def test_modules_of_the_client_have_the_same_names(library: Any) -> None:
