@@ -99,6 +99,42 @@ def test_an_error_of_a_program_for_aiokafka_has_aiokafka_s_name(settings: dict[s
     assert str(caught.value).startswith(text)
 
 
+@pytest.mark.parametrize(
+    "settings, text",
+    [
+        ({"session_timeout_ms": 1000}, "session_timeout_ms=1000 is wrong: heartbeat_interval must be less than"),
+        ({"heartbeat_interval_ms": 20_000.5}, "heartbeat_interval_ms=20000.5 is wrong: heartbeat_interval must be"),
+        ({"max_poll_interval_ms": -1234567}, "max_poll_interval_ms=-1234567 is wrong: max_poll_interval must be"),
+        ({"session_timeout_ms": 10_000, "retry_backoff_ms": 0}, "retry_backoff_ms=0 is wrong: retry_backoff must be"),
+        ({"fetch_max_wait_ms": -1}, "fetch_max_wait_ms=-1 is wrong: fetch_max_wait must be"),
+        ({"rebalance_timeout_ms": 0}, "rebalance_timeout_ms=0 is wrong: rebalance_timeout must be"),
+    ],
+)
+def test_an_error_of_a_consumer_for_aiokafka_has_the_value_that_the_program_gave(
+    settings: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)) as caught:
+        AIOKafkaConsumer("orders", group_id="billing", **settings)
+    assert str(caught.value).startswith(text)
+
+
+@pytest.mark.parametrize("linger_ms", [10**12, 2**31 - 1, 2**31 - 40_000, float("inf")])
+def test_too_long_a_linger_of_a_program_for_aiokafka_is_named(linger_ms: float) -> None:
+    with pytest.raises(ValueError, match=f"^linger_ms must be a number of milliseconds .*, got {linger_ms!r}$"):
+        AIOKafkaProducer(linger_ms=linger_ms)
+    AIOKafkaProducer(linger_ms=2**31 - 1 - 40_000)
+
+
+class Protocol(Enum):
+    SASL = "SASL_PLAINTEXT"
+
+
+@pytest.mark.parametrize("protocol", [Protocol.SASL, 5])
+def test_a_security_protocol_that_is_no_string_is_an_error(protocol: Any) -> None:
+    with pytest.raises(ValueError, match=r"^security_protocol must be one of 'PLAINTEXT', .*, got "):
+        AIOKafkaProducer(security_protocol=protocol)
+
+
 @pytest.mark.parametrize("name", ["session_timeout_ms", "request_timeout_ms", "fetch_max_wait_ms"])
 def test_a_time_in_another_type_is_named(name: str) -> None:
     with pytest.raises(TypeError, match=f"^{name} must be a number of milliseconds, got '5'$"):

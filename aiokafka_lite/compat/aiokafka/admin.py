@@ -41,12 +41,14 @@ __all__ = [
 
 
 class AIOKafkaAdminClient(ClientOwner):
-    """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
+    """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for
+    unknown ones and for times that are not numbers.
+    """
 
     def __init__(self, **settings: Unpack[ConnectionSettings]) -> None:
         self._given = settings
         made = connection_settings(settings)
-        with naming(made):
+        with naming(settings):
             self._admin = native.Admin(**made)
 
     async def start(self) -> None:

@@ -23,9 +23,10 @@ DEFAULT_CLIENT_ID = ClientConfig(bootstrap_servers="localhost").client_id
 
 
 class AIOKafkaClient:
-    """aiokafka's class, without its requests. Raises ValueError for wrong settings, TypeError for unknown ones.
+    """aiokafka's class, without its requests. Raises ValueError for wrong settings, TypeError for
+    unknown ones and for times that are not numbers.
 
-    ``known`` returns what the owner of this client knows about the cluster. ``is_closed`` is whether the owner is closed.
+    ``known`` returns what the owner of this client knows about the cluster, ``is_closed`` whether the owner is closed.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class AIOKafkaClient:
         self._bootstrap_servers = settings.get("bootstrap_servers", "localhost")
         """The servers as the user gave them. Instrumentations read this name and ``_client_id``."""
         self._client_id = settings.get("client_id") or DEFAULT_CLIENT_ID
+        self._given = settings
         self._settings = connection_settings(settings)
         self._known = known
         self._fetched: ClusterMetadata | None = None
@@ -48,7 +50,7 @@ class AIOKafkaClient:
         self._admin = self._made()
 
     def _made(self) -> native.Admin:
-        with naming(self._settings):
+        with naming(self._given):
             return native.Admin(**self._settings)
 
     @property

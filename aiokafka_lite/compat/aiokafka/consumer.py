@@ -31,7 +31,7 @@ from .positions import PositionCalls
 from .producer import native_offsets
 from .reading import SharedReads, read_again
 from .running import Managed, RunningConsumer
-from .settings import ConnectionSettings, connection_settings, naming, seconds
+from .settings import ConnectionSettings, changed, connection_settings, naming, seconds
 from .structs import ConsumerRecord
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,9 @@ MOST_RECORDS = 10_000
 
 
 class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
-    """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
+    """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for
+    unknown ones and for times that are not numbers.
+    """
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
             raise ValueError(must_be("max_poll_records", "a whole number >= 1", max_poll_records))
         self._given = settings
+        self._named = changed(locals(), _DEFAULTS) | settings
         self._group_id = group_id
         """With aiokafka's name, because instrumentations read it."""
         connection = connection_settings(settings)
@@ -121,7 +124,7 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         settings = dict(self._settings)
         if self._is_member:
             settings |= {"strategies": self._strategies, "listener": self._listening}
-        with naming(settings):
+        with naming(self._named):
             made: native.Consumer = native.Consumer(topics=self._topics, **settings)
             if self._assigned:
                 made.assign(self._assigned)
@@ -369,6 +372,7 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         return None if found is None else found.offset
 
 
+_DEFAULTS = AIOKafkaConsumer.__init__.__kwdefaults__
 _LEADING_FLAGS = re.compile(r"\(\?[aiLmsux]+\)")
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from ... import producer as native
-from ...arguments import must_be
+from ...arguments import INT32_MAX, must_be
 from ...cluster.metadata import ClusterView
 from ...errors import KafkaError as NativeKafkaError
 from ...errors import TransactionAborted
@@ -28,7 +28,7 @@ from .errors import (
     translating,
 )
 from .running import Managed
-from .settings import ConnectionSettings, connection_settings, naming, seconds
+from .settings import ConnectionSettings, changed, connection_settings, naming, seconds
 from .structs import RecordMetadata
 
 Serialize = Callable[[Any], bytes]
@@ -48,7 +48,9 @@ RECORD_OVERHEAD = 21
 
 
 class AIOKafkaProducer(Managed):
-    """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for unknown ones."""
+    """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for
+    unknown ones and for times that are not numbers.
+    """
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class AIOKafkaProducer(Managed):
         **settings: Unpack[ConnectionSettings],
     ) -> None:
         self._given = settings
+        self._named = changed(locals(), _DEFAULTS) | settings
         connection = connection_settings(settings)
         is_idempotent = enable_idempotence or transactional_id is not None
         if acks is _missing:
@@ -81,7 +84,7 @@ class AIOKafkaProducer(Managed):
         self._closed = False
         """Whether ``stop()`` was called. With aiokafka's name, because frameworks look at it."""
         self._partitions: dict[str, set[int]] = {}
-        linger = seconds("linger_ms", linger_ms)
+        linger = _checked_linger(linger_ms, connection["request_timeout"] * 1000)
         self._settings = {
             "partitioner": None if partitioner is None else _Partitioner(partitioner),
             "acks": acks,
@@ -97,7 +100,7 @@ class AIOKafkaProducer(Managed):
         self._producer = self._made()
 
     def _made(self) -> native.Producer:
-        with naming(self._settings):
+        with naming(self._named):
             return native.Producer(**self._settings)
 
     async def start(self) -> None:
@@ -264,6 +267,19 @@ class AIOKafkaProducer(Managed):
                 yield
         except IllegalStateError as error:  # a call that needs a transactional_id, or a transaction in another state
             raise IllegalOperation(*error.args) from error.__cause__
+
+
+_DEFAULTS = AIOKafkaProducer.__init__.__kwdefaults__
+
+
+def _checked_linger(linger_ms: float, request_timeout_ms: float) -> float:
+    """Seconds. Raises ValueError if no batch could wait that long: both times are in this client's delivery timeout."""
+    linger = seconds("linger_ms", linger_ms)
+    most = INT32_MAX - min(request_timeout_ms, INT32_MAX)
+    if linger_ms > most:
+        what = f"a number of milliseconds <= {most:.0f}, so that request_timeout_ms fits"
+        raise ValueError(must_be("linger_ms", what, linger_ms))
+    return linger
 
 
 class TransactionContext:

@@ -99,12 +99,15 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
     provider = left.pop("sasl_oauth_token_provider", None)
     service = left.pop("sasl_kerberos_service_name", None)
     domain = left.pop("sasl_kerberos_domain_name", None)
-    if made.get("security_protocol", "").startswith("SASL"):
+    protocol = made.get("security_protocol")
+    if isinstance(protocol, str) and protocol.startswith("SASL"):
         sasl["sasl_mechanism"] = sasl["sasl_mechanism"] or "PLAIN"
         made |= {name: value for name, value in sasl.items() if value is not None}
         if sasl["sasl_mechanism"] == "GSSAPI":
             if domain is not None:
-                raise NotImplementedError("a ticket is for the host of its broker: remove sasl_kerberos_domain_name")
+                raise NotImplementedError(
+                    "sasl_kerberos_domain_name is not supported, because a ticket names the broker's host; remove it"
+                )
             made["sasl_kerberos_service_name"] = service
         if provider is not None:
             made["sasl_oauth_token_provider"] = provider.token
@@ -121,19 +124,26 @@ def _with_ports(servers: str | Sequence[str]) -> list[str]:
 
 
 def seconds(name: str, milliseconds: object) -> float:
-    """Converts milliseconds to seconds. Raises TypeError for what is not a number."""
+    """Converts milliseconds to seconds. Raises TypeError for other types."""
     if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
         raise TypeError(must_be(name, "a number of milliseconds", milliseconds))
     return milliseconds / 1000
 
 
-@contextmanager
-def naming(settings: Mapping[str, Any]) -> Iterator[None]:
-    """As ``translating``. Errors of this client's settings have aiokafka's names."""
-    given = {
-        name: f"{settings[ours] * 1000:g}"
-        for ours, name in _NAMES.items()
-        if name.endswith("_ms") and settings.get(ours) is not None
+def changed(values: Mapping[str, object], defaults: Mapping[str, object] | None) -> dict[str, object]:
+    """The times among ``values`` that are not the defaults, as they were passed."""
+    return {
+        name: values[name]
+        for name, default in (defaults or {}).items()
+        if name.endswith("_ms") and values[name] != default
     }
-    with translating(), spelled(_NAMES, given):
+
+
+@contextmanager
+def naming(given: Mapping[str, object]) -> Iterator[None]:
+    """Raise aiokafka's exceptions. Errors of settings name aiokafka's keywords.
+
+    ``given`` are the keywords that the program passed. An error begins with a time only if it is among them.
+    """
+    with translating(), spelled(_NAMES, {name: value for name, value in given.items() if value is not None}):
         yield
