@@ -14,7 +14,8 @@ with the reason. The package uses only the public interface of aiokafka_lite. Th
 - ``start()`` keeps trying for ``request_timeout_ms`` before it raises KafkaConnectionError.
 - ``exclude_internal_topics`` and ``consumer_timeout_ms`` have no effect: a pattern never matches internal topics.
 - ``partition_assignment_strategy`` takes aiokafka's assignors and no others.
-- Objects of the protocol do not exist. ``AIOKafkaClient`` has the metadata of the cluster, and sends no requests.
+- Objects of the protocol do not exist. ``AIOKafkaClient`` fetches metadata. It cannot send other
+  requests.
 """
 
 from __future__ import annotations

@@ -41,8 +41,9 @@ __all__ = [
 
 
 class AIOKafkaAdminClient(ClientOwner):
-    """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for
-    unknown ones and for times that are not numbers.
+    """Has the interface of aiokafka's class.
+
+    Raises ValueError for wrong settings, TypeError for unknown ones and for times that are not numbers.
     """
 
     def __init__(self, **settings: Unpack[ConnectionSettings]) -> None:

@@ -63,7 +63,8 @@ class ConfigResource:
 
 Entry = tuple[Any, ...]
 Names = tuple[str | tuple[str, Any], ...]
-"""The names of the fields of an entry. A field with entries of its own has their names as well."""
+"""The names of the fields of an entry. A field that is a list of entries is a pair: its name, and the names of their
+fields."""
 
 
 def _objects(entries: Sequence[Entry], names: Names) -> Iterator[dict[str, Any]]:

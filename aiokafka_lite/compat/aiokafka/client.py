@@ -23,8 +23,9 @@ DEFAULT_CLIENT_ID = ClientConfig(bootstrap_servers="localhost").client_id
 
 
 class AIOKafkaClient:
-    """aiokafka's class, without its requests. Raises ValueError for wrong settings, TypeError for
-    unknown ones and for times that are not numbers.
+    """aiokafka's class, without its requests.
+
+    Raises ValueError for wrong settings, TypeError for unknown ones and for times that are not numbers.
 
     ``known`` returns what the owner of this client knows about the cluster, ``is_closed`` whether the owner is closed.
     """

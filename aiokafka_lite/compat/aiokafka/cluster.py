@@ -55,7 +55,7 @@ class ClusterMetadata:
         return set(self._partitions[topic]) if topic in self._partitions else None
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Those that are not known to have no leader; None for an unknown topic."""
+        """The partitions with a leader, or with an unknown one; None for an unknown topic."""
         if topic not in self._partitions:
             return None
         return {number for number, each in self._partitions[topic].items() if each.leader != -1}
@@ -94,7 +94,7 @@ def known(traffic: Mapping[int, BrokerTraffic], topics: Mapping[str, Iterable[in
 
 
 async def fetch(admin: native.Admin) -> ClusterMetadata:
-    """The cluster with all its topics. Raises an exception of this client."""
+    """The cluster with all its topics. Raises KafkaError of aiokafka_lite, not of aiokafka."""
     described = await admin.cluster.describe()
     controller = None if described.controller is None else described.controller.node_id
     found = ClusterMetadata((BrokerMetadata(*node) for node in described.brokers), controller)

@@ -41,8 +41,9 @@ MOST_RECORDS = 10_000
 
 
 class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
-    """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for
-    unknown ones and for times that are not numbers.
+    """Has the interface of aiokafka's class.
+
+    Raises ValueError for wrong settings, TypeError for unknown ones and for times that are not numbers.
     """
 
     def __init__(

@@ -48,8 +48,9 @@ RECORD_OVERHEAD = 21
 
 
 class AIOKafkaProducer(Managed):
-    """Has the interface of aiokafka's class. Raises ValueError for wrong settings, TypeError for
-    unknown ones and for times that are not numbers.
+    """Has the interface of aiokafka's class.
+
+    Raises ValueError for wrong settings, TypeError for unknown ones and for times that are not numbers.
     """
 
     def __init__(
