@@ -64,7 +64,7 @@ class HttpServer:
     async def start(self) -> None:
         """Begin to listen. A cancelled call leaves no open port."""
         loop = asyncio.get_running_loop()
-        # ``create_server`` must not listen yet: if it is cancelled while it listens, no variable holds the server to close.
+        # ``create_server`` must not listen yet: if it is cancelled while it listens, the server is lost.
         self._server = await loop.create_server(
             lambda: _Connection(self._handler, self._connections),
             "127.0.0.1",

@@ -16,7 +16,7 @@ OTHERS_NAMES = {
     *("asyncio_mode", "end_to_end"),  # pytest's, and this repository's tests
     *("BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP"),  # the shell's
     *("key_base64", "value_base64"),  # put together by the command line
-    "KRB5_CONFIG",  # of Kerberos
+    *("KRB5_CONFIG", "dns_canonicalize_hostname"),  # of Kerberos
     *("createDataFrame", "foreachBatch"),  # Spark's
     *("AIOConsumer", "AIOProducer"),  # confluent-kafka's
     *("TimeoutStopSec", "stop_grace_period", "terminationGracePeriodSeconds"),  # of programs that start services
