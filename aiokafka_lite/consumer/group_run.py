@@ -13,7 +13,8 @@ Invariants that once broke:
   skips the batch.
 - If a session committed offsets in transactions of producers, marks say nothing. Then the committed offsets are looked
   up again for every partition that this member keeps (``_return_to_committed``).
-- A partition that was reset keeps its new position: its marks belong to a log that no longer exists.
+- A partition that was reset does not return to a mark or a commit of before, behind its new position: they belong to a
+  log that no longer exists.
 - A handler's exception never escapes into the coordinator's tasks: it ends the run, and the first one is raised.
 """
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
@@ -91,6 +92,14 @@ class SessionRun:
             await self.over.wait()
 
 
+class _Reset(NamedTuple):
+    """The last reset of a partition."""
+
+    position: int
+    mark: OffsetAndMetadata | None
+    """The last mark before it."""
+
+
 class GroupCore(ReadingCore):
     """Reads for one ``consume``, and implements the reader's side of its membership, which the coordinator task calls.
 
@@ -115,7 +124,9 @@ class GroupCore(ReadingCore):
         self._backoff = self.client.retry_backoff()
         self._run: SessionRun | None = None
         self._commits_in_transactions = False
-        self._reset: set[TopicPartition] = set()
+        self._reset: dict[TopicPartition, _Reset] = {}
+        # The positions at the end of the last session, or of a later reset: what claims have taken is before them.
+        self._reached: dict[TopicPartition, int] = {}
         self.coordinator = Coordinator(
             self.client,
             options.group,
@@ -142,7 +153,8 @@ class GroupCore(ReadingCore):
             self.coordinator.offsets.may_go_back(partition)
 
     def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
-        self._reset.add(partition)
+        self._reset[partition] = _Reset(new, self.coordinator.offsets.last_marked(partition))
+        self._reached[partition] = new
         super().on_reset(partition, old, new, reason)
 
     def on_callback_error(self, error: Exception) -> None:
@@ -222,7 +234,9 @@ class GroupCore(ReadingCore):
         return group_metrics(self._config.group_id, self.coordinator.offsets, self.coordinator, 0.0)
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
-        self._reset.difference_update(partitions)
+        for partition in partitions:
+            self._reset.pop(partition, None)
+            self._reached.pop(partition, None)
         self._run = None
         self.subscription.remove(partitions)
 
@@ -294,13 +308,21 @@ class GroupCore(ReadingCore):
     async def _return_to_committed(self, kept: Iterable[TopicPartition], timeout: float) -> None:
         """Begin the next session at the committed offsets, when all transactions with offsets have ended.
 
-        A partition without a committed offset, or with marks behind it, begins where ``_return_to_marks`` has set it.
+        A partition without a committed offset, or with marks behind it, begins where ``_return_to_marks`` has set it. A
+        partition that was reset begins at its new position, or at what was committed since.
         """
         found = await self.coordinator.offsets.fetch(sorted(kept), timeout=timeout)
 
         def move(assigned: AssignedPartition) -> None:
-            committed, offset = found[assigned.partition], assigned.offset
-            if committed is not None and offset is not None and committed.offset > offset:
+            partition, offset = assigned.partition, assigned.offset
+            committed, reset = found[partition], self._reset.get(partition)
+            if committed is None or offset is None:
+                return
+            # No claim has read up to a commit behind ``_reached``: it belongs to the log before the reset. An old
+            # commit between the new position and ``_reached`` cannot be told from a new one.
+            if reset is not None and committed.offset > self._reached.get(partition, offset):
+                assigned.seek(reset.position)
+            elif reset is not None or committed.offset > offset:
                 assigned.seek(committed.offset, committed.leader_epoch)
 
         self.subscription.change(self.subscription.select(sorted(kept)), move)
@@ -310,12 +332,18 @@ class GroupCore(ReadingCore):
 
         def move(assigned: AssignedPartition) -> None:
             partition, offset = assigned.partition, assigned.offset
+            if offset is not None:
+                self._reached[partition] = offset
             marked = self.coordinator.offsets.last_marked(partition)
             begin = run.readers[partition].initial_offset if marked is None else marked.offset
+            epoch = None if marked is None else marked.leader_epoch
             if begin is None or offset is None:
                 return
-            if begin < offset or (begin > offset and partition not in self._reset):
-                assigned.seek(begin, None if marked is None else marked.leader_epoch)
+            reset = self._reset.get(partition)
+            if reset is not None and marked is reset.mark and begin > reset.position:
+                begin, epoch = reset.position, None  # nothing was marked since
+            if begin < offset or (begin > offset and reset is None):
+                assigned.seek(begin, epoch)
 
         self.subscription.change([reader.assigned for reader in run.readers.values()], move)
 

@@ -64,7 +64,8 @@ class Handovers:
         self._queue: asyncio.Queue[Assign | Revoke | Lose | Fail] = asyncio.Queue()
         self._leaving: set[TopicPartition] = set()  # the partitions of unfinished revocations and losses (rule 3)
         self._deadlines: dict[int, float] = {}  # the loop's time until which a revocation waits for the user (rule 4)
-        # The two waits that a newer decision cuts short: for the user, and for the committed offsets.
+        # The two waits that a newer decision cuts short: for the user, and for the committed offsets. One is not: the
+        # reader of a ``ConsumerGroup`` looks up the offsets of kept partitions again, within ``time_to_revoke``.
         self._waiting: anyio.CancelScope | None = None
         self._locating: anyio.CancelScope | None = None
         self._closing = False

@@ -23,6 +23,7 @@ from aiokafka_lite import (
     KafkaError,
     OffsetAndMetadata,
     Producer,
+    TopicPartition,
 )
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import CommitFailed
@@ -34,10 +35,13 @@ from aiokafka_lite.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 from aiokafka_lite.protocol.schema import Request
+from tests.embedded.consumer.logs import fill, leader
+from tests.embedded.consumer.logs import write as write_log
 from tests.embedded.exactly_once.workers import STRATEGIES, bills, write
 from tests.waiting import until
 
 COUNT = 120
+FIRST = TopicPartition("orders", 0)
 
 each_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
 
@@ -194,3 +198,68 @@ async def test_each_order_has_one_bill_while_brokers_and_handlers_fail(
             await asyncio.sleep(12.0)
             await cluster.thaw(node)
     await finish(cluster, values, strategy)
+
+
+class Commit(ConsumerGroupHandler):
+    """Commits the offset of each record in a transaction of its own. Returns without a commit while ``holds``."""
+
+    def __init__(self, cluster: EmbeddedCluster, *, with_epoch: bool) -> None:
+        self._with_epoch = with_epoch
+        self.seen: list[tuple[int, bytes | None]] = []
+        self.holds = False
+        self._cluster = cluster
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+        settings: dict[str, Any] = {"connector": self._cluster.connector, "transaction_timeout": 20.0}
+        name = f"committing-{claim.topic_partition}"
+        async with Producer(self._cluster.bootstrap_servers, transactional_id=name, **settings) as producer:
+            async for record in claim:
+                if claim.topic_partition == FIRST:
+                    self.seen.append((record.offset, record.value))
+                if self.holds:
+                    await session.wait_cancelled()
+                    return
+                async with producer.transaction() as transaction:
+                    epoch = record.leader_epoch if self._with_epoch else None
+                    offset = OffsetAndMetadata(record.offset + 1, leader_epoch=epoch)
+                    await transaction.send_offsets({claim.topic_partition: offset}, session.group_metadata())
+
+
+async def serve_commits(cluster: EmbeddedCluster, handler: Commit) -> None:
+    settings: dict[str, Any] = {"group_id": "billing", "auto_commit": False, "connector": cluster.connector}
+    async with ConsumerGroup(cluster.bootstrap_servers, **settings, **STRATEGIES["cooperative"]) as group:
+        await group.consume(["orders"], handler)
+
+
+@pytest.mark.parametrize("was_committed", [False, True], ids=["in the session", "before it"])
+async def test_a_kept_partition_that_was_truncated_continues_behind_the_cut(
+    cluster: EmbeddedCluster, was_committed: bool
+) -> None:
+    """The committed offset belongs to the log that was cut, and the first new record is not committed yet."""
+    fill(cluster, FIRST, 100)
+    handler = Commit(cluster, with_epoch=was_committed)  # a reader that begins with an epoch sees the truncation
+    if was_committed:
+        first = asyncio.create_task(serve_commits(cluster, handler))
+        await until(lambda: len(handler.seen) == 100)
+        await asyncio.sleep(1.0)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+    members = [asyncio.create_task(serve_commits(cluster, handler))]
+    await until(lambda: len(handler.seen) == 100)
+    await asyncio.sleep(20.0)  # the reader waits at the end of the log
+    handler.seen.clear()
+    handler.holds = True
+    leader(cluster, FIRST).truncate_to(60)
+    await cluster.move_leader("orders", 0, cluster.leader_of("orders", 0))
+    values = [b"new %d" % number for number in range(60)]
+    for value in values:
+        write_log(cluster, FIRST, [value])
+    await until(lambda: handler.seen)
+    assert handler.seen == [(60, values[0])]
+    members.append(asyncio.create_task(serve_commits(cluster, handler)))
+    handler.holds = False
+    await until(lambda: values[-1] in [value for _, value in handler.seen])
+    for member in members:
+        member.cancel()
+    await asyncio.gather(*members, return_exceptions=True)
+    assert [value for _, value in handler.seen[1:]] == values
