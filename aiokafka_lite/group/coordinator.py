@@ -150,7 +150,7 @@ class Coordinator:
             )
         self._requests = MemberRequests(
             self._client,
-            config.group_id,
+            config,
             self.member,
             spawn=self._spawn,
             post=self._post,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import anyio
 
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
+from ..config import GroupConfig
 from ..errors import ErrorCode, KafkaError, error_for
 from .base_member import BaseMember
 from .events import Event, RequestFailed
@@ -40,17 +40,18 @@ class MemberRequests:
     def __init__(
         self,
         client: Client,
-        group_id: str,
+        config: GroupConfig,
         member: BaseMember,
         *,
         spawn: Spawn,
         post: Callable[[Event], None],
         on_error: Callable[[KafkaError], None],
     ) -> None:
-        self.channel = CoordinatorChannel(client, group_id)
-        self.place = f"group {group_id}"
+        self.channel = CoordinatorChannel(client, config.group_id)
+        self.place = f"group {config.group_id}"
         """The place of its outages."""
         self._client = client
+        self._config = config
         self._member = member
         self._spawn = spawn
         self._post = post
@@ -86,11 +87,14 @@ class MemberRequests:
             )
 
     async def problem_of_unlisted(self, topics: Mapping[str, Sequence[int]]) -> str | None:
-        """The reason to refuse an assignment, by topic, if most of it does not exist in fresh metadata either."""
+        """As the function of this name, with metadata that is refreshed if needed; None if the refresh fails."""
         if problem_of_unlisted(topics, self._client.view) is None:
             return None
-        with suppress(KafkaError):  # the partitions may be new
-            await self._client.refresh(timeout=REFRESH_TIMEOUT)
+        try:
+            # A member of the classic protocol sends no heartbeats meanwhile.
+            await self._client.refresh(timeout=min(REFRESH_TIMEOUT, self._config.session_timeout / 3))
+        except KafkaError:
+            return None  # the partitions may be new
         return problem_of_unlisted(topics, self._client.view)
 
     def record(self, code: ErrorCode, node_id: int, api: str) -> None:

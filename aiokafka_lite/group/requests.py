@@ -158,14 +158,16 @@ def problem_of_assignment(partitions: Sequence[Sequence[int]]) -> str | None:
 def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) -> str | None:
     """The reason to refuse an assignment, given as the partition numbers of each topic; None to accept it.
 
-    It is refused if more than ``MAX_UNLISTED`` of its partitions do not exist in this metadata. Topics that metadata
-    does not know do not count.
+    It is refused if more than ``MAX_UNLISTED`` of its partitions do not exist in this metadata. Topics that metadata does
+    not know, or knows with an error, do not count.
     """
+    if sum(map(len, topics.values())) <= MAX_UNLISTED:
+        return None
     unlisted: dict[str, int] = {}
     for name, numbers in topics.items():
         topic = view.topics.get(name)
-        if topic is not None and len(numbers) > MAX_UNLISTED:
-            last = topic.partitions[-1].partition if topic.partitions else -1
+        if topic is not None and topic.is_usable and numbers and max(numbers) > topic.partitions[-1].partition:
+            last = topic.partitions[-1].partition
             unlisted[name] = sum(number > last for number in numbers)
     count = sum(unlisted.values())
     if count <= MAX_UNLISTED:

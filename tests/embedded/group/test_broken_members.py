@@ -30,13 +30,14 @@ from aiokafka_lite.protocol.messages import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
+    MetadataRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
     SyncGroupResponse,
 )
 from aiokafka_lite.types import TopicPartition
 from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import ORDERS, each_protocol, member_of, read_all, until_stable
+from tests.embedded.group.members import ORDERS, each_protocol, member_of, now, read_all, until_stable
 from tests.embedded.group.test_offsets import offsets_answer
 from tests.waiting import until
 
@@ -172,6 +173,37 @@ async def test_an_assignment_of_partitions_that_do_not_exist_is_refused(
         cluster.on(SyncGroupRequest).answer(lambda request: SyncGroupResponse(error_code=0, assignment=missing))
         await until_stable(consumer)
     assert "an assignment with 99994 partitions that do not exist; topic 'orders' has 6 partitions" in caplog.text
+
+
+async def test_partitions_that_do_not_exist_are_counted_over_all_topics(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafka_lite.group")
+    topics = ["orders", "bills"]
+    await cluster.create_topic("bills", partitions=6)
+    missing = write_assignment([TopicPartition(topic, each) for topic in topics for each in range(900)])
+    async with member_of(cluster, topics=topics) as consumer:
+        cluster.on(SyncGroupRequest).answer(lambda request: SyncGroupResponse(error_code=0, assignment=missing))
+        await until(lambda: len(consumer.assignment) >= 12)
+        assert len(consumer.assignment) == 12
+    assert "an assignment with 1788 partitions that do not exist; topic " in caplog.text
+
+
+async def test_an_assignment_is_not_refused_when_metadata_cannot_be_refreshed(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The partitions may be new, and only old metadata says that they do not exist."""
+    caplog.set_level(logging.INFO, "aiokafka_lite.group")
+    many = write_assignment([TopicPartition("orders", each) for each in range(1_500)])
+    async with member_of(cluster, session_timeout=6.0, heartbeat_interval=1.0) as consumer:
+        await until_stable(consumer)
+        cluster.on(SyncGroupRequest).answer(lambda request: SyncGroupResponse(error_code=0, assignment=many))
+        cluster.on(MetadataRequest, times=None).drop()
+        cluster.on(HeartbeatRequest).fail(ErrorCode.REBALANCE_IN_PROGRESS)
+        began = now()
+        await until(lambda: len(consumer.assignment) == 1_500)
+        assert now() - began < 4.0  # no heartbeats are sent meanwhile
+    assert "do not exist" not in caplog.text
 
 
 @each_protocol
