@@ -49,6 +49,7 @@ _MEMBERSHIP_ERRORS = (
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.FENCED_MEMBER_EPOCH,
 )
+_FETCH_MEMBERSHIP_ERRORS = (*_MEMBERSHIP_ERRORS, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 _TOPIC_ERRORS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -114,9 +115,9 @@ class Offsets:
         self._committed: dict[TopicPartition, OffsetAndMetadata | None] = {}  # the keys are the assigned partitions
         # Partitions whose next mark counts even if it goes backwards, because the user moved the position.
         self._backwards: set[TopicPartition] = set()
+        self._moved_back: set[TopicPartition] = set()  # partitions with a mark that could go backwards
         self._refused: dict[TopicPartition, int] = {}  # rule 5: the marked offsets
-        # Marks whose refusal the user has already got.
-        self._reported: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        self._reported: dict[TopicPartition, OffsetAndMetadata | None] = {}  # marks whose refusal the user has got
         self._attempt = _CommitAttempt({})  # the commit that runs, or ran last (rule 4)
         self._one_at_a_time = asyncio.Lock()  # rule 4
 
@@ -140,6 +141,9 @@ class Offsets:
     def located(self, partition: TopicPartition, found: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
         """Set and return the committed offset of an assigned partition: ``found``, unless a commit came first."""
         known = self._committed[partition] = self._committed[partition] or found
+        marked = self._marked.get(partition)
+        if known and marked and marked.offset <= known.offset and partition not in self._moved_back:
+            del self._marked[partition]  # rule 2: it was made before the committed offset was known
         return known
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
@@ -150,6 +154,7 @@ class Offsets:
                 self.refuse(partition, marked.offset)
             self._attempt.dropped.add(partition)
             self._backwards.discard(partition)
+            self._moved_back.discard(partition)
 
     def refuse(self, partition: TopicPartition, offset: int) -> bool:
         """Record an offset that was marked too late: the user's next commit has it in ``refused``. Returns False."""
@@ -175,12 +180,14 @@ class Offsets:
         partition = self._checked(partition, offset, metadata, leader_epoch)
         if partition not in self._committed:
             return self.refuse(partition, offset)
-        if partition not in self._backwards:
+        if partition in self._backwards:
+            self._backwards.remove(partition)
+            self._moved_back.add(partition)
+        else:
             known = self._marked.get(partition) or self._committed[partition]
             if known is not None and offset <= known.offset:
                 self._on_mark(partition, offset)  # there is nothing to commit, but the records are processed
                 return False
-        self._backwards.discard(partition)
         self._marked[partition] = OffsetAndMetadata(offset, metadata, leader_epoch)
         self._on_mark(partition, offset)
         return True
@@ -388,14 +395,7 @@ class Offsets:
         check_timeout(timeout)
         lookup = _Lookup(dict.fromkeys(checked_partitions(partitions)))
         limit = self._client_config.api_timeout if timeout is None else timeout
-
-        def describe() -> str:
-            return (
-                f"the committed offsets of group {self._config.group_id!r} were not found within {limit:g} s; "
-                f"the last error was: {lookup.last_error or 'no answer'}"
-            )
-
-        with deadline(limit, describe):
+        with deadline(limit, lambda: lookup.describe(self._config.group_id, limit)):
             await _repeat(lambda: self._try_fetch(lookup), self._client.retry_backoff())
         return lookup.found
 
@@ -420,12 +420,12 @@ class Offsets:
             return True
         answer = read_fetch(self._config.group_id, wanted, response, view.topic_names)
         self._channel.record([answer.whole, *answer.errors.values()], node_id)
-        if answer.whole is ErrorCode.GROUP_ID_NOT_FOUND:
+        if answer.whole is ErrorCode.GROUP_ID_NOT_FOUND and member is None:
             lookup.found.update(lookup.missing)  # Kafka answers without offsets; franz-go's kfake answers this
             return False
         if answer.whole is not ErrorCode.NONE:
             lookup.last_error = answer.whole.name
-            if member is not None and answer.whole in (*_MEMBERSHIP_ERRORS, ErrorCode.STALE_MEMBER_EPOCH):
+            if member is not None and answer.whole in _FETCH_MEMBERSHIP_ERRORS:
                 self._on_refused(member, answer.whole)  # the member gets another epoch, or loses its partitions
                 return True
             refused = error_for(answer.whole, f"fetching committed offsets of group {self._config.group_id!r}")
@@ -469,6 +469,13 @@ class _Lookup:
     found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
     last_error: str = ""
     by_name: bool = False  # the coordinator does not know a topic id
+
+    def describe(self, group_id: str, limit: float) -> str:
+        """Why nothing was found within ``limit`` seconds."""
+        return (
+            f"the committed offsets of group {group_id!r} were not found within {limit:g} s; "
+            f"the last error was: {self.last_error or 'no answer'}"
+        )
 
     def apply(self, answer: FetchAnswer) -> None:
         """Store the offsets in the answer. Raises the error of a partition if it is not retriable."""

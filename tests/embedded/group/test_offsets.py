@@ -24,7 +24,16 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
 from tests.embedded.consumer.logs import fill, take
-from tests.embedded.group.members import ORDERS, Ownership, Worker, each_protocol, member_of, read_all, until_stable
+from tests.embedded.group.members import (
+    CONSUMER,
+    ORDERS,
+    Ownership,
+    Worker,
+    each_protocol,
+    member_of,
+    read_all,
+    until_stable,
+)
 
 FIRST = ORDERS[0]
 
@@ -269,6 +278,35 @@ async def test_an_offset_can_be_committed_right_after_assign(cluster: EmbeddedCl
             records = await read_all(consumer, 1)
     assert (records[0].partition, records[0].offset) == (0, 4)
     assert await committed(cluster) == 4
+
+
+@pytest.mark.parametrize("goes_back", [False, True], ids=["mark", "seek and mark"])
+async def test_a_mark_before_the_offsets_are_known_goes_back_only_behind_a_seek(
+    cluster: EmbeddedCluster, goes_back: bool
+) -> None:
+    async with member_of(cluster, topics=()) as consumer:
+        consumer.assign([FIRST])
+        records = await read_all(consumer, 10)
+        assert await consumer.commit({FIRST: 40})
+    async with member_of(cluster, topics=(), auto_commit=False) as consumer:
+        consumer.assign([FIRST])
+        if goes_back:
+            consumer.seek(FIRST, 4)
+        assert consumer.mark(records[4])
+        assert (await read_all(consumer, 1))[0].offset == (4 if goes_back else 40)
+        assert await consumer.commit()
+    assert await committed(cluster) == (5 if goes_back else 40)
+
+
+async def test_a_member_whose_group_is_gone_joins_again_and_keeps_its_committed_offset(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with member_of(cluster, **CONSUMER) as consumer:
+        await read_all(consumer, 10)
+        assert await consumer.commit({FIRST: 40})
+    cluster.on(OffsetFetchRequest).fail(ErrorCode.GROUP_ID_NOT_FOUND)
+    async with member_of(cluster, **CONSUMER) as consumer:
+        assert (await read_all(consumer, 1))[0].offset == 40
 
 
 async def test_a_group_that_does_not_exist_has_no_offsets(cluster: EmbeddedCluster) -> None:
