@@ -158,8 +158,8 @@ def problem_of_assignment(partitions: Sequence[Sequence[int]]) -> str | None:
 def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) -> str | None:
     """The reason to refuse an assignment, given as the partition numbers of each topic; None to accept it.
 
-    It is refused if more than ``MAX_UNLISTED`` of its partitions do not exist in this metadata. Topics that metadata does
-    not know, or knows with an error, do not count.
+    It is refused if more than ``MAX_UNLISTED`` of its partitions do not exist in this metadata. Topics that metadata
+    does not know, or knows with an error, do not count.
     """
     if sum(map(len, topics.values())) <= MAX_UNLISTED:
         return None
