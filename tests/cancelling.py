@@ -26,6 +26,18 @@ def turns_to_try() -> Iterator[int]:
     raise AssertionError(f"it did not come to an end in {MOST_TURNS} turns")
 
 
+async def cancel_after(turns: int, call: Awaitable[object]) -> bool:
+    """Cancel a call after some turns of the event loop. Returns whether it was over before."""
+    task = asyncio.ensure_future(call)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    is_over = task.done()
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    return is_over
+
+
 async def at_every_turn(
     call: Callable[[], Awaitable[Any]], before: Callable[[], Awaitable[object]] = nothing, *, pause: float = 0.0
 ) -> list[Any]:

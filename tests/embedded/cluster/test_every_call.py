@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 from aiokafka_lite import Consumer, EmbeddedCluster, Producer
 from aiokafka_lite.testing.containers import free_port
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
-from tests.cancelling import public_coroutines, turns_to_try
+from tests.cancelling import cancel_after, public_coroutines, turns_to_try
 
 covered: set[str] = set()
 
@@ -25,18 +24,6 @@ def covers(*names: str) -> Callable[[Any], Any]:
     """The coroutines that a test cancels."""
     covered.update(names)
     return lambda test: test
-
-
-async def cancelled_after(turns: int, call: Awaitable[object]) -> bool:
-    """Cancel a call after some turns. Returns whether it was over before."""
-    task = asyncio.ensure_future(call)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    is_over = task.done()
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-    return is_over
 
 
 async def works(cluster: EmbeddedCluster) -> None:
@@ -80,15 +67,15 @@ async def test_a_cluster_works_after_a_call_that_was_cancelled(name: str) -> Non
     async with EmbeddedCluster(brokers=2) as cluster:
         await cluster.create_topic("orders", 1, 2)
         for turns in turns_to_try():
-            is_over = await cancelled_after(turns, CALLS[name](cluster))
+            is_over = await cancel_after(turns, CALLS[name](cluster))
             for repairing in range(3):
-                await cancelled_after(repairing, repair(cluster, name))
+                await cancel_after(repairing, repair(cluster, name))
             await repair(cluster, name)
             if is_over:
                 break
         await works(cluster)
         for topic in [each for each in cluster.controller.topics if each.startswith("topic-")]:
-            await cancelled_after(0, cluster.delete_topic(topic))
+            await cancel_after(0, cluster.delete_topic(topic))
             await cluster.delete_topic(topic)
         assert [each for each in cluster.controller.topics if each.startswith("topic-")] == []
 
@@ -106,7 +93,7 @@ async def test_a_cancelled_start_or_close_leaves_no_task_and_no_port(
         cluster = EmbeddedCluster(brokers=2, ports=ports, **settings)
         if call == "close":
             await cluster.start()
-        is_over = await cancelled_after(turns, getattr(cluster, call)())
+        is_over = await cancel_after(turns, getattr(cluster, call)())
         await cluster.close()
         assert asyncio.all_tasks() <= before
         if is_over:

@@ -33,7 +33,7 @@ from aiokafka_lite.compat.aiokafka.errors import KafkaTimeoutError
 from aiokafka_lite.compat.aiokafka.positions import PositionCalls
 from aiokafka_lite.compat.aiokafka.producer import TransactionContext
 from aiokafka_lite.compat.aiokafka.running import Managed
-from tests.cancelling import at_every_turn, public_coroutines, turns_to_try
+from tests.cancelling import at_every_turn, cancel_after, public_coroutines, turns_to_try
 from tests.waiting import until
 
 FIRST = TopicPartition("orders", 0)
@@ -169,13 +169,7 @@ async def test_a_consumer_whose_start_or_stop_is_cancelled_leaves_nothing(
         consumer = consumer_of(cluster, "orders", group_id=group)
         if name == "stop":
             await consumer.start()
-        task = asyncio.ensure_future(getattr(consumer, name)())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        is_over = task.done()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        is_over = await cancel_after(turns, getattr(consumer, name)())
         await consumer.stop()
         await until(lambda: connections_of(cluster) == 0)
         assert not {each for each in asyncio.all_tasks() - before if not each.get_name().startswith("node ")}
@@ -188,11 +182,7 @@ async def test_a_consumer_whose_start_was_cancelled_starts_again(cluster: Embedd
     await cluster.produce("orders", b"soup", partition=0)
     for turns in (0, 1, 3, 9, 27, 81):
         consumer = consumer_of(cluster, "orders", group_id="billing", enable_auto_commit=False)
-        starting = asyncio.ensure_future(consumer.start())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        starting.cancel()
-        await asyncio.wait([starting])
+        await cancel_after(turns, consumer.start())
         async with consumer:
             assert (await consumer.getone()).value == b"soup"
 
@@ -244,11 +234,7 @@ async def test_a_cancelled_call_does_not_keep_a_replaced_consumer_open(cluster: 
         for turns in range(12):
             await consumer.getmany(timeout_ms=0)
             consumer.unsubscribe()
-            reading = asyncio.ensure_future(consumer.getmany(timeout_ms=0))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            reading.cancel()
-            await asyncio.wait([reading])
+            await cancel_after(turns, consumer.getmany(timeout_ms=0))
             await until(lambda: members_of(cluster) == 0)
             consumer.subscribe(["orders"])
 
@@ -316,13 +302,7 @@ async def test_a_producer_whose_start_or_stop_is_cancelled_leaves_nothing(cluste
         if name == "stop":
             await producer.start()
             sent = await producer.send("orders", b"x", partition=0)
-        task = asyncio.ensure_future(getattr(producer, name)())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        is_over = task.done()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        is_over = await cancel_after(turns, getattr(producer, name)())
         await producer.stop()
         if sent is not None:
             with suppress(KafkaTimeoutError):  # a cancelled stop() has not waited for the answer
@@ -377,14 +357,6 @@ async def test_a_transaction_that_is_cancelled_is_whole_or_absent(
 # Administration.
 
 
-async def cancelled_after(turns: int, call: Awaitable[object]) -> None:
-    task = asyncio.ensure_future(call)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task])
-
-
 ADMIN: dict[str, Callable[[AIOKafkaAdminClient, str], Awaitable[Any]]] = {
     "create_topics": lambda admin, name: admin.create_topics([NewTopic(name, 1, 1)]),
     "delete_topics": lambda admin, name: admin.delete_topics([name]),
@@ -418,7 +390,7 @@ async def test_a_call_of_the_admin_client_that_is_cancelled_can_be_repeated(
         tasks = asyncio.all_tasks()
         if name == "list_consumer_groups":  # it waits for fresh metadata, whose requests have a pace: time, not turns
             for turns in range(30):
-                await cancelled_after(turns, ADMIN[name](admin, next(names)))
+                await cancel_after(turns, ADMIN[name](admin, next(names)))
         else:
             await at_every_turn(lambda: ADMIN[name](admin, next(names)))
         await until(lambda: asyncio.all_tasks() <= tasks)
@@ -435,13 +407,7 @@ async def test_an_admin_client_whose_start_or_close_is_cancelled_leaves_nothing(
         admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
         if name == "close":
             await admin.start()
-        task = asyncio.ensure_future(getattr(admin, name)())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        is_over = task.done()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        is_over = await cancel_after(turns, getattr(admin, name)())
         await admin.close()
         await until(lambda: connections_of(cluster) == 0)
         assert not {each for each in asyncio.all_tasks() - before if not each.get_name().startswith("node ")}
@@ -478,11 +444,7 @@ async def test_a_call_of_a_client_that_is_cancelled_can_be_repeated(cluster: Emb
 
     await at_every_turn(lambda: CLIENT[name](clients[0]), fresh)
     for turns in range(3):  # again on the same client
-        cancelled = asyncio.ensure_future(CLIENT[name](clients[0]))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        cancelled.cancel()
-        await asyncio.wait([cancelled])
+        await cancel_after(turns, CLIENT[name](clients[0]))
     assert await CLIENT[name](clients[0]) is not False
     await close()
     await until(lambda: connections_of(cluster) == 0)

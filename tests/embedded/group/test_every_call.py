@@ -33,7 +33,7 @@ from aiokafka_lite.group.offsets import Offsets
 from aiokafka_lite.protocol.messages import ConsumerGroupHeartbeatRequest, JoinGroupRequest
 from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import OffsetAndMetadata, Record, TopicPartition
-from tests.cancelling import at_every_turn, public_coroutines, turns_to_try
+from tests.cancelling import at_every_turn, cancel_after, public_coroutines, turns_to_try
 from tests.embedded.consumer.logs import fill, write
 from tests.embedded.group.members import CONSUMER, ORDERS, each_protocol, member_of, read_all
 from tests.embedded.group.test_cancellation import (
@@ -247,13 +247,7 @@ async def test_a_close_that_is_cancelled_still_closes(cluster: EmbeddedCluster, 
         await consumer.start()
         while len(consumer.assignment) < 6:  # the one before may not have had the time to say that it leaves
             await consumer.poll(timeout=1.0)
-        task = asyncio.ensure_future(consumer.close())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        is_over = task.done()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        is_over = await cancel_after(turns, consumer.close())
         with suppress(IllegalStateError):
             await consumer.close()
         assert asyncio.all_tasks() == before

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from aiokafka_lite.embedded import EmbeddedSchemaRegistry
 from aiokafka_lite.embedded.http_server import HttpResponse, HttpServer
 from aiokafka_lite.schemas import Schema, SchemaRegistryClient
-from tests.cancelling import at_every_turn, public_coroutines, turns_to_try
+from tests.cancelling import at_every_turn, cancel_after, public_coroutines, turns_to_try
 from tests.waiting import until
 
 covered: set[str] = set()
@@ -110,13 +109,7 @@ async def test_a_close_that_is_cancelled_closes_all_connections(
     for turns in turns_to_try():
         registry = SchemaRegistryClient(embedded_schema_registry.url)
         await asyncio.gather(*(registry.compatibility() for _ in range(3)))  # three connections
-        closing = asyncio.ensure_future(registry.close())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        is_over = closing.done()
-        closing.cancel()
-        with suppress(asyncio.CancelledError):
-            await closing
+        is_over = await cancel_after(turns, registry.close())
         await registry.close()
         await until(lambda: embedded_schema_registry.connections == 0)
         if is_over:
@@ -132,13 +125,7 @@ async def test_the_embedded_registry_can_be_cancelled_and_closed(call: str) -> N
             await server.start()
             async with SchemaRegistryClient(server.url) as registry:
                 assert await registry.subjects() == []
-        task = asyncio.ensure_future(getattr(server, call)())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        is_over = task.done()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        is_over = await cancel_after(turns, getattr(server, call)())
         await server.close()
         async with server, SchemaRegistryClient(server.url) as registry:  # it can start again
             assert await registry.subjects() == []
@@ -149,13 +136,7 @@ async def test_the_embedded_registry_can_be_cancelled_and_closed(call: str) -> N
 async def test_a_cancelled_start_of_the_http_server_leaves_no_open_port() -> None:
     for turns in turns_to_try():
         server = HttpServer(lambda request: HttpResponse(200, None))
-        task = asyncio.ensure_future(server.start())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        is_over = task.done()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        is_over = await cancel_after(turns, server.start())
         assert server.is_running == is_over
         await server.close()
         if is_over:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from aiokafka_lite import ShareConsumer, ShareRecord
 from aiokafka_lite.embedded import EmbeddedCluster
-from tests.cancelling import MOST_TURNS, at_every_turn, public_coroutines
+from tests.cancelling import MOST_TURNS, at_every_turn, cancel_after, public_coroutines
 from tests.embedded.share.sharing import read, share_consumer, write
 
 TURNS_OF_CLOSE = 12
@@ -117,13 +116,7 @@ async def test_a_start_or_a_close_that_is_cancelled_holds_no_record(cluster: Emb
         if call == "close":
             await consumer.start()
             await consumer.poll(timeout=1.0)
-        task = asyncio.ensure_future(getattr(consumer, call)())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        is_over = task.done()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        is_over = await cancel_after(turns, getattr(consumer, call)())
         await consumer.close()
         async with share_consumer(cluster) as successor:
             assert [record.value for record in await read(successor, 1)] == [b"%d" % turns]
