@@ -6,8 +6,6 @@ Each call is cancelled after a number of turns of the event loop, for all the nu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,23 +13,13 @@ import pytest
 from aiokafka_lite.consumer import Claim, ConsumerGroupSession
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.types import Record, TopicPartition
+from tests.cancelling import cancel_after
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import ORDERS, member_of, read_all, until_stable
 from tests.embedded.group.test_sessions import Recorder, committed, group_of
 from tests.waiting import until
 
 TURNS = range(61)
-
-
-async def cancelled_after(turns: int, call: Coroutine[Any, Any, object]) -> bool:
-    """Cancel a call after so many loop turns. False if it had ended before."""
-    task = asyncio.ensure_future(call)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-    return task.cancelled()
 
 
 def open_connections(cluster: EmbeddedCluster) -> int:
@@ -70,7 +58,7 @@ async def test_a_cancelled_seek_to_the_beginning_loses_no_record(cluster: Embedd
         await read_all(consumer, 30)
         tasks = len(asyncio.all_tasks())
         for turns in TURNS:
-            interrupted += await cancelled_after(turns, consumer.seek_to_beginning())
+            interrupted += not await cancel_after(turns, consumer.seek_to_beginning())
             # A seek that never began has moved nothing. One that began has its effect, although its call was cancelled.
             expected = 30 if turns else 0
             records = await read_all(consumer, expected) + await consumer.poll(timeout=2.0)
@@ -91,7 +79,7 @@ async def test_a_cancelled_seek_to_the_end_skips_only_the_present_records(
             for partition in ORDERS:
                 fill(cluster, partition, 2)
             end += 2
-            await cancelled_after(turns, consumer.seek_to_end())
+            await cancel_after(turns, consumer.seek_to_end())
             positions = {await consumer.position(partition) for partition in ORDERS}
             assert positions == {end if turns else end - 2}
             for partition in ORDERS:
@@ -113,10 +101,10 @@ async def test_a_seek_between_cancelled_reads_loses_no_record(cluster: EmbeddedC
             records.extend(await consumer.poll(3, timeout=0.01))
 
         for turns in TURNS:
-            await cancelled_after(turns, poll())
+            await cancel_after(turns, poll())
             consumer.seek(ORDERS[0], turns)
             records.clear()
-            await cancelled_after(turns, poll())
+            await cancel_after(turns, poll())
             records += await read_all(consumer, 61 - turns - len(records))
             assert [record.offset for record in records] == list(range(turns, 61))
             records.clear()
@@ -136,7 +124,7 @@ async def test_a_cancelled_consume_leaves_the_group_and_loses_no_record(cluster:
     handler = Marker()
     group = group_of(cluster)
     before = asyncio.all_tasks()
-    await cancelled_after(turns, group.consume(["orders"], handler))
+    await cancel_after(turns, group.consume(["orders"], handler))
     assert asyncio.all_tasks() == before
     assert members_in(cluster) == 0
     await closed_connections(cluster, connections)
@@ -172,7 +160,7 @@ async def test_a_cancelled_commit_keeps_the_refusals_for_the_next_one(cluster: E
         await until(lambda: not consumer.assignment)
         for turns in range(12):
             consumer.mark(records[0])
-            if await cancelled_after(turns, consumer.commit()):
+            if not await cancel_after(turns, consumer.commit()):
                 interrupted += 1
                 assert set((await consumer.commit()).refused) == {ORDERS[0]}
     assert interrupted
@@ -193,7 +181,7 @@ async def test_a_cancelled_read_leaves_the_consumer_to_other_tasks(cluster: Embe
 
         await consumer.wait_assigned()
         for turns in range(25):
-            await cancelled_after(turns, iterate() if turns % 2 else poll())
+            await cancel_after(turns, iterate() if turns % 2 else poll())
         while len(seen) < 40:
             await poll()
     assert seen == list(range(40))
@@ -202,5 +190,5 @@ async def test_a_cancelled_read_leaves_the_consumer_to_other_tasks(cluster: Embe
 async def test_a_cancelled_wait_for_the_assignment_leaves_the_member_to_join(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         for turns in range(40):
-            await cancelled_after(turns, consumer.wait_assigned())
+            await cancel_after(turns, consumer.wait_assigned())
         assert sorted(await consumer.wait_assigned()) == ORDERS

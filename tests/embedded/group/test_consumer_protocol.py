@@ -21,6 +21,7 @@ from aiokafka_lite.protocol.messages import (
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
+from tests.cancelling import cancel_after
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import (
     CONSUMER,
@@ -32,7 +33,6 @@ from tests.embedded.group.members import (
     read_all,
     until_stable,
 )
-from tests.embedded.group.test_cancellation import cancelled_after
 
 
 def epochs(cluster: EmbeddedCluster) -> list[int]:
@@ -252,7 +252,7 @@ async def test_a_read_that_is_cancelled_while_the_member_joins_loses_no_record(c
     interrupted = 0
     for turns in range(0, 61, 3):
         async with member_of(cluster, group_id=f"group-{turns}", **CONSUMER) as consumer:
-            interrupted += await cancelled_after(turns, consumer.poll(timeout=60.0))
+            interrupted += not await cancel_after(turns, consumer.poll(timeout=60.0))
             records = await read_all(consumer, 30)
         assert len({(record.partition, record.offset) for record in records}) == 30
     assert interrupted > 5

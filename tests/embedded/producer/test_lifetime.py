@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.protocol.messages import ProduceRequest
+from tests.cancelling import cancel_after
 from tests.embedded.producer.logs import producer_of, values_of
 
 
@@ -120,24 +120,11 @@ async def test_a_send_that_times_out_loses_no_record(cluster: EmbeddedCluster) -
 # Cancellation.
 
 
-async def cancelled_after(steps: int, call: Any) -> bool:
-    """Run a call for some iterations of the loop, then cancel it. Returns whether it was still running."""
-    task = asyncio.ensure_future(call)
-    for _ in range(steps):
-        await asyncio.sleep(0)
-        if task.done():
-            break
-    running = not task.done()
-    task.cancel()
-    await asyncio.wait([task])
-    return running
-
-
 async def test_a_send_cancelled_at_any_await_leaves_the_producer_consistent(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, buffer_memory=2_000) as producer:
         steps = 0
-        while await cancelled_after(steps, producer.send("t", b"%04d" % steps + b"x" * 800)):
+        while not await cancel_after(steps, producer.send("t", b"%04d" % steps + b"x" * 800)):
             steps += 1
         assert steps > 3
         await producer.flush()
@@ -157,7 +144,7 @@ async def test_a_wait_cancelled_at_any_await_can_be_repeated(cluster: EmbeddedCl
         steps, running = 0, True
         while running:
             producer.send_nowait("t", b"x" * 1_000)
-            running = await cancelled_after(steps, getattr(producer, name)())
+            running = not await cancel_after(steps, getattr(producer, name)())
             steps += 1
             await producer.flush()
         assert steps > 3
@@ -176,7 +163,7 @@ async def test_start_and_close_cancelled_at_any_await_leave_nothing_running(
         if name == "close":
             await producer.start()
             producer.send_nowait("t", b"v")
-        running = await cancelled_after(steps, getattr(producer, name)())
+        running = not await cancel_after(steps, getattr(producer, name)())
         if name == "start" and not running:
             await producer.close()
         steps += 1
