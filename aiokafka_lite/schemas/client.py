@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from ..aio.shared_calls import SharedCalls
 from ..arguments import check_wait, must_be, text, whole
-from ..errors import ConfigurationError, ProtocolError
+from ..errors import ConfigurationError, ProtocolError, harmless
 from ..security import TokenProvider
 from .http import RegistryHttp
 from .schema import (
@@ -28,6 +28,7 @@ from .schema import (
     SchemaReference,
     SchemaType,
 )
+from .wire import LARGEST_ID, is_guid
 
 T = TypeVar("T")
 
@@ -281,10 +282,14 @@ def _body(schema: Schema) -> dict[str, object]:
 
 
 def _registered(answer: dict[str, Any], schema: Schema | None) -> RegisteredSchema:
-    version, guid = answer.get("version"), answer.get("guid")
+    schema_id, version, guid = _field(answer, "id", int), answer.get("version"), answer.get("guid")
+    if not 0 <= schema_id <= LARGEST_ID:
+        raise ProtocolError(f"the schema registry answered with the id {schema_id}; ids are from 0 to {LARGEST_ID}")
+    if isinstance(guid, str) and not is_guid(guid):
+        raise ProtocolError(f"the schema registry answered with a GUID that is not valid, {harmless(guid, 100)!r}")
     return RegisteredSchema(
         subject=_field(answer, "subject", str),
-        schema_id=_field(answer, "id", int),
+        schema_id=schema_id,
         schema=_schema_of(answer) if schema is None else schema,
         version=version if isinstance(version, int) else None,
         guid=guid if isinstance(guid, str) else None,
@@ -298,7 +303,8 @@ def _schema_of(answer: dict[str, Any]) -> Schema:
     )
     kind = answer.get("schemaType") or "AVRO"
     if kind not in ("AVRO", "JSON", "PROTOBUF"):
-        raise ProtocolError(f"the schema registry answered with a schema of an unknown type, {kind!r}")
+        shown = harmless(str(kind), 100)
+        raise ProtocolError(f"the schema registry answered with a schema of an unknown type, {shown!r}")
     return Schema(_field(answer, "schema", str), cast(SchemaType, kind), references)
 
 

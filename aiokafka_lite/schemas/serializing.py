@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Self
 
 from ..arguments import check_function, check_methods, must_be
-from ..errors import ConfigurationError
-from ..types import Header
+from ..errors import ConfigurationError, ProtocolError
+from ..types import Header, printable
 from .client import SchemaRegistryClient
 from .schema import Part, RegisteredSchema, Schema, SchemaType, SubjectStrategy
 from .wire import find_header, header, prefix, read_name, remove_header
@@ -33,6 +33,12 @@ else:  # type variables have defaults since Python 3.13; at run time nothing use
 
 Resolve = Literal["register", "lookup", "latest"]
 IdIn = Literal["prefix", "header"]
+
+DEEPEST_REFERENCE = 50
+"""Levels of references between schemas, at most. A registry could send schemas that refer to each other in a circle."""
+
+MOST_REFERENCED = 1000
+"""Schemas that one schema refers to, directly or indirectly, at most."""
 
 Write = Callable[[Any], bytes]
 """Serializes an object, without the id of its schema."""
@@ -219,15 +225,33 @@ def given_schema(given: object, wanted: SchemaType, forms: tuple[type, ...], wha
 async def referenced(registry: SchemaRegistryClient, schema: Schema) -> dict[str, Schema]:
     """The schemas that a schema refers to, directly or indirectly, by the names in its text.
 
-    A schema comes after the schemas that it uses.
+    A schema comes after the schemas that it uses. Raises ProtocolError for schemas that refer to each other in a
+    circle, and for more than ``MOST_REFERENCED`` of them.
     """
     found: dict[str, Schema] = {}
-    for reference in schema.references:
-        if reference.name not in found:
-            used = (await registry.by_version(reference.subject, reference.version)).schema
-            found.update(await referenced(registry, used))
-            found[reference.name] = used
+    await _add_referenced(registry, schema, found, ())
     return found
+
+
+async def _add_referenced(
+    registry: SchemaRegistryClient, schema: Schema, found: dict[str, Schema], path: tuple[str, ...]
+) -> None:
+    """Add to ``found`` what a schema refers to. ``path`` has the names that led to the schema."""
+    for reference in schema.references:
+        name = reference.name
+        if name in found:
+            continue
+        if name in path or len(path) == DEEPEST_REFERENCE:
+            names = ", ".join(map(printable, [*path[-3:], name]))
+            raise ProtocolError(
+                f"the schemas of the registry refer to each other in a circle, or more than {DEEPEST_REFERENCE} levels"
+                f" deep; the last names are {names}"
+            )
+        if len(found) == MOST_REFERENCED:
+            raise ProtocolError(f"the schemas of the registry refer to more than {MOST_REFERENCED} others")
+        used = (await registry.by_version(reference.subject, reference.version)).schema
+        await _add_referenced(registry, used, found, (*path, name))
+        found[name] = used
 
 
 def check_type(schema: Schema, wanted: str, by: str) -> None:

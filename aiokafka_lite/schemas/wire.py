@@ -17,6 +17,9 @@ from .schema import Part
 
 HEADER_NAMES: dict[Part, str] = {"key": "__key_schema_id", "value": "__value_schema_id"}
 
+LARGEST_ID = 2**31 - 1
+"""The largest id of a schema: registries keep ids as signed numbers of 4 bytes."""
+
 _ID, _GUID = 0, 1
 _ID_END, _GUID_END = 5, 17
 _MOST_INDEXES = 1000
@@ -33,6 +36,14 @@ class SchemaName(NamedTuple):
 def prefix(schema_id: int) -> bytes:
     """The bytes in front of a key or value."""
     return b"\0" + schema_id.to_bytes(4, "big")
+
+
+def is_guid(text: str) -> bool:
+    """Whether a header can carry this GUID."""
+    try:
+        return bool(uuid.UUID(text))
+    except ValueError:
+        return False
 
 
 def header(part: Part, guid: str, indexes: bytes = b"") -> Header:

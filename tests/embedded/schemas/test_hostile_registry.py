@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.errors import KafkaError, KafkaTimeout, SchemaRegistryError
-from aiokafka_lite.schemas import Schema, SchemaRegistryClient
+from aiokafka_lite.errors import KafkaError, KafkaTimeout, ProtocolError, SchemaRegistryError
+from aiokafka_lite.schemas import AvroDeserializer, RegisteredSchema, Schema, SchemaReference, SchemaRegistryClient
 from aiokafka_lite.schemas.http import LARGEST_ANSWER
+from aiokafka_lite.schemas.serializing import DEEPEST_REFERENCE, MOST_REFERENCED, referenced
 
 AVRO = Schema('"string"', "AVRO")
 
@@ -133,3 +134,62 @@ async def test_an_answer_that_comes_byte_by_byte_ends_at_the_timeout() -> None:
     async with registry_that_sends(*[b" "] * 1000, pause=0.05, timeout=0.3) as registry:
         with pytest.raises(KafkaTimeout, match=r"was not answered within timeout=0\.3 s"):
             await registry.subjects()
+
+
+@pytest.mark.parametrize("schema_id", [-1, 2**31, 2**70])
+async def test_an_id_that_no_prefix_can_carry_is_refused(schema_id: int) -> None:
+    async with registry_that_sends(json.dumps({"id": schema_id}).encode()) as registry:
+        with pytest.raises(ProtocolError, match=f"answered with the id {schema_id}; ids are from 0 to 2147483647"):
+            await registry.register("s", AVRO)
+
+
+async def test_a_guid_that_no_header_can_carry_is_refused() -> None:
+    async with registry_that_sends(json.dumps({"id": 1, "guid": "x"}).encode()) as registry:
+        with pytest.raises(ProtocolError, match="a GUID that is not valid, 'x'"):
+            await registry.register("s", AVRO)
+
+
+async def test_a_schema_that_refers_to_itself_is_an_error() -> None:
+    reference = {"name": "a", "subject": "s", "version": 1}
+    answer = {"schema": '"string"', "references": [reference], "subject": "s", "id": 1, "version": 1}
+    async with registry_that_sends(json.dumps(answer).encode()) as registry:
+        with pytest.raises(ProtocolError, match="refer to each other in a circle"):
+            await AvroDeserializer(registry).deserialize("t", b"\0\0\0\0\1x", ())
+
+
+class InventiveRegistry(SchemaRegistryClient):
+    """A client that makes the answers itself: version n of each subject refers to versions above n."""
+
+    def __init__(self, references: Callable[[int], list[SchemaReference]]) -> None:
+        super().__init__("http://nowhere.invalid")
+        self.references = references
+        self.calls = 0
+
+    async def by_version(self, subject: str, version: int) -> RegisteredSchema:
+        self.calls += 1
+        return RegisteredSchema(subject, version, Schema('"string"', "AVRO", tuple(self.references(version))), version)
+
+
+async def test_schemas_that_are_reached_on_many_ways_are_requested_a_few_times_each() -> None:
+    def twice_the_next(version: int) -> list[SchemaReference]:
+        return [SchemaReference(f"{name}{version}", "s", version + 1) for name in "ab" if version < 14]
+
+    registry = InventiveRegistry(twice_the_next)
+    found = await referenced(registry, (await registry.by_version("s", 0)).schema)
+    assert len(found) == 28
+    assert registry.calls == 1 + 28
+
+
+@pytest.mark.parametrize(
+    ("width", "says"),
+    [(1, f"more than {DEEPEST_REFERENCE} levels deep"), (MOST_REFERENCED + 1, f"more than {MOST_REFERENCED} others")],
+)
+async def test_references_without_end_are_an_error(width: int, says: str) -> None:
+    def endless(version: int) -> list[SchemaReference]:
+        if width > 1 and version:
+            return []
+        return [SchemaReference(f"{version}-{number}", "s", version + 1) for number in range(width)]
+
+    registry = InventiveRegistry(endless)
+    with pytest.raises(ProtocolError, match=says):
+        await referenced(registry, (await registry.by_version("s", 0)).schema)
