@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 import anyio
 
 from ..aio.runtime import Runtime
-from ..errors import ErrorCode, KafkaError, error_for
+from ..errors import ErrorCode, KafkaError, ProtocolError, error_for
 from ..net.broker import Broker
 from ..protocol.messages.telemetry import (
     GetTelemetrySubscriptionsRequest,
@@ -102,7 +102,12 @@ class Telemetry:
         code = ErrorCode.of(found.error_code)
         if code is not ErrorCode.NONE:
             raise error_for(code, "requesting the subscription of metrics")
-        self._instance_id, self._subscription = found.client_instance_id, found
+        # A broker assigns an id once. To a client that has one, it answers with the same id, or with 0.
+        if found.client_instance_id != ZERO_UUID:
+            self._instance_id = found.client_instance_id
+        if self._instance_id == ZERO_UUID:
+            raise ProtocolError(f"broker {self._broker.node.node_id} assigned no instance id to this client")
+        self._subscription = found
 
     async def _push(self, *, is_last: bool = False) -> bool:
         """Push once. False if the subscription is no longer valid. Raises KafkaError if no broker answers."""

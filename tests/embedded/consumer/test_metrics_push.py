@@ -134,6 +134,24 @@ async def test_a_client_follows_a_new_subscription(pushed: Pushed) -> None:
         assert SENT not in read(pushed.received[-1])
         await pushed.subscribe(metrics="*")
         await until(lambda: SENT in read(pushed.received[-1]))
+    # The broker assigns an id to a new client, and answers a client that has one with 0.
+    assert len({push.client_instance_id for push in pushed.received}) == 1
+
+
+async def test_a_client_without_an_id_pushes_nothing_until_a_broker_assigns_one(pushed: Pushed) -> None:
+    await pushed.subscribe(interval_ms="1000", metrics="*")
+
+    def alter(answer: GetTelemetrySubscriptionsResponse) -> GetTelemetrySubscriptionsResponse:
+        answer.client_instance_id = bytes(16)
+        return answer
+
+    wrong = pushed.cluster.on(GetTelemetrySubscriptionsRequest, times=None).alter(alter)
+    async with pushed.producer():
+        await asyncio.sleep(3600)  # virtual time
+        assert 1 < wrong.hits <= 125, "every 30 seconds"
+        assert not pushed.cluster.history.of(PushTelemetryRequest)
+        wrong.remove()
+        await until(lambda: pushed.received)
 
 
 async def test_without_a_subscription_nothing_is_pushed(pushed: Pushed) -> None:
