@@ -388,7 +388,9 @@ async def _replace(
     """Change settings on a broker that can only replace all of them: read all, change some, write all."""
     answers: dict[ConfigResource, KafkaError | None] = {}
     resources = []
-    for resource, described in (await _describe(peer, list(share), None, True, False)).items():
+    present = await _describe(peer, list(share), None, True, False)
+    for resource in [each for each in share if each in present]:
+        described = present[resource]
         try:
             if isinstance(described, KafkaError):
                 raise described

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from .. import arguments
 from ..cluster.topics import check_topic_name
-from ..errors import BrokerError, ErrorCode, KafkaError, UnsupportedVersion, error_for
+from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, UnsupportedVersion, error_for
 from ..protocol.messages import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -30,6 +30,7 @@ from ..protocol.messages import (
     DeleteTopicState,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestTopic,
+    DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
     MetadataRequest,
@@ -335,6 +336,7 @@ class TopicPages:
             cursor=cursor,
         )
         answer = await peer.send(request)
+        _check_progress(cursor, answer)
         page = []
         for each in answer.topics:
             if each.error_code and not (cursor is not None and each.error_code in _DELETED):
@@ -372,6 +374,22 @@ class TopicPages:
 
 
 _DELETED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def _check_progress(cursor: TopicPartitionCursor | None, answer: DescribeTopicPartitionsResponse) -> None:
+    """Raise ProtocolError if the next page would begin where this one did, or before, or if this one has no topic.
+
+    Without this check, such a broker would be asked without end.
+    """
+    following = answer.next_cursor
+    if following is None:
+        return
+    begin = ("", -1) if cursor is None else (cursor.topic_name, cursor.partition_index)
+    if not answer.topics or (following.topic_name, following.partition_index) <= begin:
+        raise ProtocolError(
+            f"a page of {len(answer.topics)} topics ends at partition {following.partition_index} of topic"
+            f" {following.topic_name!r}, which is no progress"
+        )
 
 
 def _part(topic: TopicDescription, partitions: tuple[PartitionDescription, ...]) -> TopicDescription:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .. import arguments
-from ..errors import ErrorCode, KafkaError, error_for
+from ..errors import ErrorCode, KafkaError, ProtocolError, error_for
 from ..protocol.messages import (
     DescribedTransaction,
     DescribeProducersRequest,
@@ -218,8 +218,15 @@ class Transactions:
             for item in items:  # the request carries one id
                 request = InitProducerIdRequest(transactional_id=item, transaction_timeout_ms=peer.timeout_ms)
                 answer = await peer.send(request)
-                fenced = FencedProducer(answer.producer_id, answer.producer_epoch)
-                answers[item] = answer_of(answer.error_code, f"fencing transactional id {item!r}", fenced)
+                if answer.error_code:
+                    answers[item] = error_for(answer.error_code, f"fencing transactional id {item!r}")
+                elif answer.producer_id < 0 or answer.producer_epoch < 0:
+                    answers[item] = ProtocolError(
+                        f"fencing transactional id {item!r} was answered with producer id {answer.producer_id} and"
+                        f" epoch {answer.producer_epoch}"
+                    )
+                else:
+                    answers[item] = FencedProducer(answer.producer_id, answer.producer_epoch)
             return answers
 
         deadline = self._calls.deadline(timeout)
