@@ -47,6 +47,7 @@ from .errors import (
     KafkaTimeout,
     TransactionAborted,
 )
+from .method_names import AsyncIteration
 from .producer import Producer
 from .types import K, OffsetAndMetadata, Record, TopicPartition, V
 
@@ -118,7 +119,7 @@ class _Transaction:
             self.fail(_ReadAgain(f"{', '.join(map(str, gone))} {why}"))
 
 
-class ExactlyOnce(Generic[K, V]):
+class ExactlyOnce(AsyncIteration, Generic[K, V]):
     """Iterates over batches of records, and commits each batch together with the records sent for it.
 
     ::

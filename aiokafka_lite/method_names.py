@@ -1,4 +1,4 @@
-"""The errors for calls in the form of another client: a method or an argument that a client of this package lacks.
+"""The errors for calls in the form of another client, or without ``async``.
 
 ``setting_names`` does the same for settings.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
 from .types import TopicPartition
 
@@ -72,7 +72,7 @@ ADMIN = {
     "describe_acls": "acls.describe()",
     "create_acls": "acls.create()",
     "delete_acls": "acls.delete()",
-    "find_coordinator": "groups.describe()",
+    "find_coordinator": "groups.coordinators()",
     "describe_groups": "groups.describe()",
     "delete_groups": "groups.delete()",
     "list_group_offsets": "groups.offsets()",
@@ -155,6 +155,30 @@ CONSUMER_ARGUMENTS = {
     "metrics": {},
 }
 """Arguments of other clients for other methods, and what to do instead."""
+
+
+class AsyncContext:
+    """A base class of objects for ``async with``. Type checkers do not see its methods: they report ``with``."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> Never:
+            raise TypeError(f"{type(self).__name__} must be used in 'async with', got 'with'")
+
+        def __exit__(self, *error: object) -> None: ...  # Python looks for it before it calls __enter__
+
+
+class AsyncIteration:
+    """A base class of objects for ``async for``. Type checkers do not see its method: they report ``for``."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> Never:
+            raise TypeError(f"{type(self).__name__} must be read with 'async for', which 'for' and list() cannot do")
 
 
 class _Missing:

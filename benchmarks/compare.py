@@ -8,6 +8,7 @@ next; the ratios are what to record.
 from __future__ import annotations
 
 import gc
+import resource
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -91,10 +92,16 @@ def tabulate(wall: Mapping[str, list[float]], cpu: Mapping[str, list[float]], *,
 
 
 def _time(call: Callable[[], object], repeats: int) -> tuple[float, float]:
-    cpu, wall = time.process_time(), time.perf_counter()
+    cpu, wall = _cpu(), time.perf_counter()
     for _ in range(repeats):
         call()
-    return time.perf_counter() - wall, time.process_time() - cpu
+    return time.perf_counter() - wall, _cpu() - cpu
+
+
+def _cpu() -> float:
+    """The CPU seconds of this process and of its children that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def _repeats(call: Callable[[], object]) -> int:

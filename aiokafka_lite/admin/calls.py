@@ -49,7 +49,7 @@ from ..net.broker import Broker, Purpose
 from ..protocol.schema import Request, Since
 from ..protocol.versions import VersionTable
 from ..setting_checks import LONGEST
-from ..types import TopicPartition
+from ..types import Node, TopicPartition
 from .results import Results
 
 K = TypeVar("K")
@@ -209,6 +209,14 @@ class Calls:
         find = partial(self._coordinators, CoordinatorKind.GROUP)
         return await self.settle(what, groups, find, ask, deadline, already=already, key_of=_group_key)
 
+    async def coordinators(self, kind: CoordinatorKind, names: Iterable[str], deadline: Deadline) -> Results[str, Node]:
+        """The coordinators of groups or of transactional ids, which accept connections."""
+
+        async def ask(peer: Peer, items: list[str]) -> Mapping[str, Node | KafkaError]:
+            return dict.fromkeys(items, peer.node)
+
+        return await self.settle("finding coordinators", names, partial(self._coordinators, kind), ask, deadline)
+
     async def of_group(
         self,
         what: str,
@@ -325,9 +333,9 @@ class Calls:
                 targets.errors[node_id] = error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
         return targets
 
-    async def all_brokers(self, deadline: Deadline) -> list[int]:
-        """The ids of all brokers of the cluster, by new metadata."""
-        view = await self._client.refresh(timeout=max(deadline.left, 0.001))
+    async def all_brokers(self, deadline: Deadline, *, at_once: bool = True) -> list[int]:
+        """The ids of all brokers of the cluster, by new metadata. A loop must not call it ``at_once``."""
+        view = await self._client.refresh((), timeout=max(deadline.left, 0.001), at_once=at_once)
         return sorted(view.nodes)
 
     async def of_all_brokers(self, what: str, ask: Ask[int, V], deadline: Deadline) -> Mapping[int, V]:
@@ -335,11 +343,12 @@ class Calls:
 
         Raises the error if one broker did not answer: a list would not be complete.
         """
+        nodes = await self.all_brokers(deadline)
         while True:
-            nodes = await self.all_brokers(deadline)
             answers = await self.settle(what, nodes, self.brokers, ask, deadline)
             if not any(_is_gone(error) for error in answers.failed.values()):
                 return answers.raise_for_errors()
+            nodes = await self.all_brokers(deadline, at_once=False)
 
     # Brokers.
 

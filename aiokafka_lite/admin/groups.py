@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from .. import arguments
+from ..cluster.coordinators import CoordinatorKind
 from ..errors import ErrorCode, KafkaError, error_for
 from ..group.events import NO_MEMBER
 from ..group.offset_requests import commit_request, read_commit, read_fetch
@@ -26,7 +27,7 @@ from ..protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
-from ..types import IsolationLevel, OffsetAndMetadata, TopicPartition
+from ..types import IsolationLevel, Node, OffsetAndMetadata, TopicPartition
 from .calls import Calls, Deadline, Peer, answer_of
 from .group_descriptions import (
     GroupDescription,
@@ -120,6 +121,11 @@ class Groups:
 
     async def _describe(self, wanted: Iterable[str], deadline: Deadline) -> Results[str, GroupDescription]:
         return await self._calls.of_groups("describing groups", wanted, describe_groups, deadline)
+
+    async def coordinators(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, Node]:
+        """The broker that coordinates each group, whether the group exists or not."""
+        wanted = arguments.names(groups, "group")
+        return await self._calls.coordinators(CoordinatorKind.GROUP, wanted, self._calls.deadline(timeout))
 
     async def delete(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, None]:
         """Delete groups and their offsets. A group with members fails with NON_EMPTY_GROUP."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from .. import arguments
 from ..cluster.topics import check_topic_name
 from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, UnsupportedVersion, error_for
+from ..method_names import AsyncIteration
 from ..protocol.messages import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -296,7 +297,7 @@ class Topics:
         return TopicPages(self._calls, named, arguments.whole("size", size, 1), timeout)
 
 
-class TopicPages:
+class TopicPages(AsyncIteration):
     """An iterator over pages. A cancelled ``anext`` loses no page: the next call asks for the same one."""
 
     def __init__(self, calls: Calls, names: Sequence[str] | None, size: int, timeout: float | None) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .. import arguments
+from ..cluster.coordinators import CoordinatorKind
 from ..errors import ErrorCode, KafkaError, ProtocolError, error_for
 from ..protocol.messages import (
     DescribedTransaction,
@@ -178,6 +179,13 @@ class Transactions:
         return tuple(
             merged[name] for name in sorted(merged) if not wanted_states or merged[name].state in wanted_states
         )
+
+    async def coordinators(
+        self, transactional_ids: str | Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, Node]:
+        """The broker that coordinates each transactional id, whether the id exists or not."""
+        wanted = arguments.names(transactional_ids, "transactional_id")
+        return await self._calls.coordinators(CoordinatorKind.TRANSACTION, wanted, self._calls.deadline(timeout))
 
     async def describe(
         self, transactional_ids: str | Iterable[str], *, timeout: float | None = None

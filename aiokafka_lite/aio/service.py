@@ -37,6 +37,7 @@ import anyio.abc
 
 from ..arguments import check_timeout
 from ..errors import IllegalStateError, KafkaTimeout
+from ..method_names import AsyncContext
 from ..protocol.state import next_state
 from .deadline import deadline
 
@@ -460,7 +461,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_forked)
 
 
-class Component:
+class Component(AsyncContext):
     """The public side of a component with tasks: ``async with``, or ``start()`` and ``close()``, and its ``state``.
 
     A subclass implements ``_on_start`` and ``_on_close`` and uses ``self._service`` for everything else.

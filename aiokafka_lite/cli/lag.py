@@ -14,7 +14,7 @@ from ..errors import KafkaError
 from .connection import Connection
 from .groups import every_group
 from .output import Cell, Output, Table, rich_table, show_errors
-from .running import log_warnings, say
+from .running import log_warnings, say, with_options
 
 HEADINGS = ("GROUP", "STATE", "TOPIC", "PARTITIONS", "LAG", "HIGHEST")
 _GROUP, _TOPIC, _LAG = map(HEADINGS.index, ("GROUP", "TOPIC", "LAG"))
@@ -49,7 +49,8 @@ async def lag(connection: Connection, output: Output, view: View, every: float |
 
         if every is None:
             table, failed = await _look_up(admin, view)
-            output.show(Table(HEADINGS, selected(table.rows, view)))
+            if table.rows or not failed or output.as_json:
+                output.show(Table(HEADINGS, selected(table.rows, view)))
             return show_errors(failed)
         log_warnings()
         if output.is_terminal and not output.as_json:
@@ -132,7 +133,7 @@ async def _watch_live(look_up: LookUp, every: float) -> None:
                 notes = [Text(str(error), style="red") for error in failed]
                 live.update(Group(rich_table(table), *notes, Text(f" {at}, every {every:g} s; press Ctrl-C to stop")))
             except KafkaError as error:
-                live.update(Text(f"{at} {error}", style="red"))
+                live.update(Text(f"{at} {with_options(str(error))}", style="red"))
             live.refresh()
             await asyncio.sleep(every)
 
@@ -152,6 +153,6 @@ async def _watch_lines(look_up: LookUp, output: Output, every: float) -> None:
                 headings = False
             show_errors(failed)
         except KafkaError as error:
-            say(str(error))
+            say(with_options(str(error)))
         output.flush()
         await asyncio.sleep(every)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .running import FAILED, say
+from .running import FAILED, say, with_options
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -104,7 +104,7 @@ def show_errors(errors: Iterable[Exception]) -> int:
     """Print each error as a line on stderr; the exit status."""
     status = 0
     for error in errors:
-        say(str(error))
+        say(with_options(str(error)))
         status = FAILED
     return status
 

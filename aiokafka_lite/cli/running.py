@@ -18,6 +18,9 @@ WRONG = 2
 INTERRUPTED = 130
 NAME = "aiokafka-lite"
 
+_TIMEOUTS = ("api_timeout", "max_block", "delivery_timeout")
+"""The settings that ``--timeout`` sets."""
+
 
 def run(command: Callable[[], Awaitable[int]], *, verbose: bool = False) -> int:
     """Run a command on an event loop until it ends or a signal stops it; the exit status."""
@@ -43,7 +46,7 @@ def run_blocking(command: Callable[[], int], *, verbose: bool = False) -> int:
             import traceback
 
             traceback.print_exception(error)
-        say(str(error) or repr(error))
+        say(with_options(str(error) or repr(error)))
         # An error of the operating system, for example a port that is in use.
         is_system = isinstance(error.__cause__, OSError)
         return WRONG if isinstance(error, ValueError) and not is_system else FAILED
@@ -59,6 +62,13 @@ def discard_output() -> None:
 def say(text: str) -> None:
     """Print the text as one line on stderr."""
     print(f"{NAME}:", " ".join(text.split()), file=sys.stderr, flush=True)
+
+
+def with_options(text: str) -> str:
+    """The text of an error, with the properties and options instead of this client's settings."""
+    from ..spelling import property_names, respelled
+
+    return respelled(text, property_names(()) | dict.fromkeys(_TIMEOUTS, "--timeout"), {})
 
 
 def log_warnings() -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from .running import say
+from .running import say, with_options
 
 if TYPE_CHECKING:
     from .. import Admin, Consumer, Producer, ShareConsumer
@@ -36,4 +36,4 @@ def _report(client: Admin | Consumer | Producer | ShareConsumer) -> None:
         return  # a script needs only the error at the end
     outages = client.diagnose().outages
     kind, _, reason = outages[0].error.partition(": ") if outages else ("", "", "no broker has answered yet")
-    say(f"still connecting: {reason or kind}")
+    say(with_options(f"still connecting: {reason or kind}"))

@@ -41,7 +41,8 @@ async def list_(
         for name, credentials in sorted(described.done.items())
         for mechanism, iterations in sorted(credentials.items())
     ]
-    shared.output.show(Table(HEADINGS, rows))
+    if rows or not described.failed or shared.output.as_json:
+        shared.output.show(Table(HEADINGS, rows))
     return show_errors(described.failed.values())
 
 

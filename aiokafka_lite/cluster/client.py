@@ -195,11 +195,14 @@ class Client(Component):
         """Request new metadata of the topics, or of all tracked ones, without waiting for it. Calls are cheap."""
         self._updater.demand(topics)
 
-    async def refresh(self, topics: Iterable[str] | None = None, *, timeout: float | None = None) -> ClusterView:
+    async def refresh(
+        self, topics: Iterable[str] | None = None, *, timeout: float | None = None, at_once: bool = False
+    ) -> ClusterView:
         """Wait for metadata of the topics, or of all tracked ones, that is newer than this call, and return it.
 
-        Topics that are not tracked are in that snapshot only. Raises KafkaTimeout with the last error of each address,
-        InvalidTopic, AuthenticationError.
+        Requests are paced, except ``at_once``, for calls that do not repeat by themselves. Topics that are not tracked
+        are in that snapshot only. Raises KafkaTimeout with the last error of each address, InvalidTopic,
+        AuthenticationError.
         """
         self._service.check()
         names = None if topics is None else list(topics)
@@ -213,7 +216,7 @@ class Client(Component):
 
         async def wait() -> None:
             with deadline(bound, describe):
-                await self._updater.wait_served(self._updater.demand(names))
+                await self._updater.wait_served(self._updater.demand(names, at_once=at_once))
 
         await self._service.while_running(wait())
         return self.view

@@ -7,7 +7,7 @@ Rule 1: ``run`` is the only task that sends requests. Callers take a ticket (``d
 Rule 2: Requests are paced, because an endless loop of metadata requests is the most usual bug of this code in other
         clients. A topic that was never requested is requested at once. Everything else waits ``retry_backoff`` after
         an answer, doubled up to ``retry_backoff_max`` while answers bring no change. A round without an answer backs
-        off in the same way.
+        off in the same way. A caller whose user sets the pace demands metadata ``at_once``.
 Rule 3: A round asks the reachable brokers, then the bootstrap addresses (KIP-899). A broker that fails is marked
         unreachable; when none is left, all are reachable again. Silent brokers are hedged (``aio.hedged``).
 Rule 4: Nothing is awaited between choosing the topics and writing the request, so a ticket is never served by a
@@ -87,6 +87,7 @@ class Updater:
         self._all_topics_ticket = 0  # the newest ticket that asks for all tracked topics
         self._wanted: dict[str, int] = {}  # the newest ticket that asks for this topic
         self._never_asked: set[str] = set()  # demanded and unknown: not paced (rule 2)
+        self._at_once = False  # the next request is not paced (rule 2)
         self.left_out: set[str] = set()
         """Topics that the last response omitted although they were requested. Their requests are paced."""
 
@@ -102,9 +103,10 @@ class Updater:
 
     # Called by the client.
 
-    def demand(self, topics: Iterable[str] | None = None) -> int:
-        """Ask for the topics, or for all tracked ones, soon. Returns the ticket for ``wait_served``."""
+    def demand(self, topics: Iterable[str] | None = None, *, at_once: bool = False) -> int:
+        """Ask for the topics, or for all tracked ones, soon or ``at_once``. Returns the ticket for ``wait_served``."""
         ticket = self._tickets.issue()
+        self._at_once = self._at_once or at_once
         if topics is None:
             self._all_topics_ticket = ticket
         else:
@@ -179,7 +181,7 @@ class Updater:
             self.demand()
 
     def _due(self) -> float:
-        if self._never_asked:
+        if self._never_asked or self._at_once:
             return 0.0
         if self._unsettled or self._tickets.pending:
             return self._not_before
@@ -248,6 +250,7 @@ class Updater:
             self._pace.reset()  # the last answer is old, so it does not matter that it brought no change
         ticket, asked = self._tickets.send(), self._topics_to_ask(now)
         self._never_asked.clear()
+        self._at_once = False
         answer = connection.send_nowait(
             MetadataRequest(
                 topics=[MetadataRequestTopic(name=name) for name in sorted(asked)],
@@ -339,6 +342,7 @@ class Updater:
         self._tickets.fail(error)
         self._hopeless_rounds = 0
         self._never_asked.clear()
+        self._at_once = False
         self._unsettled = False
         self._last_refresh = now
         self._not_before = now + self._pace.next()

@@ -10,6 +10,7 @@ from ..aio.retry import Backoff
 from ..arguments import offset as checked_offset
 from ..config import ConsumerConfig
 from ..errors import IllegalStateError, KafkaError
+from ..method_names import AsyncIteration
 from ..types import K, Record, TopicPartition, V
 from .deserializing import Deserializing
 from .fetched import Chunk
@@ -149,7 +150,7 @@ class ClaimReader:
         self._on_room(assigned)
 
 
-class Claim(Generic[K, V]):
+class Claim(AsyncIteration, Generic[K, V]):
     """One partition in one session: an iterator over its records, for the task that runs ``consume_claim``.
 
     A record that cannot be read is raised as an error, then again at a bounded rate until it can be read or ``seek``

@@ -25,7 +25,7 @@ from ..arguments import partitions as checked_partitions
 from ..arguments import timestamps as checked_timestamps
 from ..cluster.topics import check_topic_name
 from ..errors import ConfigurationError, IllegalStateError
-from ..method_names import CONSUMER, CONSUMER_ARGUMENTS, PropertyPartitions, checks_topics, explain
+from ..method_names import CONSUMER, CONSUMER_ARGUMENTS, AsyncIteration, PropertyPartitions, checks_topics, explain
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .subscription import Subscription
 
 
-class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
+class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic[K, V]):
     """Reads records of topics or of chosen partitions.
 
     Give ``topics`` to read all their partitions, also those added later; or call ``assign``. With a ``group_id`` the

@@ -25,6 +25,7 @@ from ..aio.service import ServiceState
 from ..arguments import check_timeout, must_be
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..group.strategies import AssignmentStrategy, checked_strategies
+from ..method_names import AsyncContext, AsyncIteration
 from ..net.connector import Connector
 from ..types import K, V
 from .deserializer import Deserializer
@@ -45,7 +46,7 @@ ERRORS_KEPT = 100
 """Errors that wait for ``errors()``. Older ones are dropped; all of them are in the log."""
 
 
-class ConsumerGroup(Generic[K, V]):
+class ConsumerGroup(AsyncContext, Generic[K, V]):
     """A member of a group that works by a handler. Its constructor does no I/O.
 
     Takes the settings of ``Consumer``, its deserializers, interceptors and ``on_offset_reset``. ``await
@@ -216,7 +217,7 @@ class ErrorQueue:
         return self._errors.popleft()
 
 
-class GroupErrors:
+class GroupErrors(AsyncIteration):
     """The iteration over a group's errors. Each error goes to one iteration."""
 
     __slots__ = ("_queue",)

@@ -18,6 +18,7 @@ from ..aio.service import ServiceState
 from ..arguments import check_wait, whole
 from ..arguments import partitions as checked_partitions
 from ..errors import CorruptRecord, IllegalStateError
+from ..method_names import AsyncIteration
 from ..protocol.records.columns import ArrowDecoder, PackedBatch, column_names
 from ..types import K, Record, TopicPartition, V
 from .claim import ClaimReader
@@ -36,7 +37,7 @@ ARROW_BYTES = 2 << 20
 T = TypeVar("T")
 
 
-class Records(Generic[K, V]):
+class Records(AsyncIteration, Generic[K, V]):
     """An iteration over single records."""
 
     __slots__ = ("__weakref__", "_core", "_cursor")
@@ -102,7 +103,7 @@ class _NextBatch:
                 await _until_closed(core, reader.wait(more=True))
 
 
-class Batches:
+class Batches(AsyncIteration):
     """The iteration over batches that ``Consumer.batches`` returns."""
 
     __slots__ = ("__weakref__", "_core", "_max_records", "_next")
@@ -134,7 +135,7 @@ class Batches:
         return ArrowBatches(self._core, self._next, self._max_records, column_names(columns, headers=headers))
 
 
-class ArrowBatches:
+class ArrowBatches(AsyncIteration):
     """The iteration over Arrow record batches that ``Batches.to_arrow`` returns."""
 
     __slots__ = ("__weakref__", "_core", "_decoder", "_max_records", "_next")
@@ -166,7 +167,7 @@ def _corrupt(packed: PackedBatch, reason: str) -> CorruptRecord:
     return corrupt(packed.partition, max(packed.low, packed.batch.base_offset), reason, packed.batch)
 
 
-class PartitionReader(Generic[K, V]):
+class PartitionReader(AsyncIteration, Generic[K, V]):
     """The records of one assigned partition, as ``Consumer.partition`` returns it.
 
     Iterate with ``async for``, or call ``poll``. Each reader may be used by another task at the same time. It ends when

@@ -26,12 +26,14 @@ class PartitionMetrics(Snapshot):
 
     ``position`` is the offset of the next record to return, None while it is looked up. ``lag`` is the number of
     offsets from there to the end that the isolation level shows, known from the last answer to a fetch. It is None
-    before the first one, and while the partition is paused. ``buffered_bytes`` were fetched and are not unpacked yet.
+    before the first one, and while the partition is paused. ``last_stable_offset`` is the end that ``read_committed``
+    shows, by the last answer; None before the first one. ``buffered_bytes`` were fetched and are not unpacked yet.
     ``records_consumed`` and ``bytes_consumed`` count since the partition was assigned.
     """
 
     position: int | None
     lag: int | None
+    last_stable_offset: int | None
     buffered_bytes: int
     is_paused: bool
     records_consumed: int
@@ -160,6 +162,7 @@ def _partition(assigned: AssignedPartition, isolation: IsolationLevel) -> Partit
     return PartitionMetrics(
         position=assigned.offset,
         lag=lag_of(assigned, isolation),
+        last_stable_offset=assigned.last_stable_offset,
         buffered_bytes=buffer.bytes,
         is_paused=assigned.position.paused,
         records_consumed=buffer.consumed,

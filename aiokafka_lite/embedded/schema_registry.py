@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 from ..arguments import whole
 from ..errors import IllegalStateError
+from ..method_names import AsyncContext
 from .avro_compatibility import AvroSchema, incompatibilities
 from .http_server import HttpRequest, HttpResponse, HttpServer
 
@@ -99,7 +100,7 @@ class _Failures:
     times: int
 
 
-class EmbeddedSchemaRegistry:
+class EmbeddedSchemaRegistry(AsyncContext):
     """A schema registry for tests, on a free port of the loopback interface: ``async with EmbeddedSchemaRegistry()``.
 
     With ``username`` and ``password``, or with ``token``, requests need these credentials. ``ssl_context`` makes it

@@ -126,7 +126,7 @@ def _refused(error: ssl.SSLError, peer: str) -> KafkaError:
 def _distrusted(error: ssl.SSLCertVerificationError, peer: str) -> AuthenticationError:
     hint = ""
     if error.verify_code in _OTHER_NAME:
-        hint = "; it must be for the host name of the broker (ssl_check_hostname=False disables the check)"
+        hint = "; it must be for the host name of the broker, unless ssl_check_hostname is off"
     elif error.verify_code in _UNKNOWN_ISSUER:
         hint = "; set ssl_cafile to the certificate of the authority that issued it"
     text = error.verify_message.rstrip(".")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from weakref import WeakSet
 
+from ..method_names import AsyncIteration
 from ..protocol.records import RecordBatch
 from ..types import Header
 from .batch import Batch
@@ -85,7 +86,7 @@ class _Group:
                 )
 
 
-class Failures:
+class Failures(AsyncIteration):
     """Failed deliveries since this stream was created. It ends when the producer has ended and no failure remains.
 
     ``dropped`` counts records for which the stream had no room, because they were not taken fast enough: it holds at

@@ -273,7 +273,12 @@ def headers_of(topic: str, headers: Headers) -> tuple[Header, ...]:
     checked: list[Header] = []
     try:
         for pair in pairs:
-            name, value = cast(tuple[object, object], pair)
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise SerializationError(
+                    f"the headers of a record for topic {topic!r} must be pairs of a name and bytes, as in"
+                    f" [('trace', b'1')], got {type(headers).__name__} with an item of type {type(pair).__name__}"
+                )
+            name, value = pair
             if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
                 raise SerializationError(
                     f"a header of a record for topic {topic!r} must be a str and bytes or None,"

@@ -13,6 +13,7 @@ import anyio
 from ..arguments import check_timeout, must_be, text, whole
 from ..arguments import offsets as checked_offsets
 from ..errors import IllegalStateError, KafkaError, ProducerFenced
+from ..method_names import AsyncContext
 from ..types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
 from .bulk import BulkDelivery, Written
 from .delivery import Delivery
@@ -78,7 +79,7 @@ class TransactionalSends(Sends, Protocol):
     def _transactions(self) -> Transactions: ...
 
 
-class Transaction:
+class Transaction(AsyncContext):
     """One transaction: ``async with producer.transaction() as transaction``. Made by ``Producer.transaction``.
 
     Leaving the body commits: all records are flushed first. If the body raises, also by cancellation, or if a record or

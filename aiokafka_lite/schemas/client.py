@@ -17,6 +17,7 @@ from urllib.parse import quote
 from ..aio.shared_calls import SharedCalls
 from ..arguments import check_wait, must_be, text, whole
 from ..errors import ConfigurationError, ProtocolError, harmless
+from ..method_names import AsyncContext
 from ..security import TokenProvider
 from .http import RegistryHttp
 from .schema import (
@@ -33,7 +34,7 @@ from .wire import LARGEST_ID, is_guid
 T = TypeVar("T")
 
 
-class SchemaRegistryClient:
+class SchemaRegistryClient(AsyncContext):
     """A client of Confluent's Schema Registry and of registries with the same API. Needs the extra ``schema-registry``.
 
     Use it as ``async with SchemaRegistryClient("http://localhost:8081") as registry``, or call ``close``; serializers
@@ -49,7 +50,8 @@ class SchemaRegistryClient:
 
     All calls raise SchemaRegistryError if the registry refuses a request, KafkaTimeout if it does not answer in time,
     AuthenticationError for a certificate that is not trusted and a token that no header can carry, ProtocolError for an
-    answer without the needed fields, and IllegalStateError after ``close``. They may be cancelled.
+    answer without the needed fields, ConfigurationError if ``url`` is the port of a Kafka broker, and IllegalStateError
+    after ``close``. They may be cancelled.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ Rule 1: a lost connection and the statuses 408, 429 and 5xx are retried, at the 
 round over all addresses with a pause. ``timeout`` ends the retries with KafkaTimeout.
 
 Rule 2: any other status than success is a SchemaRegistryError at once, which says what to do. So is an answer that is
-no JSON. A certificate that is not trusted is an AuthenticationError.
+no JSON. A certificate that is not trusted is an AuthenticationError, the port of a Kafka broker a ConfigurationError.
 
 Rule 3: no error and no log contains a password or a token.
 """
@@ -38,6 +38,7 @@ from ..errors import (
 )
 from ..extras import extra
 from ..security import Secret, TokenProvider
+from .wrong_port import is_kafka
 
 logger = logging.getLogger(__name__)
 
@@ -177,6 +178,10 @@ class RegistryHttp:
                 given = await _content(answer)
             content = json.loads(given)
         except self._httpx.RequestError as error:
+            if not isinstance(error, self._httpx.TimeoutException) and await is_kafka(url):
+                raise ConfigurationError(
+                    f"{url} is the port of a Kafka broker; url must be that of a schema registry"
+                ) from error
             raise _lost(url, error) from error
         except _UnusableAnswer as error:
             problem = str(error)

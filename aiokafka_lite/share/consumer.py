@@ -13,6 +13,7 @@ from ..aio.service import Component
 from ..arguments import check_timeout, check_wait, must_be, whole
 from ..consumer.deserializer import Deserializer
 from ..errors import IllegalStateError
+from ..method_names import AsyncIteration
 from ..net.connector import Connector
 from ..types import K, ShareRecord, TopicPartition, V
 from .acknowledgements import AcknowledgeType
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .metrics import ShareConsumerMetrics
 
 
-class ShareConsumer(Component, Generic[K, V]):
+class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
     """Reads records of topics as a member of a share group (KIP-932), and acknowledges each record by itself.
 
     Several consumers of a group may read one partition. A broker locks each record that it delivers, for the group's

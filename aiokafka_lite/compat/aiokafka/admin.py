@@ -26,7 +26,7 @@ from .admin_values import (
 )
 from .client import ClientOwner
 from .cluster import ClusterMetadata, known
-from .errors import connecting, missing, translated, translating
+from .errors import connecting, translated, translating
 from .settings import ConnectionSettings, connection_settings, naming, seconds
 from .structs import OffsetAndMetadata
 
@@ -48,14 +48,20 @@ class AIOKafkaAdminClient(ClientOwner):
 
     def __init__(self, **settings: Unpack[ConnectionSettings]) -> None:
         self._given = settings
-        made = connection_settings(settings)
-        with naming(settings):
-            self._admin = native.Admin(**made)
+        self._admin = self._made()
+
+    def _made(self) -> native.Admin:
+        with naming(self._given):
+            return native.Admin(**connection_settings(self._given))
 
     async def start(self) -> None:
         """Connect. Raises KafkaConnectionError if no broker answers within ``request_timeout_ms``."""
-        with connecting():
-            await self._admin.start()
+        try:
+            with connecting():
+                await self._admin.start()
+        except BaseException:
+            self._admin = self._made()  # so that another start() is possible, and close() has no error to raise
+            raise
 
     async def close(self) -> None:
         try:
@@ -152,11 +158,13 @@ class AIOKafkaAdminClient(ClientOwner):
     # Groups.
 
     async def list_consumer_groups(self, broker_ids: Sequence[int] | None = None) -> list[tuple[str, str]]:
-        """Name and protocol type of each group. Raises NotImplementedError for ``broker_ids``."""
-        if broker_ids is not None:
-            raise NotImplementedError("list_consumer_groups() asks all brokers; remove broker_ids")
+        """Name and protocol type of each group, or of the groups that these brokers coordinate."""
         with translating():
-            return [(each.group_id, each.protocol_type) for each in await self._admin.groups.list()]
+            listed = {each.group_id: each.protocol_type for each in await self._admin.groups.list()}
+            if broker_ids is None:
+                return list(listed.items())
+            found = (await self._admin.groups.coordinators(listed)).raise_for_errors()
+        return [(name, listed[name]) for name, node in found.items() if node.node_id in broker_ids]
 
     async def list_consumer_group_offsets(
         self,
@@ -196,7 +204,11 @@ class AIOKafkaAdminClient(ClientOwner):
             by_coordinator.setdefault(group.coordinator.node_id, []).append(_group(group))
         return list(map(DescribedGroups, by_coordinator.values()))
 
-    find_coordinator = missing("describe a group with aiokafka_lite.Admin: the result names the coordinator")
+    async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
+        """The id of the broker that coordinates a group, or with type 1 a transactional id."""
+        calls = self._admin.transactions if coordinator_type == 1 else self._admin.groups
+        with translating():
+            return (await calls.coordinators(group_id)).raise_for_errors()[group_id].node_id
 
     # Settings.
 

@@ -17,6 +17,7 @@ from typing import Any, Generic, Self, Unpack
 
 from ... import consumer as native
 from ...arguments import must_be
+from ...method_names import AsyncIteration
 from ...types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .abc import ConsumerRebalanceListener
 from .cluster import ClusterMetadata, known
@@ -40,7 +41,7 @@ MOST_RECORDS = 10_000
 """The maximum number of records of one ``getmany`` without ``max_records``."""
 
 
-class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
+class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
     """Has the interface of aiokafka's class.
 
     Raises ValueError for wrong settings, TypeError for unknown ones and for times that are not numbers.

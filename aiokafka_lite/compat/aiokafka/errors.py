@@ -42,7 +42,11 @@ class IncompatibleBrokerVersion(KafkaError): ...
 class CommitFailedError(KafkaError): ...
 
 
-class NoOffsetForPartitionError(KafkaError): ...
+class NoOffsetForPartitionError(KafkaError):
+    """The first argument is the partition, the second one the text."""
+
+    def __str__(self) -> str:
+        return f"NoOffsetForPartitionError: {self.args[-1]}"
 
 
 class ProducerClosed(KafkaError): ...
@@ -194,7 +198,6 @@ if TYPE_CHECKING:
 
 _BY_TYPE: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (native.ProducerFenced, ProducerFenced),
-    (native.NoOffsetForPartition, NoOffsetForPartitionError),
     (native.CommitFailed, CommitFailedError),
     (native.KafkaTimeout, KafkaTimeoutError),
     (native.ConnectionLost, KafkaConnectionError),
@@ -225,7 +228,10 @@ def translated(error: native.KafkaError) -> Exception:
             return ours(str(error))
     if isinstance(error, native.OffsetOutOfRange) and error.topic is not None and error.partition is not None:
         # Programs seek the partitions that are in the first argument of the exception.
-        return _BY_CODE[error.code]({TopicPartition(error.topic, error.partition): error.offset})
+        partition = TopicPartition(error.topic, error.partition)
+        if isinstance(error, native.NoOffsetForPartition):
+            return NoOffsetForPartitionError(partition, str(error))
+        return _BY_CODE[error.code]({partition: error.offset})
     if isinstance(error, native.BrokerError):
         return _BY_CODE.get(error.code, BrokerResponseError)(str(error))
     return KafkaError(str(error))

@@ -5,9 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ...protocol.records.murmur2 import murmur2, partition_for_key
+from ...protocol.records.murmur2 import murmur2 as signed_murmur2
+from ...protocol.records.murmur2 import partition_for_key
 
 __all__ = ["DefaultPartitioner", "murmur2"]
+
+
+def murmur2(data: bytes) -> int:
+    """The hash of a key, as an unsigned number of 32 bits."""
+    return signed_murmur2(data) & 0xFFFFFFFF
 
 
 class DefaultPartitioner:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from ... import consumer as native
 from ...arguments import must_be
@@ -21,7 +20,6 @@ class PositionCalls:
     """A base of ``AIOKafkaConsumer``, which sets the attributes."""
 
     _group_id: str | None
-    _settings: dict[str, Any]
     _running: RunningConsumer
     _listening: Listening
     _moved: set[TopicPartition]
@@ -97,16 +95,10 @@ class PositionCalls:
         return self._consumer.high_watermark(partition)
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """The end of what ``read_committed`` shows, by the last fetch; -1 with ``read_uncommitted``.
-
-        None before the first fetch and while the partition is paused.
-        """
+        """The end of what ``read_committed`` shows, by the last fetch; None before it."""
         if self.highwater(partition) is None:
             return None
-        if self._settings["isolation_level"] != "read_committed":
-            return -1
-        found = self._consumer.metrics().partitions[partition]
-        return None if found.lag is None or found.position is None else found.position + found.lag
+        return self._consumer.metrics().partitions[partition].last_stable_offset
 
     last_poll_timestamp = missing("last_poll_timestamp() has no counterpart")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, NamedTuple, Self, Unpack
 
 from ... import producer as native
 from ...arguments import INT32_MAX, must_be
@@ -43,8 +44,6 @@ LEAST_REQUEST_SIZE = 1024
 
 BATCH_OVERHEAD = 61
 """The size of a record batch without its records, in bytes."""
-RECORD_OVERHEAD = 21
-"""The maximum size of a record without key and value, in bytes."""
 
 
 class AIOKafkaProducer(Managed):
@@ -196,7 +195,7 @@ class AIOKafkaProducer(Managed):
                 raise AssertionError(f"topic {topic!r} has no partition {partition}")
 
     def _check_size(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> None:
-        if BATCH_OVERHEAD + _size(key, value, headers) > self._max_request_size:
+        if BATCH_OVERHEAD + _size(0, 0, key, value, headers) > self._max_request_size:
             raise MessageSizeTooLargeError(f"the record is larger than max_request_size={self._max_request_size} bytes")
 
     def create_batch(self) -> BatchBuilder:
@@ -266,7 +265,10 @@ class AIOKafkaProducer(Managed):
         try:
             with translating():
                 yield
-        except IllegalStateError as error:  # a call that needs a transactional_id, or a transaction in another state
+        except IllegalStateError as error:
+            if error.__cause__ is not None and isinstance(error.__cause__.__cause__, _PartitionerFailed):
+                raise error.__cause__.__cause__.args[0] from None
+            # a call that needs a transactional_id, or a transaction in another state
             raise IllegalOperation(*error.args) from error.__cause__
 
 
@@ -303,19 +305,30 @@ class TransactionContext:
                 await self._producer.abort_transaction()
 
 
+class BatchRecord(NamedTuple):
+    """A record in a batch: its number, its size in bytes, and its timestamp in milliseconds. ``crc`` is None."""
+
+    offset: int
+    size: int
+    timestamp: int
+    crc: None = None
+
+
 class BatchBuilder:
     """Records for ``send_batch``, up to a size."""
 
     def __init__(self, max_size: int, key_serializer: Serialize | None, value_serializer: Serialize | None) -> None:
-        self.records: list[tuple[int | None, bytes | None, bytes | None, list[Header]]] = []
+        self.records: list[tuple[int, bytes | None, bytes | None, list[Header]]] = []
         self._max_size = max_size
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._size = BATCH_OVERHEAD
         self._is_closed = False
 
-    def append(self, *, timestamp: int | None, key: Any, value: Any, headers: Headers | None = ()) -> int | None:
-        """Add a record. Returns the number of records before it.
+    def append(
+        self, *, timestamp: int | None, key: Any, value: Any, headers: Headers | None = ()
+    ) -> BatchRecord | None:
+        """Add a record. Without a timestamp, it has the present time.
 
         None if the batch is closed. A record that does not fit closes it.
         """
@@ -323,13 +336,16 @@ class BatchBuilder:
             return None
         key, value = _serialized(key, self._key_serializer), _serialized(value, self._value_serializer)
         listed = [Header(*header) for header in headers or ()]
-        size = _size(key, value, listed)
-        if self.records and self._size + size > self._max_size:
+        if timestamp is None:
+            timestamp = int(time.time() * 1000)
+        first = self.records[0][0] if self.records else timestamp
+        size = _size(len(self.records), timestamp - first, key, value, listed)
+        if self.records and self._size + size >= self._max_size:  # as in aiokafka, a batch is never full to the byte
             self.close()
             return None
         self._size += size
         self.records.append((timestamp, key, value, listed))
-        return len(self.records) - 1
+        return BatchRecord(len(self.records) - 1, size, timestamp)
 
     def close(self) -> None:
         """Take no more records."""
@@ -340,11 +356,15 @@ class BatchBuilder:
         return self._is_closed
 
     def size(self) -> int:
-        """An upper bound of the size of the batch, in bytes."""
+        """The size of the batch without compression, in bytes."""
         return self._size
 
     def record_count(self) -> int:
         return len(self.records)
+
+
+class _PartitionerFailed(Exception):
+    """Has the exception that a partitioner raised. As in aiokafka, the send raises it."""
 
 
 class _Partitioner:
@@ -356,7 +376,10 @@ class _Partitioner:
     def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
         partitions = view.topics[topic].partitions
         available = [each.partition for each in partitions if each.leader is not None]
-        return self._function(key, list(range(len(partitions))), available)
+        try:
+            return self._function(key, list(range(len(partitions))), available)
+        except Exception as error:
+            raise _PartitionerFailed(error) from error
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None: ...
 
@@ -371,10 +394,20 @@ def _serialized(given: Any, serialize: Serialize | None) -> bytes | None:
     raise TypeError(f"a key or value must be bytes, got {type(made).__name__}; use a serializer")
 
 
-def _size(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-    """The bytes of a record in a batch, at most."""
-    size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-    return size + sum(RECORD_OVERHEAD + len(name) + len(content or b"") for name, content in headers)
+def _size(number: int, delay: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
+    """The bytes of a record in a batch: the record with this number, ``delay`` milliseconds after the first."""
+    size = 1 + _varint_size(delay) + _varint_size(number) + _varint_size(len(headers))
+    parts = [key, value]
+    for name, content in headers:
+        parts += [name.encode(), content]
+    for part in parts:
+        size += _varint_size(-1) if part is None else _varint_size(len(part)) + len(part)
+    return _varint_size(size) + size
+
+
+def _varint_size(number: int) -> int:
+    zigzag = number << 1 if number >= 0 else ~(number << 1)
+    return max(1, -(-zigzag.bit_length() // 7))
 
 
 def native_offsets(offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> dict[TopicPartition, NativeOffset]:
@@ -385,6 +418,8 @@ def native_offsets(offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> d
     for partition, given in offsets.items():
         if not isinstance(partition, TopicPartition):
             raise TypeError(must_be("a key of offsets", "a TopicPartition", partition))
+        if not isinstance(given, int | tuple | list):
+            raise ValueError(must_be(f"the offset of {partition}", "a number, or a tuple with metadata", given))
         offset, metadata = (given, "") if isinstance(given, int) else given  # ValueError for three values
         if not isinstance(metadata, str):
             raise TypeError(must_be("metadata", "a string", metadata))

@@ -12,11 +12,12 @@ from typing import Self
 
 from ... import consumer as native
 from ...errors import KafkaError
+from ...method_names import AsyncContext
 from .client import ClientOwner
 from .errors import connecting, translating
 
 
-class Managed(ClientOwner, ABC):
+class Managed(ClientOwner, AsyncContext, ABC):
     """A producer or a consumer: runs inside ``async with``."""
 
     @abstractmethod

@@ -37,6 +37,9 @@ async def make_groups(admin: Admin) -> None:
 CALLS: dict[str, tuple[Call, Callable[[Any], Any], Any]] = {
     "Groups.list": (lambda admin: admin.groups.list(), lambda found: [each.group_id for each in found], ["g", "s"]),
     "Groups.describe": (lambda admin: admin.groups.describe("g"), lambda found: found["g"].members, ()),
+    "Groups.coordinators": (
+        lambda admin: admin.groups.coordinators("g"), lambda found: found["g"].node_id in (1, 2, 3), True,
+    ),
     "Groups.offsets": (lambda admin: admin.groups.offsets("g"), lambda found: found["g"][FIRST].offset, 3),
     "Groups.lag": (lambda admin: admin.groups.lag("g"), lambda found: found["g"].total, 7),
     "Groups.alter_offsets": (

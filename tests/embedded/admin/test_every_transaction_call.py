@@ -31,6 +31,7 @@ def covers(*names: str) -> Callable[[Any], Any]:
 
 LOOKUPS: dict[str, Callable[[Transactions], Awaitable[object]]] = {
     "list": lambda transactions: transactions.list(),
+    "coordinators": lambda transactions: transactions.coordinators(["open", "other"]),
     "describe": lambda transactions: transactions.describe(["open", "other"]),
     "describe_producers": lambda transactions: transactions.describe_producers([HERE]),
     "describe_producers of one broker": lambda transactions: transactions.describe_producers([HERE], broker=1),
@@ -44,7 +45,7 @@ def plain(found: object) -> object:
     return (found.done, found.failed) if isinstance(found, Results) else found
 
 
-@covers("list", "describe", "describe_producers", "find_hanging")
+@covers("list", "coordinators", "describe", "describe_producers", "find_hanging")
 @pytest.mark.parametrize("name", LOOKUPS)
 async def test_a_lookup_of_transactions_that_is_cancelled_can_be_repeated(
     cluster: EmbeddedCluster, admin: Admin, name: str

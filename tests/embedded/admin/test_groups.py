@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -58,6 +59,24 @@ async def test_groups_of_all_brokers_are_listed_once(admin: Admin, cluster: Embe
         assert len(await admin.groups.list(states=[GroupState.EMPTY])) == 12
         assert await admin.groups.list(types=[GroupType.CONSUMER]) == ()
         assert len(await admin.groups.list(types=["classic"])) == 13
+
+
+async def test_repeated_lists_do_not_wait_for_the_pace_of_metadata(admin: Admin) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(20):
+        await admin.groups.list()
+    assert loop.time() - began < 1.0  # virtual seconds; a paced request alone may wait for one
+
+
+async def test_coordinators_are_found_also_for_groups_that_do_not_exist(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin, 1)
+    await make_group(admin, "billing")
+    found = (await admin.groups.coordinators(["billing", "none"])).raise_for_errors()
+    assert found["billing"] == (await admin.groups.describe("billing"))["billing"].coordinator
+    assert found["none"].node_id in (1, 2, 3)
+    others = (await admin.transactions.coordinators("orders-1")).raise_for_errors()
+    assert others["orders-1"].node_id in (1, 2, 3)
 
 
 async def test_members_are_described_with_their_assignments(admin: Admin, cluster: EmbeddedCluster) -> None:

@@ -19,7 +19,7 @@ def library(request: pytest.FixtureRequest) -> Any:
     """The names of aiokafka: its own, and ours."""
     name = MODULES[request.param]
     names = vars(importlib.import_module(name)) | {"name": request.param}
-    for part in ("admin", "errors", "helpers", "structs"):
+    for part in ("admin", "errors", "helpers", "partitioner", "structs"):
         names[part] = importlib.import_module(f"{name}.{part}")
     return SimpleNamespace(**names)
 

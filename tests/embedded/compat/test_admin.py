@@ -126,6 +126,18 @@ async def test_groups_are_described(library: Any, cluster: EmbeddedCluster, admi
         assert found["billing"]["members"][0]["client_id"] == "b"
 
 
+async def test_the_coordinator_of_a_group_is_found_and_lists_the_group(
+    library: Any, cluster: EmbeddedCluster, admin: Any
+) -> None:
+    async with library.AIOKafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers, group_id="billing"):
+        coordinator = await admin.find_coordinator("billing")
+        (other,) = {1, 2} - {coordinator}
+        assert await admin.list_consumer_groups([coordinator]) == [("billing", "consumer")]
+        assert await admin.list_consumer_groups([other]) == []
+        assert await admin.find_coordinator("no such group") in (1, 2)
+        assert await admin.find_coordinator("no such id", 1) in (1, 2)
+
+
 @pytest.mark.parametrize("module", ["client", "config_resource", "new_partitions", "new_topic", "records_to_delete"])
 def test_modules_of_the_admin_client_have_the_same_names(module: str) -> None:
     theirs = importlib.import_module(f"aiokafka.admin.{module}")
@@ -133,3 +145,11 @@ def test_modules_of_the_admin_client_have_the_same_names(module: str) -> None:
     ours = importlib.import_module("aiokafka_lite.compat.aiokafka.admin")
     assert names
     assert all(hasattr(ours, name) for name in names)
+
+
+async def test_an_admin_client_that_cannot_start_can_be_closed(library: Any) -> None:
+    admin = library.admin.AIOKafkaAdminClient(bootstrap_servers="127.0.0.1:1", request_timeout_ms=500)
+    for _ in range(2):
+        with pytest.raises(library.errors.KafkaConnectionError):
+            await admin.start()
+    await admin.close()

@@ -7,6 +7,8 @@ import json
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.embedded import Security
 from tests.waiting import DEADLINE
@@ -154,3 +156,48 @@ async def test_records_go_through_tls_with_a_password(library: Any) -> None:
             await producer.send_and_wait("orders", b"soup")
         async with library.AIOKafkaConsumer("orders", auto_offset_reset="earliest", **settings) as consumer:
             assert (await asyncio.wait_for(consumer.getone(), DEADLINE)).value == b"soup"
+
+
+async def test_a_record_of_a_batch_has_its_number_its_size_and_its_time(library: Any, cluster: EmbeddedCluster) -> None:
+    producer = library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, max_batch_size=200)
+    async with producer:
+        batch = producer.create_batch()
+        first = batch.append(key=b"k", value=b"v", timestamp=1000)
+        second = batch.append(key=None, value=b"x" * 70, timestamp=2000, headers=[("é", b"1"), ("n", None)])
+        assert [(each.offset, each.size, each.timestamp, each.crc) for each in (first, second)] == [
+            (0, 9, 1000, None),
+            (1, 88, 2000, None),
+        ]
+        assert batch.append(key=None, value=b"x" * 33, timestamp=0) is not None
+        assert (batch.size(), batch.record_count(), batch.closed()) == (199, 3, False)
+        assert batch.append(key=None, value=b"", timestamp=0) is None
+        assert batch.closed()
+        await (await producer.send_batch(batch, "orders", partition=0))
+    written = cluster.records("orders", 0)
+    assert [each.timestamp for each in written] == [1000, 2000, 0]
+
+
+async def test_an_exception_of_a_partitioner_is_raised_by_the_send(library: Any, cluster: EmbeddedCluster) -> None:
+    def fail(*_: object) -> int:
+        raise LookupError("no partition for this key")
+
+    producer = library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, partitioner=fail)
+    async with producer:
+        with pytest.raises(LookupError, match="no partition for this key"):
+            await producer.send("orders", b"x")
+
+
+def test_the_hash_of_a_key_is_an_unsigned_number(library: Any) -> None:
+    assert library.partitioner.murmur2(b"21") == 3321034988
+
+
+async def test_the_partition_without_an_offset_is_in_the_error(library: Any, cluster: EmbeddedCluster) -> None:
+    settings = SETTINGS | {"auto_offset_reset": "none"}
+    consumer = library.AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g", **settings)
+    partition = library.TopicPartition("orders", 1)
+    consumer.assign([partition])
+    async with consumer, asyncio.timeout(DEADLINE):
+        with pytest.raises(library.errors.NoOffsetForPartitionError) as caught:
+            await consumer.getone()
+    assert caught.value.args[0] == partition
+    assert str(caught.value).startswith("NoOffsetForPartitionError: ")

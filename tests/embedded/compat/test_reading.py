@@ -130,14 +130,15 @@ async def test_nothing_is_read_of_partitions_that_are_not_assigned(cluster: Embe
         assert await consumer.getmany(strange, timeout_ms=10) == {}
 
 
-async def test_the_last_stable_offset_is_known_with_read_committed(library: Any, cluster: EmbeddedCluster) -> None:
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+async def test_the_last_stable_offset_is_known(library: Any, cluster: EmbeddedCluster, level: str) -> None:
     await write(library, cluster, 0, b"0", b"1")
     partition = library.TopicPartition("orders", 0)
     producer = library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="orders-1")
     async with producer:
         await producer.begin_transaction()
         await producer.send_and_wait("orders", b"open", partition=0)
-        async with consumer_of(library, cluster, isolation_level="read_committed") as consumer:
+        async with consumer_of(library, cluster, isolation_level=level) as consumer:
             consumer.assign([partition])
             assert consumer.last_stable_offset(partition) is None
             await consumer.getone()

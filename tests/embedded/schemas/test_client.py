@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trustme
 
-from aiokafka_lite.embedded import EmbeddedSchemaRegistry
+from aiokafka_lite.embedded import EmbeddedCluster, EmbeddedSchemaRegistry
 from aiokafka_lite.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -236,3 +236,9 @@ def test_wrong_arguments_are_refused(make: Callable[[], object], text: str) -> N
     with pytest.raises(ConfigurationError) as caught:
         make()
     assert text in str(caught.value)
+
+
+async def test_the_port_of_a_broker_is_an_error_at_once() -> None:
+    async with EmbeddedCluster(1) as cluster, SchemaRegistryClient(f"http://{cluster.bootstrap_servers}") as registry:
+        with pytest.raises(ConfigurationError, match="is the port of a Kafka broker; url must be that of a schema"):
+            await registry.register("orders", ORDER)

@@ -224,6 +224,21 @@ def test_headers_are_pairs_or_a_mapping() -> None:
     assert headers_of("t", ()) == ()
 
 
+@pytest.mark.parametrize(
+    ("headers", "got"),
+    [
+        ("abc", "str with an item of type str"),
+        (("trace", b"1"), "tuple with an item of type str"),
+        (["trace"], "list with an item of type str"),
+        ([("trace",)], "list with an item of type tuple"),
+        (b"abc", "bytes with an item of type int"),
+    ],
+)
+def test_headers_that_are_no_pairs_are_refused_with_the_right_form(headers: Any, got: str) -> None:
+    with pytest.raises(SerializationError, match=rf"'t' must be .* as in \[\('trace', b'1'\)\], got {got}$"):
+        headers_of("t", headers)
+
+
 def test_an_iterator_of_headers_that_raises_fails_its_record() -> None:
     def headers() -> Any:
         yield ("a", b"1")
