@@ -1,83 +1,244 @@
-"""What being a member of a group takes: ``python -m benchmarks.groups``.
+"""What being a member of a group takes, beside other clients: ``python -m benchmarks.groups``.
 
-From a join to its first record: so many members have settled and read for a while, then one more joins, and the time
-runs until it has a record in hand. Then the memory that 1,000 assigned, empty partitions take, and what idling with
-them costs. On Apache Kafka, found as the tests find it, and on an embedded cluster, whose brokers are part of its
-figures. On both, groups form without the wait for company when the first member joins
-(group.initial.rebalance.delay.ms=0).
+The members of each candidate are in a process of its own (``group_members``), and read a topic of 50 partitions of
+Apache Kafka. All send a heartbeat every second and have a session of 3 seconds, and groups form without the wait for
+company (group.initial.rebalance.delay.ms=0). Measured are, each as the median of some rounds:
+
+- join: one more member joins a group that is stable, from its constructor to its first record. With 1 member, it is
+  alone; the process has had another member before.
+- leave: one of the members closes, until the others own all partitions;
+- death: one of 50 members is killed, until the others own all partitions. Its session is part of this time;
+- idle: heartbeats a second of a group of 50 without records, and the CPU of its process.
+
+Then the memory that 1,000 assigned, empty partitions take, and what idling with them costs. ``--embedded`` measures on
+an embedded cluster of three brokers, whose process is that of this program.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
-import statistics
+import json
+import sys
 import time
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
 
 from aiokafka_lite import Consumer, EmbeddedCluster, Producer
-from aiokafka_lite.group import CooperativeStickyStrategy, MemberState
 from aiokafka_lite.net.connection import Connection
-from benchmarks.kafka import apache_kafka, new_topic
+from benchmarks.group_members import HEARTBEAT, SESSION
+from benchmarks.kafka import VALUE, apache_kafka, java_program, new_topic
 
-MEMBERS = (1, 10, 50)
+SIZES = (1, 10, 50)
 PARTITIONS = 50
-ROUNDS = 3
-SETTLED = 8.0
-"""Seconds after which heartbeats of a cooperative group come at their interval again; they come sooner at first."""
-
+CALM = 0.7
+"""Seconds without a change after which a group counts as stable."""
+TIMEOUT = 90.0
 MANY = 1_000
-IDLE = 10.0
-STRATEGIES = {"eager": None, "cooperative": [CooperativeStickyStrategy()]}
+IDLE = 6.0
+SETTINGS = {
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(int(SESSION * 1000)),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": str(int(HEARTBEAT * 1000)),
+    "group.initial.rebalance.delay.ms": "0",
+}
 
 
-def member(servers: str, topic: str, group: str, strategy: str) -> Consumer:
-    return Consumer(servers, topics=[topic], group_id=group, strategies=STRATEGIES[strategy], auto_commit=False)
+def candidates() -> dict[str, list[str]]:
+    """The command of each client's members, without the place where they read."""
+    python = [sys.executable, "-m", "benchmarks.group_members"]
+    return {
+        "aiokafka_lite, classic": [*python, "aiokafka_lite", "classic"],
+        "aiokafka_lite, KIP-848": [*python, "aiokafka_lite", "consumer"],
+        "confluent-kafka, classic": [*python, "confluent-kafka", "classic"],
+        "confluent-kafka, KIP-848": [*python, "confluent-kafka", "consumer"],
+        "Java, classic": [*java_program("GroupMembers"), "classic"],
+        "Java, KIP-848": [*java_program("GroupMembers"), "consumer"],
+    }
+
+
+class Members:
+    """A process with members of a group."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._changed = asyncio.Event()
+        self.changed_at = time.perf_counter()
+        self.owned = 0
+        self.firsts: list[float] = []
+        self.leaving_at: list[float] = []
+        self.counts: list[tuple[float, float, float]] = []
+        """The time, heartbeats and CPU seconds until then."""
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, command: list[str]) -> Members:
+        pipe = asyncio.subprocess.PIPE
+        return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe))
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            now, facts = time.perf_counter(), json.loads(line)
+            if "owned" in facts:
+                self.owned, self.changed_at = facts["owned"], now
+            if "first" in facts:
+                self.firsts.append(facts["first"])
+            if "leaving" in facts:
+                self.leaving_at.append(now)
+            if "cpu" in facts:
+                self.counts.append((now, facts["heartbeats"], facts["cpu"]))
+            self._changed.set()
+
+    def command(self, text: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(text.encode() + b"\n")
+
+    async def until(self, condition: Callable[[], bool]) -> float:
+        """Wait for reports that make it true. Returns the time."""
+        async with asyncio.timeout(TIMEOUT):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+        return time.perf_counter()
+
+    async def join(self, count: int, owned: int = PARTITIONS) -> None:
+        """Start members, and wait until they have records and this process owns so many partitions for a while."""
+        wanted = len(self.firsts) + count
+        self.command(f"join {count}")
+        await self.has_joined(wanted)
+        await self.calm(owned)
+
+    async def has_joined(self, count: int) -> None:
+        """Wait until so many members have had a record."""
+        await self.until(lambda: len(self.firsts) >= count)
+
+    async def calm(self, owned: int = PARTITIONS) -> None:
+        async with asyncio.timeout(TIMEOUT):
+            while self.owned != owned or time.perf_counter() - self.changed_at < CALM:
+                await asyncio.sleep(0.05)
+
+    async def leave(self, count: int, owned: int = PARTITIONS) -> float:
+        """Close members. Returns the seconds until the others own so many partitions."""
+        wanted = len(self.leaving_at) + count
+        self.command(f"leave {count}")
+        await self.until(lambda: len(self.leaving_at) >= wanted)
+        await self.until(lambda: self.owned < PARTITIONS)
+        return await self.until(lambda: self.owned == owned) - self.leaving_at[-1]
+
+    async def idle(self) -> tuple[float, float]:
+        """Heartbeats a second, and CPU seconds a second."""
+        for number in (1, 2):
+            self.command("counts")
+            await self.until(lambda number=number: len(self.counts) == number)
+            await asyncio.sleep(IDLE * (2 - number))
+        (began, before, cpu_before), (ended, after, cpu_after) = self.counts
+        return (after - before) / (ended - began), (cpu_after - cpu_before) / (ended - began)
+
+    async def kill(self) -> float:
+        """Returns the time of the kill."""
+        self._process.kill()
+        killed = time.perf_counter()
+        await self._process.wait()
+        return killed
+
+    async def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                await self._process.wait()
+        finally:
+            if self._process.returncode is None:
+                self._process.kill()
+        await self._reading
+
+
+@dataclass
+class Figures:
+    """What one candidate took, in seconds and per second."""
+
+    joins: dict[int, list[float]] = field(default_factory=dict)
+    leaves: dict[int, list[float]] = field(default_factory=dict)
+    deaths: list[float] = field(default_factory=list)
+    heartbeats: float = 0.0
+    cpu: float = 0.0
+
+    def cells(self) -> list[str]:
+        """The figures as a row of the table."""
+        times = [*self.joins.values(), *self.leaves.values()]
+        cells = [f"{median(each):.2f}" for each in times]
+        if self.deaths:
+            cells += [f"{median(self.deaths):.2f}", f"{self.heartbeats:.1f}", f"{self.cpu:.1%}"]
+        return cells
+
+
+async def measure_group(command: list[str], servers: str, topic: str, size: int, rounds: int, found: Figures) -> None:
+    """Joins and leaves of one member of a group of this size, and for the largest size the rest of ``Figures``."""
+    command = [*command, servers, topic, f"{topic}-{time.time_ns():x}"]
+    rest = 0 if size == 1 else PARTITIONS  # the partitions that the others own when one has left
+    found.joins[size] = []
+    async with AsyncExitStack() as stack:
+        members = await Members.start(command)
+        stack.push_async_callback(members.close)
+        await members.join(max(1, size - 1))
+        if size == 1:
+            await members.leave(1, rest)
+        for _ in range(rounds):
+            await members.join(1)
+            found.joins[size].append(members.firsts[-1])
+            left = await members.leave(1, rest)
+            if size > 1:
+                found.leaves.setdefault(size, []).append(left)
+            await members.calm(rest)
+        if size < max(SIZES):
+            return
+        await members.join(1)
+        found.heartbeats, found.cpu = await members.idle()
+        await members.leave(rounds)
+        victims = [await Members.start(command) for _ in range(rounds)]
+        for each in victims:
+            stack.push_async_callback(each.close)
+            each.command("join 1")
+        for each in victims:
+            await each.has_joined(1)
+        while victims:
+            await members.calm(PARTITIONS - sum(each.owned for each in victims))
+            killed = await victims.pop().kill()
+            wanted = PARTITIONS - sum(each.owned for each in victims)
+            # With equal shares, the partitions of the dead member are the last that change.
+            found.deaths.append(await members.until(lambda wanted=wanted: members.owned == wanted) - killed)
 
 
 async def fill(servers: str, topic: str) -> None:
     async with Producer(servers) as producer:
-        for number in range(PARTITIONS * 10):
-            producer.send_nowait(topic, b"v" * 100, partition=number % PARTITIONS)
+        for number in range(PARTITIONS):
+            producer.send_nowait(topic, VALUE, partition=number)
         await producer.flush()
 
 
-async def first_record(servers: str, topic: str, group: str, count: int, strategy: str) -> float:
-    """Seconds from when the last of ``count`` members begins to join until it has its first record."""
-    members = [member(servers, topic, group, strategy) for _ in range(count)]
-    reading: list[asyncio.Task[None]] = []
-    try:
-        for each in members[:-1]:
-            await each.start()
-            reading.append(asyncio.create_task(read_on(each)))
-        await until_settled(members[:-1])
-        await asyncio.sleep(SETTLED if count > 1 else 0.0)
-        last = members[-1]
-        await last.start()  # connecting and metadata: the group begins to be asked here
-        began = time.perf_counter()
-        async with asyncio.timeout(120):
-            await anext(last)
-        return time.perf_counter() - began
-    finally:
-        await asyncio.gather(*(each.close() for each in members))
-        await asyncio.gather(*reading)
-
-
-async def read_on(consumer: Consumer) -> None:
-    async for _ in consumer:
-        pass
-
-
-async def until_settled(members: list[Consumer]) -> None:
-    async with asyncio.timeout(180):
-        while members and not (
-            all(each.membership is MemberState.STABLE for each in members)
-            and sum(len(each.assignment) for each in members) == PARTITIONS
-            and len({each.group_metadata().generation_id for each in members}) == 1
-        ):
-            await asyncio.sleep(0.05)
+async def measure_all(servers: str, sizes: tuple[int, ...], rounds: int, only: str) -> None:
+    topic = await new_topic(servers, f"groups-{time.time_ns():x}", PARTITIONS)
+    await fill(servers, topic)
+    chosen = {name: command for name, command in candidates().items() if only in name}
+    figures = {name: Figures() for name in chosen}
+    for size in sizes:
+        for name, command in chosen.items():
+            await measure_group(command, servers, topic, size, rounds, figures[name])
+            print(f"{size} members, {name}: {figures[name]}", file=sys.stderr)
+    titles = [f"join, {size}" for size in sizes] + [f"leave, {size}" for size in sizes if size > 1]
+    titles += ["death of one of 50", "heartbeats/s", "CPU"] if max(SIZES) in sizes else []
+    print(f"| members | {' | '.join(titles)} |\n|---|{'---:|' * len(titles)}")
+    for name, found in figures.items():
+        print(f"| {name} | {' | '.join(found.cells())} |", flush=True)
+    print()
 
 
 @contextmanager
@@ -97,14 +258,15 @@ def requests_counted() -> Iterator[list[str]]:
         Connection.send_nowait = original  # type: ignore[method-assign]
 
 
-async def many_partitions(servers: str, topic: str, group: str) -> str:
+async def many_partitions(servers: str) -> str:
     """Memory for each of ``MANY`` partitions, and the cost of waiting for records of them."""
+    topic = await new_topic(servers, f"many-{time.time_ns():x}", MANY)
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    async with member(servers, topic, group, "eager") as consumer:
+    async with Consumer(servers, topics=[topic], group_id=topic, auto_commit=False) as consumer:
         reading = asyncio.create_task(read_on(consumer))
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(TIMEOUT):
             while len(consumer.assignment) < MANY:
                 await asyncio.sleep(0.05)
             for partition in consumer.assignment:
@@ -125,35 +287,34 @@ async def many_partitions(servers: str, topic: str, group: str) -> str:
     )
 
 
-async def measure(servers: str) -> None:
-    stamp = f"{time.time_ns():x}"
-    topic = await new_topic(servers, f"groups-{stamp}", PARTITIONS)
-    await fill(servers, topic)
-    for strategy in STRATEGIES:
-        for count in MEMBERS:
-            times = [
-                await first_record(servers, topic, f"{topic}-{strategy}-{count}-{number}", count, strategy)
-                for number in range(ROUNDS)
-            ]
-            median = statistics.median(times)
-            shown = ", ".join(f"{each:.3f}" for each in times)
-            print(f"{strategy}, {count} members: first record after {median:.3f} s ({shown})", flush=True)
-    many = await new_topic(servers, f"many-{stamp}", MANY)
-    print(await many_partitions(servers, many, many), "\n", flush=True)
+async def read_on(consumer: Consumer) -> None:
+    async for _ in consumer:
+        pass
 
 
-async def on_embedded() -> None:
-    async with EmbeddedCluster(brokers=3, configs={"group.initial.rebalance.delay.ms": "0"}) as cluster:
-        await measure(cluster.bootstrap_servers)
+async def on_embedded(*what: Any) -> None:
+    async with EmbeddedCluster(brokers=3, configs=SETTINGS) as cluster:
+        await measure_all(cluster.bootstrap_servers, *what)
+        print(await many_partitions(cluster.bootstrap_servers))
 
 
-def main() -> None:
-    print("Embedded cluster of three brokers over TCP, in the same process\n")
-    asyncio.run(on_embedded())
-    with apache_kafka() as (servers, name):
+def main(*options: str) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--embedded", action="store_true")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="a part of the candidates' names")
+    chosen = parser.parse_args(options)
+    what = (chosen.sizes, chosen.rounds, chosen.only)
+    if chosen.embedded:
+        print("Embedded cluster of three brokers over TCP\n")
+        asyncio.run(on_embedded(*what))
+        return
+    with apache_kafka(SETTINGS) as (servers, name):
         print(f"{name}\n")
-        asyncio.run(measure(servers))
+        asyncio.run(measure_all(servers, *what))
+        print(asyncio.run(many_partitions(servers)), "\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 from aiokafka_lite.admin import create_topic
@@ -17,6 +18,7 @@ from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from benchmarks.compare import Table, in_turn, tabulate
 from benchmarks.stopwatch import Stopwatch as Stopwatch
+from tests.real.jvm import jars
 from tests.real.releases import NEWEST, wanted
 from tests.real.servers import Servers, Unavailable
 
@@ -30,9 +32,12 @@ Timed = tuple[float, float]
 
 
 @contextmanager
-def apache_kafka() -> Iterator[tuple[str, str]]:
-    """The bootstrap servers, and a name for titles. Ends the program if there is no Kafka."""
-    servers = Servers()
+def apache_kafka(settings: Mapping[str, str] | None = None) -> Iterator[tuple[str, str]]:
+    """The bootstrap servers, and a name for titles. Ends the program if there is no Kafka.
+
+    A broker that is started here has ``settings``.
+    """
+    servers = Servers(settings)
     name = "given" if wanted("default")[1] == "given" else NEWEST
     try:
         server, kind = servers.get(name)
@@ -42,6 +47,13 @@ def apache_kafka() -> Iterator[tuple[str, str]]:
         yield server.bootstrap_servers, f"Apache Kafka {name} ({kind})"
     finally:
         servers.stop()
+
+
+def java_program(name: str) -> list[str]:
+    """The command that compiles and runs a program of ``benchmarks/java`` with the clients of the newest release."""
+    source = Path(__file__).parent / "java" / f"{name}.java"
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    return ["java", "-Xmx512m", quiet, "-cp", f"{jars(NEWEST)}/*", str(source)]
 
 
 async def new_topic(servers: str, name: str = "", partitions: int = PARTITIONS) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Protocol
 
 from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer, engine_problem, without_reaper
@@ -46,9 +47,10 @@ class GivenKafka:
 
 
 class Servers:
-    """Starts each broker when the first test asks for it. One broker runs at a time, to save memory."""
+    """Starts each broker when a test first asks for it, with ``settings``. One runs at a time, to save memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._settings = {**NOTHING_EXPIRES, **(settings or {})}
         self._current: tuple[str, Server, str] | None = None
         self._problems: dict[str, Unavailable] = {}
         self.used: list[str] = []
@@ -83,11 +85,11 @@ class Servers:
             return GivenKafka(), "given"
         no_container = _container_problem(name)
         if no_container is None:
-            return _container(name), "container"
+            return _container(name, self._settings), "container"
         if IN_CI and name == NEWEST:
             raise Unavailable(no_container)
         try:
-            return JvmKafka(name).start(), "jvm"
+            return JvmKafka(name, settings=self._settings).start(), "jvm"
         except JavaMissing as no_java:
             raise Unavailable(f"{no_container}; {no_java}") from None
 
@@ -126,11 +128,11 @@ def _has_image(name: str) -> bool:
     return True
 
 
-def _container(version: str) -> Server:
+def _container(version: str, settings: dict[str, str]) -> Server:
     without_reaper()
     name = image(version)
     assert name is not None, "_container_problem has looked for it"
     try:
-        return KafkaContainer(name, settings=NOTHING_EXPIRES).start()
+        return KafkaContainer(name, settings=settings).start()
     except EngineMissing as error:
         raise Unavailable(str(error)) from error
