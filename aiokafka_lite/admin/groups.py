@@ -182,9 +182,10 @@ class Groups:
             share = {item: wanted[item] for item in items}
             request = commit_request(group_id, NO_MEMBER, share, self._calls.client.view)
             answer = await peer.send(request, at_most=OffsetCommitRequest.TOPIC_IDS.before)
-            what = f"committing offsets of group {group_id!r}"
+            codes = read_commit(share, answer, {})
             return {
-                item: answer_of(code, f"{what}, {item}", None) for item, code in read_commit(share, answer, {}).items()
+                item: _committed(code, f"committing offsets of group {group_id!r}, {item}")
+                for item, code in codes.items()
             }
 
         return await self._calls.of_group("committing offsets", group_id, wanted, ask, deadline)
@@ -336,6 +337,12 @@ def _offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
             arguments.whole("leader_epoch", given.leader_epoch)
         return given
     return OffsetAndMetadata(arguments.offset(given))
+
+
+def _committed(code: ErrorCode, what: str) -> KafkaError | None:
+    # The usual text is about a member that was removed, and the caller is none.
+    refused = code is ErrorCode.UNKNOWN_MEMBER_ID
+    return answer_of(code, what, None, "the group has members, and takes commits only from them" if refused else None)
 
 
 def _deleted_offsets(what: str, response: OffsetDeleteResponse) -> dict[TopicPartition, KafkaError | None]:

@@ -129,6 +129,7 @@ async def test_offsets_of_a_group_with_members_are_not_reset(admin: Admin, clust
             await admin.groups.reset_offsets("workers", Reset.to_earliest(), topics=["orders"])
         assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
         altered = await admin.groups.alter_offsets("workers", {FIRST: 1})
+        assert "the group has members" in str(altered.failed[FIRST])
         assert isinstance(altered.failed[FIRST], BrokerError)
 
 
