@@ -136,11 +136,11 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
     visible together. With ``commit_interval`` in seconds, several batches are one transaction, which is committed at
     the first request after that time, or while no records come. A batch has at most ``max_records`` records.
 
-    If the group takes a partition away before the commit, or the cluster aborts the transaction, nothing of it becomes
-    visible to consumers with ``read_committed``, and the records are returned again, here or by the new owner of the
-    partition. What the body of the loop does outside of Kafka happens again then. If the body raises or is cancelled,
-    closing the producer aborts the transaction; a new iteration of the same object aborts it too, and continues with
-    the records of that transaction.
+    If the group revokes a partition before the commit, or the cluster aborts the transaction, consumers with
+    ``read_committed`` get nothing of it. The records are returned again, here or by the new owner of the partition.
+    What the body of the loop does outside of Kafka happens again then. If the body raises or is cancelled, closing the
+    producer aborts the transaction; a new iteration of the same object aborts it too, and continues with the records of
+    that transaction.
 
     The consumer must be a member of a group with ``auto_commit=False``, and the producer must have a
     ``transactional_id`` of its own. Nothing else may read the consumer, commit its offsets, or begin transactions of

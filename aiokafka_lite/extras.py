@@ -10,7 +10,7 @@ from .errors import ConfigurationError
 
 
 def extra(module: str, name: str = "arrow") -> ModuleType:
-    """Import a module that the extra ``name`` installs. ConfigurationError says what to install where it is missing."""
+    """Import a module that the extra ``name`` installs. If it is missing, ConfigurationError names what to install."""
     loaded = sys.modules.get(module)  # a single dict lookup, because encoders call this for every batch
     if loaded is not None:
         return loaded

@@ -1,8 +1,8 @@
 """Dataclasses and classes of attrs as JSON, by the types of their fields, without a library.
 
 A field may have these types: None, bool, int, float, str, datetime, date, time, UUID, Decimal, Enum, ``Literal``,
-``Any``, lists, tuples, sets and dicts with keys of str, unions of these, and other such classes. datetime and the like
-are strings in ISO 8601. A type that is not in the list is refused when the serializer is created, before the first
+``Any``, lists, tuples, sets and dicts with keys of str, unions of these, and other such classes. A datetime, date or
+time is a string in ISO 8601. A type that is not in the list is refused when the serializer is created, before the first
 record.
 """
 
@@ -68,7 +68,7 @@ def _is_class(model: Any) -> bool:
 
 
 class _Field(NamedTuple):
-    """A field that the constructor takes. ``argument`` is its name there, which attrs lets the class choose."""
+    """A field that the constructor takes. ``argument`` is its name there; attrs may use another name."""
 
     name: str
     argument: str

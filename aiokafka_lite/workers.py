@@ -82,8 +82,8 @@ class Workers(ConsumerGroupHandler[K, V]):
     so after a crash or a rebalance a record may be processed again, and none is skipped (at least once).
 
     An attempt that raises, or takes longer than ``timeout`` seconds, is repeated after ``backoff`` seconds, doubled
-    each time up to ``max_backoff``, for ``attempts`` attempts in all. Then ``on_failure`` decides: ``"raise"`` ends
-    ``consume`` with the exception, and the record is not committed; ``"skip"`` logs the exception and continues; an
+    each time up to ``max_backoff``, for ``attempts`` attempts in all. Then ``on_failure`` decides. ``"raise"`` ends
+    ``consume`` with the exception, and the record is not committed. ``"skip"`` logs the exception and continues. An
     async function of the record and the exception, such as ``FailureTopics``, finishes the record when it returns. If
     it has an attribute ``delays``, a mapping of topics to seconds, records of these topics wait for that time.
 

@@ -53,7 +53,7 @@ class Acls:
     async def create(
         self, bindings: AclBinding | Iterable[AclBinding], *, timeout: float | None = None
     ) -> Results[AclBinding, None]:
-        """Create ACLs. Creating one that exists is a success."""
+        """Create ACLs. An ACL that exists already counts as created."""
         wanted = _several(bindings, AclBinding)
 
         async def ask(peer: Peer, items: list[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:

@@ -1,7 +1,7 @@
 """Topics: create, delete, describe (whole or in pages), list, add partitions.
 
-Changes go to the controller. Descriptions come from any broker, which may be a moment behind: a topic that was just
-created may not be listed yet, and a topic that was just deleted may still be listed.
+Changes go to the controller. Descriptions come from any broker, and its metadata may be a moment old: a new topic may
+not be listed yet, and a deleted topic may still be listed.
 
 - Topics can be deleted by id since Kafka 2.8, and described by id since Kafka 3.1.
 - Pages use DescribeTopicPartitions (KIP-966) if a broker has it. Otherwise one Metadata response is cut into pages.
@@ -120,8 +120,8 @@ class TopicListing:
 class PartitionDescription:
     """A partition: broker ids of its leader (None if it has none) and its replicas, the preferred leader first.
 
-    ``eligible_leaders`` may become leaders although they are not in sync, ``last_known_eligible`` were the last ones
-    that could (KIP-966). Both are None before Kafka 4.0, and without ``pages``.
+    ``eligible_leaders`` may become leaders although they are not in sync. ``last_known_eligible`` were the last
+    replicas that could (KIP-966). Both are None before Kafka 4.0, and without ``pages``.
     """
 
     partition: int

@@ -1,8 +1,8 @@
 """Outages: failures that are retried, counted by place, and logged once when they begin and once when they end.
 
-An outage of ten minutes has thousands of failures, but only two lines in the log: the first failure is logged at
-WARNING (or the level that the caller names), later ones of the same outage at DEBUG, and the recovery at INFO with the
-number of failed attempts. The counts stay for ``diagnose()``.
+An outage of ten minutes has thousands of failures, but only two lines in the log. The first failure is logged at
+WARNING, or at the level that the caller names. Later failures of the same outage are logged at DEBUG, and the recovery
+at INFO with the number of failed attempts. The counts stay for ``diagnose()``.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Backoff:
         return self.after(self._failures - 1)
 
     def after(self, failures: int) -> float:
-        """The seconds to wait after ``failures`` failures in a row before this one. Counts nothing."""
+        """The pause in seconds after a failure that follows ``failures`` other failures in a row. Counts nothing."""
         if self._function is not None:
             pause = self._own(self._function, failures + 1)
             if pause is not None:

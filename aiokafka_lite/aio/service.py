@@ -155,8 +155,8 @@ class Service:
     async def start(self, timeout: float | None = None, *, is_attached: bool = False) -> None:
         """Run ``on_start`` in a new root task. Raises its exceptions; after one, or a cancellation, no task remains.
 
-        Raises KafkaTimeout after ``timeout`` seconds. ``is_attached``: another service owns this one, bounds the start,
-        and logs for both.
+        Raises KafkaTimeout after ``timeout`` seconds. ``is_attached``: another service owns this service, bounds its
+        start, and logs for both.
         """
         check_timeout(timeout)
         if self._state is not ServiceState.NEW:
@@ -265,7 +265,7 @@ class Service:
         return scope
 
     async def attach(self, service: Service) -> None:
-        """Start the service of a component inside this one and own it. Call it from ``on_start`` or from a child.
+        """Start the service of a component inside this service, and own it. Call it from ``on_start`` or from a child.
 
         It is closed after the tasks of this component have ended, in reverse order of attaching. Its failure is also
         the failure of this component.

@@ -9,7 +9,7 @@ from .output import Cell, Facts, Output, Part, Table, show_errors
 
 
 async def cluster(connection: Connection, output: Output, versions: bool) -> int:
-    """Show brokers, controller and features, and the API versions of the brokers if wanted."""
+    """Show brokers, controller and features, and on request the API versions of the brokers."""
     async with connection.admin() as admin:
         described = await admin.cluster.describe()
         parts: dict[str, Part] = {

@@ -55,7 +55,7 @@ class Connection:
             return Admin(**_merged(settings, api_timeout=self.timeout or TIMEOUT))
 
     def may_create_topics(self) -> bool:
-        """Whether a producer lets the cluster create a topic at its first use."""
+        """Whether the first use of a topic by a producer may create it."""
         from ..properties import producer_settings
 
         return bool(producer_settings(self.all_properties()).get("allow_auto_create_topics", True))

@@ -1,7 +1,7 @@
 """``aiokafka-lite demo``: records through Kafka and back, each one checked.
 
 A record must be read once, where its acknowledgement said, unchanged, and after the earlier records with its key. A
-group (``demo_group``) and, if wanted, a Spark pipeline (``demo_spark``) follow.
+group (``demo_group``) follows, and on request a Spark pipeline (``demo_spark``).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Check:
         self.offsets[number] = offset
 
     def received(self, record: Record) -> None:
-        """Compare a record that was read with the one that was sent."""
+        """Compare a record that was read with the record that was sent."""
         self.read += 1
         try:
             number = int(dict(record.headers)["number"] or b"")

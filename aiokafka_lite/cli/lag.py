@@ -67,7 +67,7 @@ async def _look_up(admin: Admin, view: View) -> tuple[Table, Sequence[KafkaError
 
 
 def selected(rows: Sequence[tuple[Cell, ...]], view: View) -> list[tuple[Cell, ...]]:
-    """The rows that the user wants, in the wanted order. A row without a known lag counts as not behind. Pure."""
+    """The rows that the options select, in their order. A row without a known lag counts as not behind. Pure."""
 
     def lag_of(row: tuple[Cell, ...]) -> int:
         lag = row[_LAG]

@@ -220,7 +220,7 @@ def _stop_on_signals() -> threading.Event:
 
 
 def reason(message: str) -> str:
-    """The one line of a Spark error that says what is wrong; traces of Python and Java surround it."""
+    """The cause, as one line of Spark's error. The other lines are traces of Python and Java."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     ours = [line.partition(": ")[2] for line in lines if line.startswith(_OUR_ERRORS)]
     of_python = [line for line in lines if _PYTHON_ERROR.match(line)]

@@ -1,4 +1,4 @@
-"""Sends lines: gives them to the producer as fast as it has room, and follows them until they are acknowledged.
+"""Sends lines: gives them to the producer while it has room, and follows them until they are acknowledged.
 
 At first each line is sent as a record. After ``COLUMNS_AFTER`` bytes, and if pyarrow is installed, a block of lines is
 sent as Arrow columns, which makes no Python object for a line.
@@ -166,7 +166,7 @@ class Sending:
         self._sent(len(block))
 
     async def _send_records(self, lines: list[bytes]) -> None:
-        """Send lines as single records, as fast as the producer has room and the rate allows."""
+        """Send lines as single records. The producer's room and the rate limit the speed."""
         rate = self._job.rate
         self._began = self._began or time.perf_counter()
         chunk = CHUNK if rate is None else max(1, min(CHUNK, int(rate / 20)))

@@ -1,4 +1,4 @@
-"""Starts a client, and tells a person at the terminal after a second what the command waits for."""
+"""Starts a client, and prints on a terminal after a second what the command waits for."""
 
 from __future__ import annotations
 

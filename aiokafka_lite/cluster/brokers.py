@@ -54,7 +54,7 @@ class Brokers:
         return iter(tuple(self._brokers.values()))
 
     def follow(self, view: ClusterView) -> None:
-        """Apply a new snapshot: move brokers, drop idle ones that it does not list, retire bootstrap connections.
+        """Apply a new snapshot: move brokers, drop idle brokers that it does not list, retire bootstrap connections.
 
         A broker that is not listed keeps its connections: an outdated answer may omit a live broker, and the requests
         in flight at that broker must not fail. Idle connections close by themselves, and a broker without connections
@@ -78,7 +78,7 @@ class Brokers:
                     connection.retire()
 
     def mark_unreachable(self, broker: Broker) -> None:
-        """Use this broker only when no other one is reachable, because it failed."""
+        """Avoid this broker, because it failed: use it only if no other broker is reachable."""
         if broker.node.node_id >= 0:
             self._unreachable.add(broker.node.node_id)
 

@@ -4,8 +4,8 @@ Each check raises a ProtocolError that names the wrong value. Then the whole res
 stays, another broker is asked, and requests are paced as after any failure. docs/responses.md lists the rules for all
 responses.
 
-Legal, although unusual: a leader that is not listed (its broker is down), a partition without replicas, and gaps in the
-numbers of partitions (Kafka with ZooKeeper leaves out a new partition whose replicas are all down).
+These are legal, although unusual: a leader that is not listed (its broker is down), a partition without replicas, and
+gaps in the numbers of partitions. Kafka with ZooKeeper leaves out a new partition if all its replicas are down.
 """
 
 from __future__ import annotations

@@ -236,8 +236,8 @@ class Client(Component):
         """Track the topic from now on, and wait until it exists and has no error. Its partitions may lack a leader.
 
         Raises InvalidTopic without asking a broker. Raises UnknownTopic at the deadline if the topic does not exist,
-        KafkaTimeout if no broker answered or the topic keeps a retriable error, and AuthorizationError and other
-        errors that are not retriable at once.
+        and KafkaTimeout if no broker answered or the topic keeps a retriable error. An error that is not retriable,
+        such as AuthorizationError, is raised at once.
         """
         check_topic_name(name)
         self._service.check()

@@ -53,9 +53,9 @@ class CoordinatorChannel:
         """One attempt. Returns the answer and the id of the node that sent it.
 
         ``build`` makes the request for the versions of the connection. ``timeout`` in seconds is for the answer; the
-        lookup of the coordinator has ``api_timeout``. Raises the KafkaError of the lookup or the connection, and
-        ConnectionLost if the group or transactional id moves to another coordinator while this one does not answer: a
-        frozen broker keeps its connections, accepts new ones, and never answers NOT_COORDINATOR.
+        lookup of the coordinator has ``api_timeout``. Raises the KafkaError of the lookup or the connection. Raises
+        ConnectionLost if the group or transactional id moves to another coordinator while this broker does not answer:
+        a frozen broker keeps its connections, and never answers NOT_COORDINATOR.
         """
         broker = await self._client.coordinator(self._name, self._kind)
         node_id = broker.node.node_id

@@ -124,7 +124,7 @@ def common(service: Service, client: Client, *configs: object) -> dict[str, obje
 
 
 def software() -> dict[str, str]:
-    """Versions of this library, of Python and of the libraries that this one uses."""
+    """Versions of this library, of Python and of the other libraries that are used."""
     found = {
         "aiokafka_lite": VERSION,
         "build": BUILD,
@@ -156,7 +156,7 @@ def counted(names: Iterable[str]) -> list[str]:
 
 
 def bounded(lines: Iterable[str]) -> tuple[str, ...]:
-    """The first MOST_SHOWN lines, and the number of the others."""
+    """The first MOST_SHOWN lines, and the number of the remaining lines."""
     every = list(lines)
     left_out = len(every) - MOST_SHOWN
     return tuple(every) if left_out <= 0 else (*every[:MOST_SHOWN], f"... and {left_out} more")

@@ -18,7 +18,7 @@ class Health(Snapshot):
 
     ``is_live`` is False if the client cannot recover by itself, so that the process should be restarted. ``is_ready``
     is False while it cannot do its work: before it has started, while no broker answers, while it is not a member of
-    its group, and when it closes. ``problems`` says why, one text for each reason.
+    its group, and when it closes. ``problems`` has a text for each reason.
     """
 
     is_live: bool

@@ -223,8 +223,8 @@ def merge_leader(
 ) -> ClusterView:
     """The next snapshot after a hint about a new leader in a Produce or Fetch error (KIP-951).
 
-    Returns the same snapshot if the hint is not newer or cannot be used: a leader below zero, an epoch that is not
-    above the known one, an unknown partition, or a broker without a usable address. ``endpoints`` came with the hint.
+    Returns the same snapshot if the hint cannot be used: the leader is below zero, the epoch is not above the known
+    epoch, the partition is unknown, or the broker has no usable address. ``endpoints`` came with the hint.
     """
     topic = view.topics.get(topic_partition[0])
     partition = None if topic is None else topic.partition(topic_partition[1])

@@ -1,4 +1,4 @@
-"""Waiting for the metadata of one topic, with an error that says why it did not come."""
+"""Waits for the metadata of one topic, with an error at the deadline that names the reason."""
 
 from __future__ import annotations
 

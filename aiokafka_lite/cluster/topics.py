@@ -91,7 +91,7 @@ class MissingTopics:
         self._since: dict[str, float] = {}  # infinite once it is logged
 
     def update(self, view: ClusterView, tracked: TrackedTopics, now: float) -> None:
-        """Log topics that are missing for MISSING_AFTER seconds, and logged ones that exist now."""
+        """Log topics that are missing for MISSING_AFTER seconds, and logged topics that exist now."""
         missing = {
             name
             for name in view.unsettled(tracked.names)

@@ -86,7 +86,7 @@ class Buffer:
 
     @property
     def has_data(self) -> bool:
-        """Whether there are undelivered records. Hidden ones (of aborted transactions) count until they are decoded."""
+        """Whether there are undelivered records. Records of aborted transactions count until they are decoded."""
         return self._rest is not None or bool(self._batches)
 
     @property
@@ -96,7 +96,7 @@ class Buffer:
 
     @property
     def next_epoch(self) -> int | None:
-        """The leader epoch of the last delivered record, as far as it is known, for a commit."""
+        """The leader epoch of the last delivered record, for a commit; None if it is not known."""
         if self.chunk is not None:
             return self.chunk.leader_epoch
         # ``end_epoch`` belongs to the last batch in the buffer. While batches wait, the last delivered record may have

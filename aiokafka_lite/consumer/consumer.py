@@ -74,13 +74,13 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     which a deserializer fails: ``"raise"`` (reading stays at the record until ``seek``), ``"skip"``, ``"raw"``, or a
     function. ``interceptors`` see the records that are read, in their order, and the offsets that are committed.
 
-    ``on_offset_reset`` is called when an offset does not exist any more and ``auto_offset_reset`` has chosen another
-    one; if it raises, the next read raises its exception once. ``clock`` returns seconds since the epoch, for a policy
+    ``on_offset_reset`` is called when an offset no longer exists and ``auto_offset_reset`` has chosen a new offset. If
+    it raises, the next read raises its exception once. ``clock`` returns seconds since the epoch, for a policy
     ``by_duration``.
 
     A cancelled read loses no record: the position moves when a record is returned. If a partition cannot be read (a
-    damaged batch, an offset that is gone without a policy), reading raises its error, the partition is retried after a
-    backoff, and the others continue; ``seek`` skips the damage.
+    damaged batch, or an offset that is gone and no policy), reading raises its error. The partition is retried after a
+    backoff, and the other partitions continue. ``seek`` skips the damage.
     """
 
     def __init__(
@@ -190,8 +190,10 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         return self._core.topics
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Return no records of these partitions until ``resume``. None pauses all; it raises before the first
-        assignment."""
+        """Return no records of these partitions until ``resume``.
+
+        None pauses all; it raises before the first assignment.
+        """
         self._positions.set_paused(partitions, True)
 
     def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -275,8 +277,8 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     ) -> dict[TopicPartition, int]:
         """The offsets between the position and the end that the isolation level shows, for these partitions or all.
 
-        For partitions that are being fetched, the end is known from the last answer. For the others, such as paused
-        partitions, the leaders are asked. Offsets that compaction or transactions removed from the log count as well.
+        For partitions that are being fetched, the end is known from the last answer. For all other partitions, such as
+        paused ones, the leaders are asked. Offsets that compaction or transactions removed from the log count as well.
         Raises as ``position`` and ``end_offsets``, within ``timeout`` seconds in all (``api_timeout`` by default).
         """
         return await self._positions.lag(partitions, timeout)

@@ -148,7 +148,7 @@ class Deserializing:
         return records, used, None
 
     def _ahead(self, chunk: Chunk, max_records: int) -> tuple[Sequence[object], Sequence[object]]:
-        """The next keys and values by deserializers that are not async, up to the first one that they refuse.
+        """The next keys and values by deserializers that are not async, up to the first key or value that they refuse.
 
         Whole columns are deserialized at once: a call and an exception handler for each record took twice as long as
         parsing small JSON.

@@ -19,7 +19,7 @@ from .subscription import Subscription
 class GroupReport:
     """A membership. ``state`` is a name of ``MemberState``; ``coordinator`` is None while it is looked up.
 
-    ``protocol`` is the one in use, ``"classic"`` or ``"consumer"``; ``"auto"`` shows as ``"classic"`` until it is
+    ``protocol`` is the protocol in use, ``"classic"`` or ``"consumer"``; ``"auto"`` is ``"classic"`` until it is
     decided. ``generation`` is the member epoch under the consumer protocol.
     """
 

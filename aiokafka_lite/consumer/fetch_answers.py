@@ -180,8 +180,10 @@ class FetchAnswers:
             assigned.fail(error_for(code, f"fetching {partition} at offset {offset}", at=partition, offset=offset))
 
     def fail_too_large(self, partitions: Iterable[AssignedPartition]) -> None:
-        """The response for these partitions is larger than the client accepts. A retry cannot help, so the user gets an
-        error."""
+        """The response for these partitions is larger than the client accepts.
+
+        A retry cannot help, so the user gets an error.
+        """
         limit = self._client.config.max_response_size
         for assigned in partitions:
             why = f"{assigned.partition}: broker {self._node_id} answers with more than max_response_size={limit} bytes"
@@ -300,9 +302,9 @@ class FetchAnswers:
             logger.warning(what, assigned.partition, check.last_epoch)
             assigned.reset_by(self._policy, out_of_range=offset, reason=ResetReason.TRUNCATED)
             self._on_lost_position()
-        # If the end is below the position, or the epoch is older than the last one that was read, the leader's log
-        # lacks records that were read. The buffer's end is compared, because records that were fetched ahead are lost
-        # as well.
+        # The leader's log lacks records that were read if the end is below the position, or the epoch is older than
+        # that of the last record. The buffer's end is compared, because records that were fetched ahead are lost as
+        # well.
         elif given.end_offset < assigned.buffer.end or 0 <= given.leader_epoch < check.last_epoch:
             self._truncate(assigned, given.end_offset)
         else:

@@ -42,8 +42,8 @@ class FetchSession(Generic[K, V]):
 
     ``K`` identifies a partition as the broker stores it (with its topic id, so a topic that was created again is
     another key). ``V`` has the fields of a request for it; a value that differs from the remembered one is sent again.
-    ``want`` and ``drop`` say what the broker should remember. Call ``next`` for each request, then exactly one of
-    ``answered`` and ``lost``. The cost of an incremental request depends on the number of changes alone.
+    ``want`` adds a partition to the session, and ``drop`` removes one. Call ``next`` for each request, then exactly one
+    of ``answered`` and ``lost``. The cost of an incremental request depends on the number of changes alone.
     """
 
     session_id: int = NO_SESSION
@@ -63,12 +63,12 @@ class FetchSession(Generic[K, V]):
             self._changed[key] = None
 
     def drop(self, key: K) -> None:
-        """Have the broker forget ``key`` with the next request."""
+        """Remove ``key`` from the broker's session with the next request."""
         if self.wanted.pop(key, None) is not None:
             self._changed[key] = None
 
     def next(self) -> SessionRequest[K, V]:
-        """The request after which the broker remembers exactly ``wanted``."""
+        """The request that makes the broker's session equal to ``wanted``."""
         if self.epoch == FULL:
             asked = SessionRequest(self.session_id, FULL, dict(self.wanted))
         else:

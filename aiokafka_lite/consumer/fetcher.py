@@ -90,7 +90,7 @@ class BrokerFetcher:
         return f"<BrokerFetcher node={self.node_id} session={self._session.session_id}/{self._session.epoch}>"
 
     def wake(self) -> None:
-        """Let the task check again whether to fetch."""
+        """Wake the task: it checks again whether to fetch."""
         self._wake.set()
 
     async def run(self) -> None:

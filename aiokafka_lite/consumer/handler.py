@@ -18,7 +18,7 @@ class ConsumerGroupHandler(Generic[K, V]):
     """
 
     async def setup(self, session: ConsumerGroupSession) -> None:
-        """Called when a session begins. Its claims are read when this returns."""
+        """Called when a session begins. Its claims begin to read when this call returns."""
 
     async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[K, V]) -> None:
         """Read one partition, in a task of its own: ``async for record in claim``, which ends with the session."""

@@ -15,7 +15,7 @@ class ConsumerInterceptor(Protocol):
     """Observes the records that are read and the offsets that are committed.
 
     Runs in the event loop, so it must not block. Its exceptions are logged, once per type, and do not affect the
-    records. If there are several interceptors, each receives the records that the one before it returned.
+    records. If there are several interceptors, each receives the records that the previous interceptor returned.
     """
 
     def on_consume(self, records: Sequence[Record[Any, Any]]) -> Sequence[Record[Any, Any]]:

@@ -44,8 +44,8 @@ class PartitionMetrics(Snapshot):
 class RequestMetrics(Snapshot):
     """One kind of work for a group: commits, heartbeats or rebalances.
 
-    ``latency`` has the successful ones, ``failures`` is the number of the others. ``last_success_ago`` is in seconds,
-    None before the first success.
+    ``latency`` counts the successful calls, and ``failures`` the failed ones. ``last_success_ago`` is in seconds, None
+    before the first success.
     """
 
     latency: LatencyMetrics

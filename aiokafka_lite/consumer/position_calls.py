@@ -35,7 +35,7 @@ class PositionCalls:
         return self._core.options.client.api_timeout if timeout is None else timeout
 
     def select(self, partitions: Partitions) -> list[AssignedPartition]:
-        """The assigned partitions. Raises IllegalStateError for one that is not assigned."""
+        """The assigned partitions. Raises IllegalStateError for a partition that is not assigned."""
         if partitions is None:
             return list(self._subscription)
         return [self._subscription[each] for each in checked_partitions(partitions)]

@@ -54,8 +54,8 @@ class PositionWait:
 
         A late lookup of the end skips the records written before it, so ``start`` and a rebalance wait here before they
         announce the partitions. A partition that fails, leaves the assignment or is about to be revoked is not waited
-        for. If only partitions without a leader are left after ``limit`` seconds, a warning is logged instead: an
-        offline partition must not prevent the reading of the others, and no record can be written to it.
+        for. If after ``limit`` seconds only partitions without a leader have no position, a warning is logged instead.
+        An offline partition must not stop the reading of other partitions, and no record can be written to it.
         """
         open_partitions: list[AssignedPartition] = []
         try:

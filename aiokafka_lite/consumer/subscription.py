@@ -9,7 +9,7 @@ Rules of this file:
 2. Fetchers and the position keeper change one partition at a time (a batch, an offset, an error) and call
    ``update_ready``; then ``notify_ready`` once for all partitions of an answer.
 3. A partition in ``ready`` is readable, assigned, and without a reader of its own. The consumer's reader takes the
-   first one and puts it behind the others when its turn ends, so a partition with an endless backlog does not starve
+   first partition, and moves it to the end when its turn is over. So a partition with an endless backlog does not block
    the rest, and idle partitions cost nothing.
 4. An ``AssignedPartition`` that was removed and assigned again is another object. After a wait, code checks ``holds``
    before it changes one.
@@ -195,7 +195,7 @@ class Subscription:
         self._observer.on_ready()
 
     def end_turn(self, assigned: AssignedPartition) -> None:
-        """Put the partition behind the others."""
+        """Move the partition to the end of the order."""
         self.ready.pop(assigned.partition, None)
         self.update_ready(assigned)
 

@@ -1,4 +1,4 @@
-"""Kafka brokers inside the process: for tests, for demonstrations, and to learn how a broker works."""
+"""Kafka brokers inside the process: for tests, for demonstrations, and for learning how a broker works."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Fetch sessions (KIP-227): a reader names its partitions once, and then only the changes.
 
 A request with session id 0 and epoch 0 opens a session. Epoch -1 is a request without a session, and ends the session
-that it names. Any other request is incremental: it adds, moves and forgets partitions, and its response leaves out the
-partitions without news.
+that it names. Any other request is incremental: it adds, moves and removes partitions, and its response has only the
+partitions with changes.
 """
 
 from __future__ import annotations

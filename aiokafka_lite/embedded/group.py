@@ -1,4 +1,4 @@
-"""One consumer group under the classic protocol, as its coordinator sees it: members, generations, rebalances.
+"""The coordinator's state of one consumer group of the classic protocol: members, generations, rebalances.
 
 The group decides; it neither encodes messages nor stores anything. A join or a sync that has to wait is a future, and a
 timeout is a timer of the event loop, so the coroutine of a connection simply awaits the answer.

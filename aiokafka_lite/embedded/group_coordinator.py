@@ -38,7 +38,7 @@ NEVER = 0
 
 
 class GroupCoordinator:
-    """The groups of a node. Owner: the node. ``check`` tells whether the node coordinates a group at all."""
+    """The groups of a node. Owner: the node. ``check`` returns whether the node coordinates a group."""
 
     def __init__(
         self,

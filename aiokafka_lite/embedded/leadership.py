@@ -124,7 +124,10 @@ class PartitionLeadership:
             self._controller.set_partition(key, moving)
 
     def resume_reassignments(self) -> None:
-        """End the reassignments of an earlier run whose new replicas were all in sync; the others end as usual."""
+        """End the reassignments of an earlier run whose new replicas were all in sync.
+
+        All other reassignments end as usual.
+        """
         for topic in self._controller.topics.values():
             for index in range(len(topic.partitions)):
                 self._end_soon_if_complete((topic.name, index))
@@ -135,7 +138,7 @@ class PartitionLeadership:
             self._ending[key] = loop.call_later(REASSIGNMENT_TIME, self._end_reassignment, key)
 
     def _move_to(self, key: PartitionKey, state: PartitionState, replicas: tuple[int, ...]) -> None:
-        """End a reassignment: keep only ``replicas``, led by one that is in sync."""
+        """End a reassignment: keep only ``replicas``. The leader is a replica that is in sync."""
         isr = tuple(node for node in state.isr if node in replicas)
         if not isr:
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"none of {list(replicas)} is in sync")

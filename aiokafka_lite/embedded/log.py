@@ -363,7 +363,7 @@ class Log:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def batches_from(self, offset: int) -> Iterator[StoredBatch]:
-        """The batches in order, from the first one that ends at or after ``offset``."""
+        """The batches in order, from the first batch that ends at or after ``offset``."""
         first = self._segment_index(offset)
         for number in range(first, len(self.segments)):
             segment = self.segments[number]

@@ -45,7 +45,7 @@ class BrokenLog(OSError):
 
 
 class OpenFiles:
-    """The file descriptors of one cluster, at most ``limit``: the one unused for longest is closed."""
+    """The file descriptors of one cluster, at most ``limit``: the least recently used descriptor is closed."""
 
     def __init__(self, limit: int = MAX_OPEN_FILES) -> None:
         self._limit = limit

@@ -1,4 +1,4 @@
-"""One broker's view of the cluster: the controller's decisions, up to the last one that reached this broker."""
+"""One broker's view of the cluster: the controller's decisions, up to the last decision that reached this broker."""
 
 from __future__ import annotations
 

@@ -356,7 +356,7 @@ class Partition:
             return False
         return compact(log, stable, now_ms, config.delete_retention_ms, config.min_compaction_lag_ms, is_aborted)
 
-    # Followers, as their leader sees them.
+    # The leader's state of its followers.
 
     def update_follower(self, node_id: int, fetch_offset: int, now: float) -> bool:
         """Record that a follower has all records before ``fetch_offset``. True if the high watermark moved."""
@@ -414,7 +414,7 @@ class Partition:
         return self.log.end_of_epoch(epoch)
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-        """The point at which the reader's log diverges from this one (KIP-595); None if it does not.
+        """The point at which the reader's log diverges from this log (KIP-595); None if it does not.
 
         The offset is -1 if the point is unknown.
         """

@@ -28,7 +28,7 @@ COMMIT_TYPE = 1
 
 
 class SequenceRejected(Exception):
-    """The epoch or the sequence of a batch is wrong, as ``code`` says; the batch was not appended."""
+    """The epoch or the sequence of a batch is wrong; ``code`` is the reason. The batch was not appended."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)

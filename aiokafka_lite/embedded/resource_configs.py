@@ -116,7 +116,7 @@ CONFIG_RESOURCES = {
 
 
 def resource_synonyms(kind: ConfigResource, name: str, own: Mapping[str, str], layers: Layers) -> list[Synonym]:
-    """All values of a setting of a resource, the one in force first; a group falls back to settings of brokers."""
+    """All values of a setting of a resource, the effective value first. A group falls back to settings of brokers."""
     key = kind.keys[name]
     found = [Synonym(name, own[name], kind.source)] if name in own else []
     if key.broker_name is not None:

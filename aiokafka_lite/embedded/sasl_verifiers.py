@@ -24,7 +24,7 @@ from .scram_users import ScramCredential, ScramUsers
 class LoginRefused(Exception):
     """The client does not get in. The message is for the log of the broker.
 
-    ``shown`` is the text for the client; with None it gets one that does not tell a wrong user from a wrong password.
+    ``shown`` is the text for the client. The default text is the same for a wrong user and a wrong password.
     """
 
     def __init__(self, reason: str, *, shown: str | None = None) -> None:

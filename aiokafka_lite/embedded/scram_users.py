@@ -1,7 +1,7 @@
 """The SCRAM credentials of a cluster: for each user and mechanism a salt, a number of iterations, and two keys.
 
-As in Kafka, the controller stores no password: a client that sets one sends the salted password, and a login is checked
-with the two keys that are derived from it (RFC 5802, section 3).
+As in Kafka, the controller stores no password. A client sends the salted password, and the two keys derived from it
+check a login (RFC 5802, section 3).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ScramUsers:
         return f"<ScramUsers users={len(self._users)}>"
 
     def set(self, user: str, mechanism: str, iterations: int, salt: bytes, salted_password: bytes) -> None:
-        """Add a credential, or replace the one that the user has for the mechanism."""
+        """Add a credential, or replace the user's credential for the mechanism."""
         self._change(user, mechanism, ScramCredential.of(mechanism, iterations, salt, salted_password))
 
     def set_password(self, user: str, password: str, mechanisms: Iterable[str] = HASHES) -> None:

@@ -1,7 +1,7 @@
 """The assignor ``simple`` of share groups (KIP-932): each partition has members, and members have equal shares.
 
-A partition may have many members. With more members than partitions, each partition has as many as the others, or one
-more. As far as that allows, members keep the partitions that they have.
+A partition may have many members. If there are more members than partitions, the numbers of members of two partitions
+differ by at most one. As far as that allows, members keep the partitions that they have.
 """
 
 from __future__ import annotations

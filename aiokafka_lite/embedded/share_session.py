@@ -1,8 +1,8 @@
 """Share sessions (KIP-932): a member names its partitions to a leader once, and then only the changes.
 
-A request with epoch 0 opens the session of its member, each following request adds one to the epoch, and epoch -1
-closes the session, which releases the records that the member has. The end of the connection closes it too.
-Acknowledgements need a session.
+A request with epoch 0 opens the session of its member. Each following request adds one to the epoch. Epoch -1 closes
+the session and releases the records that the member has. The end of the connection closes it too. Acknowledgements need
+a session.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ShareSession:
         self.partitions: dict[TopicIdPartition, None] = {}
 
     def move_to_end(self, key: TopicIdPartition) -> None:
-        """Move a partition behind the others, because the member got records of it. The others come first next time."""
+        """Move a partition to the end of the order, because the member got records of it."""
         if key in self.partitions:
             del self.partitions[key]
             self.partitions[key] = None

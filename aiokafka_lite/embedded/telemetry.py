@@ -42,7 +42,7 @@ class ClientMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The metrics that one client shall push. ``metrics`` are prefixes of names; an empty one is every metric."""
+    """The metrics that one client has to push. ``metrics`` are prefixes of names; an empty one is every metric."""
 
     subscription_id: int
     metrics: tuple[str, ...]

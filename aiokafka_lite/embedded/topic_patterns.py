@@ -139,7 +139,7 @@ class _Fork(NamedTuple):
 
 
 class _Condition(NamedTuple):
-    """Holds between some characters: the one before, and the one after."""
+    """A condition on a place between two characters: the character before, and the character after."""
 
     holds: Callable[[str, str], bool]
     then: int

@@ -1,8 +1,8 @@
-"""One transactional id, as its coordinator sees it: the state machine, and the decision about each request. Pure.
+"""The coordinator's state of one transactional id: the state machine, and the decision about each request. Pure.
 
 A ``Transaction`` is an immutable value. A function of this file takes the present value and returns the next one, or
 raises ``TransactionRefused`` with Kafka's error code. The same value means that there is nothing to write: the request
-repeats one that succeeded. The coordinator writes the next value to the log before it uses it.
+repeats a request that succeeded. The coordinator writes the next value to the log before it uses it.
 
 Rules of this file:
 
@@ -11,8 +11,8 @@ Rules of this file:
     transaction (KIP-890), so no late request of one transaction can reach the next one.
  3. The largest epoch of a client is 32766. After it, the id gets a new producer id with epoch 0. Epoch 32767 exists
     only in markers, to fence the last epoch.
- 4. With its old id and epoch a producer continues after an error (KIP-360). The old epoch may be the present one, or
-    the one before it: then the request is a repetition, and the answer is the same.
+ 4. With its old id and epoch a producer continues after an error (KIP-360). The old epoch may be the present epoch, or
+    the previous one. If it is the previous one, the request is a repetition, and the answer is the same.
  5. Nothing but PREPARE_COMMIT and PREPARE_ABORT decides a transaction. When one of them is in the log, its markers are
     written, whatever happens to the coordinator.
 """
@@ -199,7 +199,7 @@ def initialize(
 
 
 def _may_continue(transaction: Transaction, old: tuple[int, int]) -> bool:
-    """Whether a producer has the present producer id, or the one before it in its last epoch."""
+    """Whether a producer has the present producer id, or the previous producer id in its last epoch."""
     if transaction.producer_epoch == NO_EPOCH or old[0] == transaction.producer_id:
         return True
     return old[0] == transaction.previous_producer_id and old[1] >= LAST_EPOCH

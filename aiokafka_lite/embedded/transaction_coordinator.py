@@ -103,7 +103,7 @@ class TransactionCoordinator:
     # Which transactional ids are here.
 
     def apply(self) -> None:
-        """The leaders of the topic changed: load the partitions that this node leads now, drop the others."""
+        """The leaders of the topic changed: load the partitions that this node leads, and drop all others."""
         led = self.log.leader_epochs(self._node_id)
         for index in [each for each, epoch in self._led.items() if led.get(each) != epoch]:
             del self._led[index]

@@ -93,7 +93,7 @@ class TransactionRequests:
             event.set()
 
     async def write_marker(self, sender: int, key: PartitionKey, marker: Marker, is_wanted: Callable[[], bool]) -> None:
-        """Write a marker at the leader of its partition. Try again until that succeeds, or until it is not wanted."""
+        """Write a marker at the leader of its partition. Retry until the request succeeds, or is no longer needed."""
         pause = FIRST_PAUSE
         while is_wanted():
             held = self._held.get(key)

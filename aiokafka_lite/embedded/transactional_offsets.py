@@ -3,7 +3,7 @@
 They are in the log of their group's partition like other offsets, but in transactional batches. They become the offsets
 of the group when the commit marker is written to that partition, and vanish with an abort marker.
 
-Of two offsets for one partition the one that comes later in the log counts, also if its transaction ends first.
+If there are two offsets for one partition, the later in the log counts, also if its transaction ends first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The checks of a leader before it appends a client's batch, in Kafka's order.
 
 The header is enough for nearly all checks. Records are scanned only for rules about single records: keys in a compacted
-topic, and timestamps, if the header shows that one of them breaks the rule. Their headers are never decoded: a small
+topic, and timestamps if the header shows that a timestamp breaks the rule. Their headers are never decoded: a small
 batch may have millions of them.
 """
 
@@ -113,7 +113,7 @@ def _code_for_header(records: Buffer | None) -> ErrorCode:
 
 
 def _check_tail(records: Buffer, start: int) -> None:
-    """After the batch there may only be the beginning of another one, which is dropped, as in Kafka."""
+    """Only the beginning of another batch may follow the batch. It is dropped, as in Kafka."""
     if not is_framed(records[start:]):
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "the bytes after the batch are not another batch")
 

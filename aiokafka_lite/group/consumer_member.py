@@ -5,9 +5,9 @@ subscription and the owned partitions, and leaves. ``handle(event)`` moves the m
 
 Rules of this file:
 
-Rule 1: One heartbeat is in flight at a time, except the one that leaves. A second one could overtake the first, and the
-  coordinator would get outdated owned partitions. Each heartbeat and each pause has an attempt number, and the outcome
-  of another attempt is dropped.
+Rule 1: One heartbeat is in flight at a time. Only the heartbeat that leaves does not wait. A second one could overtake
+  the first, and the coordinator would get outdated owned partitions. Each heartbeat and each pause has an attempt
+  number, and the outcome of another attempt is dropped.
 Rule 2: Partitions are released before they are reported as not owned, and before added ones are assigned. The
         coordinator gives a partition to another member when no heartbeat reports it any more.
 Rule 3: After the first heartbeat only changed fields are sent. After a failure all fields are sent, because it is not

@@ -7,7 +7,7 @@ Rules of this file:
 
 Rule 1: Only ``run`` calls ``handle`` of the member, so the member has one writer. Everything else posts events.
 Rule 2: At most one request of the member runs at a time (``MemberRequests``), as a child task. Its outcome is the next
-        event. A new request cancels the one before it. Heartbeats of the classic protocol are the exception.
+        event. A new request cancels the previous request. Heartbeats of the classic protocol are the exception.
 Rule 3: Heartbeats and handovers to the reader (``handover``) are tasks of their own: heartbeats continue while user
         code works on a handover. These tasks make no decisions.
 Rule 4: Nothing polls. Every retry has a growing pause, also when the coordinator answers at once.

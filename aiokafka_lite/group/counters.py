@@ -26,7 +26,8 @@ class RebalanceCounters(RequestCounters):
     """The rebalances of one member. Its coordinator task counts them.
 
     A rebalance begins when the member joins, and ends with an assignment. A rebalance that ends without an assignment
-    has failed, even if the member begins another one at once. A retry of a request belongs to the same rebalance.
+    has failed, even if the member begins the next rebalance at once. A retry of a request belongs to the same
+    rebalance.
     """
 
     __slots__ = ("_began",)

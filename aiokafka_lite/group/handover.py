@@ -172,6 +172,6 @@ class Handovers:
         return min(self._client_config.api_timeout, self._config.time_to_rebalance / 2)
 
     def _released(self, action: Revoke | Lose) -> None:
-        # Handovers run in order, so an assignment behind this one may contain the partitions again.
+        # Handovers run in order, so a later assignment in the queue may contain the partitions again.
         self._leaving.difference_update(action.partitions)
         self._on_released(Released(action.number))

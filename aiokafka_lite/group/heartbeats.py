@@ -7,9 +7,9 @@ Rule 2: Heartbeats are sent only while the member needs them (``Member.needs_ses
         only show that the coordinator is alive. They use another connection than JoinGroup, which may wait at the
         coordinator for minutes. After each event that a heartbeat causes, the task yields once, so that no heartbeat is
         sent under an outdated identity.
-Rule 3: A cooperative member sends its first heartbeats of a generation early. A cooperative rebalance is often followed
-        by another one: members that released partitions join again at once, and the next owners of these partitions
-        detect this only by a heartbeat. Without this, the moved partitions would have no reader for half an interval or
+Rule 3: A cooperative member sends its first heartbeats of a generation early. A cooperative rebalance often causes a
+        second one. Members that released partitions join again at once, and the next owners of these partitions detect
+        this only by a heartbeat. Without this, the moved partitions would have no reader for half an interval or
         longer.
 Rule 4: A member that reaches no coordinator for ``session_timeout`` counts its session as ended: another coordinator
         may have given its partitions to other members. The time is counted from the moment at which the last successful

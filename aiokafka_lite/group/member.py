@@ -7,8 +7,8 @@ Rules of this file:
 
 Rule 1: Every request has an attempt number. An answer to an attempt that is not the current one is dropped, so a late
         answer never undoes a newer decision.
-Rule 2: Partitions are taken from the reader before the next JoinGroup is sent, never after it. So two members never
-        believe at the same time that they own a partition.
+Rule 2: Partitions are taken from the reader before the next JoinGroup is sent, never after it. So two members never own
+        a partition at the same time.
 Rule 3: A cooperative member (KIP-429) continues to read while it joins. It releases only the partitions that are not in
   the new assignment, and then joins again.
 Rule 4: After a fence nothing is committed: the coordinator may have given the partitions to other members long ago.
@@ -20,7 +20,7 @@ Invariants that once broke:
 
  - In UNJOINED, FENCED and FATAL the member owns nothing.
  - ``CommitRefused`` and ``HeartbeatAnswer`` count only for the current identity. During a rebalance the generation is
-   about to change, so their errors do not apply to the next one.
+   about to change, so their errors do not apply to the next generation.
  - A member that closes before it has a member id waits for the answer to its JoinGroup (``AwaitJoin``). Otherwise the
    coordinator would create a member that never sends a request, and the group waits for its session to end.
  - A static member does not send LeaveGroup when ``max_poll_interval`` is exceeded: its restart may be in progress, and
@@ -140,8 +140,7 @@ class Member(BaseMember):
         self._rebalance_timeout = rebalance_timeout
         self._joined_topics: frozenset[str] = frozenset()  # the topics of the last JoinGroup
         self._bad_assignments = 0
-        # Whether a generation was complete under the present member id, and whether the one fence before that was
-        # ignored.
+        # Whether a generation was complete under the present member id, and whether one earlier fence was ignored.
         self._is_confirmed = False
         self._fence_forgiven = False
         # The reason for LeaveGroup. With None, the member leaves without LeaveGroup, as a static member does.
@@ -152,7 +151,7 @@ class Member(BaseMember):
         """Whether heartbeats are sent: as a member, and while a cooperative member reads during a rebalance.
 
         A JoinGroup that waits does not show whether the coordinator is alive. If the coordinator cannot be reached for
-        a whole session, another one may have given the partitions to other members.
+        a whole session, another coordinator may have assigned the partitions to other members.
         """
         return self.state.sends_heartbeats or (self.state.is_rebalancing and bool(self.partitions.owned))
 
@@ -312,7 +311,7 @@ class Member(BaseMember):
         assign = Assign(added, self.partitions.owned)
         if surplus:  # rule 3
             self._advance(MemberEvent.REVOKE)
-            # The partitions of other members that this one waits for come only with the next generation (KIP-429).
+            # The member waits for partitions of other members, which come only with the next generation (KIP-429).
             return [self.partitions.revoke(surplus), assign]
         self._advance(MemberEvent.SYNCED)
         # The assignment is used first even if it is outdated, because the member must own the partitions that the group

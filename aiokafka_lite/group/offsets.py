@@ -241,7 +241,7 @@ class Offsets:
         before = self._to_commit(wanted)
 
         def dropped() -> dict[TopicPartition, KafkaError]:
-            """Marks whose partitions were lost during the commit, which may have waited for another one."""
+            """Marks whose partitions were lost during the commit, which may have waited for an earlier commit."""
             return {each: _too_late(each, at.offset) for each, at in before.items() if each not in self._marked}
 
         return await self._commit(lambda: self._to_commit(wanted), timeout, dropped)

@@ -1,7 +1,7 @@
 """Subscriptions and assignments: bytes between the members of a group, which the coordinator does not read. Pure.
 
-Subscriptions are written in the newest version: each version only appends to the one before, and every client reads the
-part that it knows. Assignments are written in the oldest version, because their format has never changed.
+Subscriptions are written in the newest version. Each version only appends fields, and every client reads the fields
+that it knows. Assignments are written in the oldest version, because their format has never changed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def write_subscription(
     rack: str | None,
     user_data: bytes | None,
 ) -> bytes:
-    """A member's subscription as bytes. ``generation`` is the one in which it got the ``owned`` partitions."""
+    """A member's subscription as bytes. ``generation`` is the generation in which it got the ``owned`` partitions."""
     return encode_versioned(
         ConsumerProtocolSubscription(
             topics=sorted(topics),

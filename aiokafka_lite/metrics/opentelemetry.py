@@ -55,10 +55,10 @@ class KafkaMeter:
 
     def _observer(self, instrument: Instrument) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(options: CallbackOptions) -> Iterable[Observation]:
-            # A reader asks each instrument once. The first one that is asked again begins the next reading.
+            # A reader asks each instrument once. The first instrument that is asked again begins the next reading.
             if instrument in self._read or not self._read:
-                # Assigned before the samples are read: when the event loop is blocked, one instrument fails, and the
-                # others are empty.
+                # Assigned before the samples are read: when the event loop is blocked, one instrument fails, and all
+                # other instruments are empty.
                 self._samples, self._read = {}, {instrument}
                 self._samples = by_instrument(self._clients.samples())
             self._read.add(instrument)

@@ -24,7 +24,7 @@ class KafkaCollector:
 
     It registers itself in ``registry``, by default the global one; pass None to register it yourself. A scrape in
     another thread waits until the event loop has read the clients, so a loop that is blocked for 5 seconds fails the
-    scrape. The collector keeps no client alive: one that the program drops is not exported any more.
+    scrape. The collector keeps no client alive: a client that the program drops is no longer exported.
 
     Raises ConfigurationError without the extra ``prometheus``, IllegalStateError outside of an event loop.
     """

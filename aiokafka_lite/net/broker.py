@@ -1,7 +1,7 @@
 """One broker and its connections: one for each purpose, opened when a caller needs it.
 
-Rule 1: Callers that need a connection share one attempt. The attempt is a task of its own, so a caller that is
-cancelled does not end it for the others.
+Rule 1: Callers that need a connection share one attempt. The attempt is a task of its own, so a cancelled caller does
+        not end it.
 
 Rule 2: Attempts to one broker are made one after another, with a pause that grows with each failure, for all purposes
 and callers together. Otherwise a hundred clients would keep a broker down that is about to start.
@@ -118,7 +118,7 @@ class Broker:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no connection, not even one that is closing, and no caller waits for one."""
+        """Whether it has no connection, open or closing, and no caller waits for a connection."""
         closing = any(not connection.gone for connection in self._ending)
         return not (self._connections or self._wanted or self._connecting or closing)
 
@@ -258,7 +258,7 @@ class Broker:
         return wanted
 
     async def _connect_wanted(self) -> None:
-        """The task that opens connections while callers want some."""
+        """The task that opens connections while callers wait for them."""
         try:
             while self._wanted and not self._closed:
                 await self._backoff.wait()

@@ -272,12 +272,12 @@ class Connection:
 
         The broker has ``timeout`` seconds to answer, ``request_timeout`` if None. After that the promise fails with
         KafkaTimeout, the connection is closed, and all other promises fail with ConnectionLost. Requests are held back
-        while the broker throttles this client; one that is held for its whole timeout fails alone. ``at_most`` bounds
-        the version. The promise may be dropped or cancelled.
+        while the broker throttles this client. A request that is held for its whole timeout fails alone. ``at_most``
+        bounds the version. The promise may be dropped or cancelled.
 
         Raises ConnectionLost(sent=False) when the connection is closed, IllegalStateError when it is not open yet,
-        UnsupportedVersion, also if the request needs a newer version than the broker has, and ValueError for a request
-        that no version can carry.
+        UnsupportedVersion if the broker lacks the API or is too old for the request, and ValueError for a request that
+        no version can carry.
         """
         if not self._is_open:
             raise _unusable(self)

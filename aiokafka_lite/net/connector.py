@@ -1,7 +1,7 @@
-"""Connecting a transport to an address: the one module of the client that uses sockets.
+"""Connects a transport to an address: no other module of the client uses sockets.
 
-A connector is any object with a ``connect`` method like that of ``TcpConnector``. The embedded cluster has one that
-connects in memory.
+A connector is any object with a ``connect`` method like that of ``TcpConnector``. The embedded cluster has a connector
+that connects in memory.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ and the error names the handshake."""
 class TcpConnector:
     """TCP, with TLS if there is an SSL context. Tries each address of a host name until one accepts.
 
-    The addresses share ``timeout`` seconds, so that one that does not answer leaves time for the others. If none
-    accepts, the error has the reason for each. ``local_address`` is the IP address to connect from, None for any. The
-    peer's certificate must be for the requested host name or address, unless the context does not check that; the host
-    name is sent by SNI as well. A function as ``ssl_context`` returns the context for each connection.
+    The addresses share ``timeout`` seconds, so that a silent address leaves time for the next. If none accepts, the
+    error has the reason for each. ``local_address`` is the IP address to connect from, None for any. The peer's
+    certificate must be for the requested host name or address, unless the context does not check that; the host name is
+    sent by SNI as well. A function as ``ssl_context`` returns the context for each connection.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ class Send(Protocol):
 
 
 class AgreedVersions:
-    """The version of each API that one connection uses."""
+    """The version of each API on one connection."""
 
     __slots__ = ("_capped", "_picked", "table")
 

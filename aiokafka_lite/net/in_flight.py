@@ -287,7 +287,7 @@ class InFlightRequests:
 
     def release_after_login(self) -> None:
         """Write the held requests, unless the broker throttles this client."""
-        # A throttle and a login may overlap. The one that ends last releases the requests.
+        # A throttle and a login may overlap. The last pause that ends releases the requests.
         self._is_logging_in = False
         self._release()
 
@@ -318,7 +318,8 @@ class InFlightRequests:
         if self.throttled_until or self._is_logging_in:
             return
         in_flight, held = self._protocol.in_flight, self._held
-        # Errors are handled for each request: one that the version cannot carry must not stop the requests behind it.
+        # Errors are handled for each request: a request that the version cannot carry must not stop the requests behind
+        # it.
         while held and len(in_flight) < self._max_open:
             entry = held.popleft()
             try:

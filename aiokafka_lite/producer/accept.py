@@ -8,8 +8,8 @@ Rule 2: each record that went through ``on_send`` reaches ``on_acknowledgement``
 
 Rule 3: the records of a topic are accepted in the order in which the calls began. Without async serializers that is
 simply the order of the calls. With them, calls wait for their turn in a ``FifoLock``. A serializer that is not async
-may return an awaitable, for example until it has a schema: then the call waits in the same way, and so do the calls for
-its topic that come meanwhile. Senders that wait for memory are served in their order by the byte budget.
+may return an awaitable, for example until it has a schema. Then the call waits in the same way, and later calls for its
+topic wait too. Senders that wait for memory are served in their order by the byte budget.
 """
 
 from __future__ import annotations

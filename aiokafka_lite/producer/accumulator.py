@@ -7,8 +7,8 @@ or ``PendingRecords`` while metadata does not have the topic. Pending records mo
 records wait behind them.
 
 Rule 3: a topic that is dropped while batches of it exist would give its partitions two owners, both of which start at
-sequence number 0. So only idle topics are dropped (``_drop_idle_topics``), and a topic that was not found is dropped
-*before* its records fail: a caller that is woken by the failure can send to it again at once.
+sequence number 0. So only idle topics are dropped (``_drop_idle_topics``). A topic that was not found is dropped
+*before* its records fail, because the failure may wake a caller that sends to it again at once.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Accumulator:
         return partial(self._partitioner.choose, topic.name, view=self._view, partitions=topic.partitions)
 
     def flush(self) -> None:
-        """Let no open batch linger."""
+        """Send the open batches now, without waiting for ``linger``."""
         for partition in self._settlement.partitions():
             if partition.expedite():
                 self._dispatcher.offer(partition)
@@ -299,7 +299,7 @@ class Accumulator:
         topic = self.topics.get(record.topic)
         if topic is None or not topic.is_known:
             topic = self._topic(record.topic)
-            # Metadata has had the topic already, so no record is pending before this one.
+            # Metadata has had the topic already, so no earlier record is pending.
             if topic.is_open:
                 return self.append(*record)
         assert topic.pending is not None

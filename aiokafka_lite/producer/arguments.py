@@ -37,8 +37,8 @@ class ValuesAndKeys:
     def take(self, count: int) -> tuple[list[object], list[object] | None]:
         """The next values, at most ``count``, and their keys. An empty result means that there are no more values.
 
-        An error of an iterable, or SerializationError when one of them ends first, is raised by the call after the one
-        that returns the values before the error.
+        One call returns the values before an error. The next call raises it: the error of an iterable, or
+        SerializationError when one iterable ends first.
         """
         if self._error is not None:
             raise self._error

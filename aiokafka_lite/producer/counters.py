@@ -7,7 +7,7 @@ class Counters:
     """Counters over all brokers. ``ProducerMetrics`` has a field of the same name for each of them.
 
     Requests are counted by the senders, results by ``Settlement``. The accumulator counts pending records that fail,
-    because ``Settlement`` never sees them as a batch.
+    because they never become a batch of ``Settlement``.
     """
 
     def __init__(self) -> None:

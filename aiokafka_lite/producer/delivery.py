@@ -131,7 +131,7 @@ _errors = CallbackErrors()
 
 
 def _listed(topics: Iterable[str]) -> str:
-    """The first names, and the number of the others."""
+    """The first names, and the number of the remaining names."""
     names = sorted(topics)
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 

@@ -1,7 +1,7 @@
 """Transactions that one process writes and another process ends.
 
-A job with workers that write and a driver that decides can commit in this way: each worker flushes its records and
-returns the identity of its open transaction (``Producer.detach_transaction``), and the driver ends them all
+A job whose workers write and whose driver decides can commit in this way. Each worker flushes its records and returns
+the identity of its open transaction (``Producer.detach_transaction``). The driver ends all transactions
 (``end_detached``).
 
 The coordinator accepts the end of a transaction only under the newest epoch of its transactional id. So a producer that
@@ -45,9 +45,9 @@ async def end_detached(
 ) -> None:
     """Commit or abort a detached transaction. ``offsets`` of ``group`` are committed in it, if there are any.
 
-    Raises ProducerFenced if another producer with the transactional id has started, BrokerError with INVALID_TXN_STATE
-    if the coordinator has aborted the transaction at its timeout, and KafkaTimeout after ``api_timeout`` seconds, when
-    the outcome is not known.
+    Raises ProducerFenced if another producer with the transactional id has started. Raises BrokerError with
+    INVALID_TXN_STATE if the coordinator has aborted the transaction at its timeout. Raises KafkaTimeout after
+    ``api_timeout`` seconds: then the outcome is not known.
     """
     ids = TransactionalIds(lambda: None)
     ids.received(ProducerIdAndEpoch(detached.producer_id, detached.producer_epoch))

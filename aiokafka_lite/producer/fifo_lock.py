@@ -10,7 +10,7 @@ class FifoLock:
     """One queue for each name. Owned by one event loop.
 
     A caller joins a queue, prepares its work while it waits, awaits its turn, does the work and leaves. It always
-    leaves, from any place in the queue, so that a caller that fails or is cancelled does not block the others.
+    leaves, from any place in the queue, so that a failed or cancelled caller does not block the queue.
     """
 
     __slots__ = ("_queues",)
@@ -19,7 +19,7 @@ class FifoLock:
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
 
     def join(self, name: str) -> asyncio.Future[None]:
-        """Join the end of the queue. The future is done when all callers before this one have left."""
+        """Join the end of the queue. The future is done when all earlier callers have left."""
         turn = asyncio.get_running_loop().create_future()
         queue = self._queues.get(name)
         if queue is None:

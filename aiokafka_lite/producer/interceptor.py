@@ -30,11 +30,11 @@ class ProducerInterceptor(Protocol):
     """Is called twice for each record. Runs in the event loop, so it must not block.
 
     Its exceptions are logged, once per type, and do not affect the record. If there are several interceptors, each
-    receives the record that the one before it returned.
+    receives the record that the previous interceptor returned.
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Return the record to send: this one, or another. Called before the record is serialized."""
+        """Return the record to send: the same record, or another. Called before the record is serialized."""
         ...
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]) -> None:

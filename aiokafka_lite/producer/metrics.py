@@ -17,7 +17,7 @@ from .counters import Counters
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetrics(Snapshot):
-    """One broker, as a producer sees it.
+    """A producer's measurements of one broker.
 
     ``queued_bytes`` is the size of the sealed batches that wait for the broker or for its response. Latencies are in
     seconds, from writing a request to its answer, over the last 1,000 answers; None before the first answer.

@@ -187,7 +187,7 @@ class PartitionProducer(PartitionBatches):
         return quiet and not self.in_flight and not self.has_batches
 
     def is_first(self, batch: Batch) -> bool:
-        """Whether all earlier batches are settled, and this one is not."""
+        """Whether this batch is the first that is not settled."""
         return bool(self.sent) and self.sent[0] is batch
 
     # Batches to send.
@@ -243,8 +243,8 @@ class PartitionProducer(PartitionBatches):
 
     def sent_to(self, batch: Batch, topic_id: bytes) -> None:
         """Record that the taken batch is sent to the topic with this id; zero if it is sent by name."""
-        # A batch that was once sent by name keeps the zero id: if the topic was created again under that name, it is
-        # not known which of the two logs received the batch, so its numbers must stay.
+        # A batch that was once sent by name keeps the zero id. If the topic was created again under that name, either
+        # log may have received the batch, so its numbers must stay.
         if batch.sent_to != ZERO_UUID:
             batch.sent_to = topic_id
 
@@ -393,8 +393,8 @@ class PartitionProducer(PartitionBatches):
             # them.
             self._happened(PartitionEvent.LEADER_CHANGED)
             return self._after_answer()
-        # If the leader is newer than the one that failed, the next attempt needs no pause (KIP-951). Epochs only grow,
-        # so brokers that contradict one another cannot cause a busy loop.
+        # If the leader is newer than the failed leader, the next attempt needs no pause (KIP-951). Epochs only grow, so
+        # brokers that contradict one another cannot cause a busy loop.
         if newer and leader is not None:
             self._skip_pause = True
             if self.state is PartitionState.BACKING_OFF:

@@ -43,8 +43,8 @@ class PartitionBatches:
     """The batches of a partition, in order: ``sent`` before ``unsent`` before ``open``.
 
     ``broker`` is the node that sealed batches count for. All partitions of a producer share ``load``, the queued bytes
-    of each node, and ``sealed``, to which each sealed batch is added; the accumulator removes them before its next
-    choice of a partition. ``now`` returns the loop's time in seconds.
+    of each node, and ``sealed``, the list of sealed batches. The accumulator empties the list before its next choice of
+    a partition. ``now`` returns the loop's time in seconds.
     """
 
     __slots__ = (

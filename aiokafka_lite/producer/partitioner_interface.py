@@ -38,7 +38,7 @@ class Partitioner(Protocol):
 
 
 class BrokerLoad(Protocol):
-    """The load of brokers, as this producer sees it."""
+    """The load of brokers, as measured by this producer."""
 
     def queued(self, node_id: int) -> int:
         """Bytes of sealed batches that wait for the broker, or for its answer."""

@@ -167,10 +167,10 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         ``delivery_timeout`` seconds. Cancelling the call, or its timeout, ends only the wait: an accepted record is
         sent in any case.
 
-        Raises SerializationError, InvalidTopic, UnknownTopic and RecordTooLarge for a wrong record or argument,
-        ConfigurationError for a wrong ``timeout``, KafkaTimeout, BrokerError and its subclasses, and IllegalStateError
-        if the producer is not running or the partitioner raises an error that is not a KafkaError. ``more`` and
-        ``other`` collect arguments in the form of other clients; the TypeError names the argument to use.
+        Raises SerializationError, InvalidTopic, UnknownTopic and RecordTooLarge for a wrong record or argument, and
+        ConfigurationError for a wrong ``timeout``. Raises KafkaTimeout, and BrokerError and its subclasses. Raises
+        IllegalStateError if the producer is not running, or if the partitioner raises another error than a KafkaError.
+        ``more`` and ``other`` collect arguments of other clients; the TypeError names the argument to use.
         """
         if more or other:
             raise wrong_send("send", more, other)
@@ -248,8 +248,8 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     ) -> SendResults:
         """Write many records, waiting for room, and return the result of each, in their order.
 
-        The results are a sequence. For a record that is refused or not delivered, the sequence has its error; for the
-        others, their ``RecordMetadata``. ``keys`` has one key for each value; ``headers``, ``partition`` and
+        The results are a sequence. The sequence has an error for each record that is refused or not delivered, and a
+        ``RecordMetadata`` for each other record. ``keys`` has one key for each value; ``headers``, ``partition`` and
         ``timestamp`` are the same for all. Cancelling the call, or its ``timeout`` in seconds, ends only the wait:
         accepted records are sent in any case. Bytes and str are the fastest: without serializers, interceptors and a
         partitioner of your own, no Python code runs for a single record.

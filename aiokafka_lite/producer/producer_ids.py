@@ -38,14 +38,14 @@ def advance(sequence: int, count: int) -> int:
 
 
 def precedes(sequence: int, other: int) -> bool:
-    """Whether a sequence number comes before another one of the same identity. Both must be close together."""
+    """Whether a sequence number comes before another number of the same identity. Both must be close together."""
     return 0 < (other - sequence) & MAX_SEQUENCE < MAX_SEQUENCE // 2
 
 
 class ProducerIds:
     """The newest identity of a producer. Partitions get their identities from it. Owner: the producer.
 
-    ``request`` is called when a partition needs an identity and there is none. ``received`` stores the one that a
+    ``request`` is called when a partition needs an identity and there is none. ``received`` stores the identity that a
     broker assigned.
     """
 

@@ -54,6 +54,9 @@ class Room:
             await self._service.while_running(self.budget.room_for(size))
 
     def hurry(self) -> None:
-        """Let no batch linger. One call is enough, because batches that are begun while senders wait do not linger."""
+        """Send the open batches now, without waiting for ``linger``.
+
+        One call is enough, because batches that are begun while senders wait do not linger.
+        """
         if not self.budget.is_short:
             self._expedite()

@@ -203,8 +203,8 @@ class Sender:
     def _expects_lone(self) -> bool:
         """Whether one caller sends one record after the other, and waits for each.
 
-        This is never true for several callers that send in one iteration of the loop: their first request carries their
-        records together, and its answer wakes them together. Requests with a single record would double their cost.
+        This is never true for several callers that send in one iteration of the loop: one request carries their
+        records, and its answer wakes all of them. Requests with a single record would double their cost.
         """
         return self._lone_requests >= LONE_REQUESTS and not self._in_flight
 
@@ -270,7 +270,7 @@ class Sender:
         self._avoid_until = self._timers.now() + AVOIDED_FOR
 
     def _unreachable(self, first: Ready, error: KafkaError) -> None:
-        """Let all partitions that are queued here back off, or move to another leader."""
+        """Stop sending for all partitions that are queued here: each backs off, or moves to another leader."""
         self._avoid()
         waiting = [first]
         while not self._queue.empty():
@@ -283,7 +283,7 @@ class Sender:
     def _collect(self, first: Ready) -> list[InFlightBatch]:
         """The content of the next request: one batch of each queued partition, until the request is full.
 
-        Partitions with more data are queued again behind the others.
+        Partitions with more data are queued again, at the end.
         """
         collected: list[InFlightBatch] = []
         again: dict[PartitionProducer, None] = {}
@@ -305,7 +305,7 @@ class Sender:
                     room -= batch.builder.size
                     again[partition] = None
             entry = None if self._queue.empty() else self._queue.get_nowait()
-        # It goes behind the others, so that a partition with a backlog does not starve them.
+        # It goes to the end, so that a partition with a backlog does not block the rest.
         for partition in again:
             if partition.is_ready:
                 self._queue.put_nowait(Ready(partition, partition.level))

@@ -103,7 +103,7 @@ class Settlement:
     # New batches.
 
     def register(self, batch: Batch, partition: PartitionProducer, *, is_ordered: bool = True) -> None:
-        """Add a new batch. ``is_ordered`` is False if an earlier batch may expire later than this one."""
+        """Add a new batch. ``is_ordered`` is False if an earlier batch may expire after this batch."""
         self._is_ordered = self._is_ordered and is_ordered
         self.unsettled[batch] = None
         self._partitions[batch] = partition
@@ -305,7 +305,7 @@ class Settlement:
     def _refuse_records(
         self, in_flight: InFlightBatch, refused: dict[int, str | None], code: int, attempt: str
     ) -> None:
-        """Fail the records that the broker names, and send the others again (KIP-467)."""
+        """Fail the records that the broker names, and send all other records again (KIP-467)."""
         partition, batch = in_flight
         if batch.settled:
             self._dispatcher.act(partition, partition.split(batch, []))

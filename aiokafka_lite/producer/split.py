@@ -13,7 +13,7 @@ _ALL = 2**62
 
 
 class Parts(NamedTuple):
-    """The batches that replace another one, and the new place of each of its records."""
+    """The batches that replace a batch, and the new place of each of its records."""
 
     batches: list[Batch]
     places: list[tuple[BatchResult, int]]

@@ -32,7 +32,7 @@ class PendingRecords(BatchResult):
         self.places: list[tuple[BatchResult, int]] = []
 
     def add(self, record: PreparedRecord, now: float) -> int:
-        """Add a record behind the others; returns its index among all of them."""
+        """Append a record. Returns its index."""
         self.records.append(record)
         self.times.append(now)
         return len(self.places) + len(self.records) - 1

@@ -105,7 +105,7 @@ class Transaction(AsyncContext):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # The body may have ended the transaction by an explicit call, and begun another one.
+        # The body may have ended the transaction by an explicit call, and begun the next.
         if self._number != self._transactions.open_number:
             return
         if error is not None:

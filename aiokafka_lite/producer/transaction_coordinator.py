@@ -363,7 +363,7 @@ class TransactionCoordinator:
         channel: CoordinatorChannel | None = None,
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """Repeat an attempt until it succeeds, or is not wanted any more. Raises an error if a retry cannot help.
+        """Repeat an attempt until it succeeds, or is no longer needed. Raises an error if a retry cannot help.
 
         ``is_outdating``: a lost answer makes the epoch outdated (rule 2), and calls ``on_lost``. ``channel`` is the
         channel that the attempt uses, by default that of the transactional id.

@@ -72,7 +72,7 @@ def decode_message(cls: type[M], version: int, data: Buffer, position: int = 0) 
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """Encode a message that is a field of another one. Its version comes first, as an int16."""
+    """Encode a message that is a field of another message. Its version comes first, as an int16."""
     out = bytearray(struct.pack(">h", version))
     encode_message(message, version, out)
     return bytes(out)
@@ -480,7 +480,7 @@ def _read_run(source: _Source, run: list[tuple[str, str]]) -> None:
 
 
 def _get_tags(source: _Source, cls: type[Any], var: str, tagged: list[tuple[int, str, Spec]]) -> None:
-    """Read the known tagged fields and skip the others. ``n`` is the first byte of their count."""
+    """Read the known tagged fields and skip unknown ones. ``n`` is the first byte of their count."""
     source("if n > 0x7f: n, pos = get_uvarint(data, pos - 1)")
     end, tag, start = source.name("end"), source.name("tag"), source.name("start")
     source(f"for {source.name('count')} in range(n):")

@@ -79,8 +79,8 @@ class ClientProtocol(Generic[P]):
     def encode_request(self, request: Request[Any], version: int, client_id: str | None, promise: P) -> bytearray:
         """Return the whole frame, ready to write; ``receive`` returns ``promise`` with the response.
 
-        Frames must be written in call order. Raises ``UnsupportedVersion`` when a later version could carry the request
-        and this one cannot, and ``ValueError`` when none can; the request is not in flight then.
+        Frames must be written in call order. Raises ``UnsupportedVersion`` if only a later version can carry the
+        request, and ``ValueError`` if no version can. The request is not in flight then.
         """
         correlation_id = self._next
         out = self.encode_unanswered_request(request, version, client_id)
@@ -88,7 +88,10 @@ class ClientProtocol(Generic[P]):
         return out
 
     def encode_unanswered_request(self, request: Request[Any], version: int, client_id: str | None) -> bytearray:
-        """Return the frame of the one request without a response: Produce with acks=0. Raises as ``encode_request``."""
+        """Return the frame of a request without a response.
+
+        Only Produce with acks=0 has none. Raises as ``encode_request``.
+        """
         correlation_id = self._next
         out = open_frame()
         encode_request_header(type(request), version, correlation_id, client_id, out)
@@ -134,7 +137,7 @@ class ClientProtocol(Generic[P]):
         return oldest, response
 
     def take_in_flight(self) -> Sequence[InFlight[P]]:
-        """Return the requests in flight, the oldest first, and forget them: the connection is closed."""
+        """Remove and return the requests in flight, the oldest first, because the connection is closed."""
         taken, self._in_flight = self._in_flight, deque()
         return taken
 

@@ -1,7 +1,7 @@
 """State machines as tables: an Enum of states, an Enum of events, and a dict of transitions.
 
-Every machine of this package has this form. The value of a state says what happens in the state, the value of an event
-what happened; docs/states.md is made from both. The table of a connection is here too.
+Every machine of this package has this form. The value of a state describes the state, and the value of an event
+describes the event. docs/states.md is made from both. The table of a connection is here too.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from .schema import MAX_VERSION, Message, Since, Versions
 
 
 class VersionTable:
-    """The versions of each API that one broker supports, and the cluster's finalized features. Immutable."""
+    """The versions of each API of one broker, and the cluster's finalized features. Immutable."""
 
     __slots__ = ("_features", "_ranges", "peer")
 

@@ -3,8 +3,9 @@
 Rule 1: a lost connection and the statuses 408, 429 and 5xx are retried, at the next address at once, and after each
 round over all addresses with a pause. ``timeout`` ends the retries with KafkaTimeout.
 
-Rule 2: any other status than success is a SchemaRegistryError at once, which says what to do. So is an answer that is
-no JSON. A certificate that is not trusted is an AuthenticationError, the port of a Kafka broker a ConfigurationError.
+Rule 2: any other status than success is a SchemaRegistryError at once. The error says what to do. So is an answer that
+is no JSON. A certificate that is not trusted is an AuthenticationError. The port of a Kafka broker is a
+ConfigurationError.
 
 Rule 3: no error and no log contains a password or a token.
 """
@@ -269,7 +270,7 @@ def _lost(url: str, error: BaseException) -> KafkaError:
 
 
 class _UnusableAnswer(Exception):
-    """The content of an answer cannot be read; the text says why."""
+    """The content of an answer cannot be read. The message is the reason."""
 
 
 async def _content(answer: Any) -> bytes:

@@ -18,7 +18,7 @@ Mode = Literal["READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT"]
 
 
 class SchemaReference(NamedTuple):
-    """A schema that another one uses: ``name`` in the text of that one is version ``version`` of ``subject``."""
+    """A reference from one schema to another: ``name`` in the text means version ``version`` of ``subject``."""
 
     name: str
     subject: str
@@ -56,7 +56,7 @@ class RegisteredSchema(NamedTuple):
 
 
 class Compatibility(NamedTuple):
-    """The answer to a compatibility check. ``messages`` says what is incompatible."""
+    """The answer to a compatibility check. ``messages`` lists the incompatible parts."""
 
     is_compatible: bool
     messages: tuple[str, ...] = ()

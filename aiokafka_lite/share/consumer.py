@@ -35,7 +35,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
     Several consumers of a group may read one partition. A broker locks each record that it delivers, for the group's
     ``share.record.lock.duration.ms`` (30 seconds by default). ``accept`` ends the delivery of a record, ``release``
     makes it available again, ``reject`` drops it, ``renew`` begins its lock again. A record is delivered again when its
-    lock expires or its consumer dies; after ``share.delivery.count.limit`` deliveries (5 by default) it is archived.
+    lock expires or its consumer ends; after ``share.delivery.count.limit`` deliveries (5 by default) it is archived.
     Records are not in order across redeliveries.
 
     With ``acknowledgement_mode="implicit"``, the next read, or ``commit``, accepts all records that earlier reads
@@ -161,7 +161,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         self._acknowledge(record, AcknowledgeType.ACCEPT)
 
     def release(self, record: ShareRecord[K, V]) -> None:
-        """Make the record available again to the group's consumers, including this one. Otherwise like ``accept``."""
+        """Make the record available again to all consumers of the group. Otherwise like ``accept``."""
         self._acknowledge(record, AcknowledgeType.RELEASE)
 
     def reject(self, record: ShareRecord[K, V]) -> None:

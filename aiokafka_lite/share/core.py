@@ -101,7 +101,7 @@ class ShareCore:
 
     @property
     def close_timeout(self) -> float:
-        """Seconds for ``close`` if the user gives none: enough for a broker that answers no step."""
+        """The default ``timeout`` of ``close`` in seconds. It is long enough if a broker answers no step."""
         steps = self.options.share.fetch_max_wait + CLOSE_MARGIN + FINAL_TIMEOUT + LEAVE_TIMEOUT
         return max(CLOSE_TIMEOUT, steps + CLOSE_MARGIN)
 
@@ -262,8 +262,7 @@ class ShareCore:
         return True
 
     def _decode(self, max_records: int) -> None:
-        """Decode acquired batches until ``max_records`` records are buffered, which have ``DECODED_AHEAD`` bytes at
-        most, or until a batch is damaged."""
+        """Decode acquired batches, up to ``max_records`` records, ``DECODED_AHEAD`` bytes, or a damaged batch."""
         now = asyncio.get_running_loop().time()
         missing, room = max_records - self.in_flight.decoded, DECODED_AHEAD
         while missing > 0 and room > 0 and not self._failures:

@@ -43,7 +43,7 @@ class ShareDeserializing:
         self._on_error = on_error
 
     async def run(self, records: list[ShareRecord]) -> Deserialized:
-        """Deserialize the records in order, up to one that must be raised."""
+        """Deserialize the records in order. Stop at a record whose error must be raised."""
         made: list[ShareRecord[Any, Any] | None] = []
         for record in records:
             try:

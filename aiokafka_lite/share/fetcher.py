@@ -104,11 +104,11 @@ class BrokerShareFetcher:
         self.wake()
 
     def wake(self) -> None:
-        """Let the task check again whether to send a request."""
+        """Wake the task: it checks again whether to send a request."""
         self._wake.set()
 
     def acknowledged(self) -> None:
-        """Let the task send new acknowledgements to this broker."""
+        """Wake the task: there are new acknowledgements for this broker."""
         if self._due is None:
             self._due = asyncio.get_running_loop().time() + ACKNOWLEDGE_AFTER
             self.wake()

@@ -45,8 +45,10 @@ class ShareSessionRequest(NamedTuple):
 
 @dataclass(slots=True)
 class ShareSession:
-    """The session of one member with one broker. Call ``fetch`` or ``acknowledge`` for each request, then exactly one
-    of ``answered`` and ``lost``."""
+    """The session of one member with one broker.
+
+    Call ``fetch`` or ``acknowledge`` for each request, then exactly one of ``answered`` and ``lost``.
+    """
 
     epoch: int = OPEN
     _known: dict[TopicIdPartition, None] = field(default_factory=dict)
@@ -56,7 +58,7 @@ class ShareSession:
         return self.epoch != OPEN
 
     def fetch(self, wanted: Collection[TopicIdPartition]) -> ShareSessionRequest:
-        """The request after which the broker remembers exactly these partitions."""
+        """The request that makes the broker's session equal to these partitions."""
         add = tuple(key for key in wanted if key not in self._known)
         forget = tuple(key for key in self._known if key not in wanted)
         self._known = dict.fromkeys(wanted)
@@ -76,6 +78,6 @@ class ShareSession:
         return True
 
     def lost(self) -> None:
-        """Drop the session, because no answer came or the broker has dropped it. The next request opens another one."""
+        """Drop the session, because no answer came or the broker has dropped it. The next request opens a session."""
         self.epoch = OPEN
         self._known = {}

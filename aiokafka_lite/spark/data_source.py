@@ -61,7 +61,7 @@ class KafkaLiteDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """All columns. If the user gives a schema with fewer, the others are not decoded."""
+        """All columns. Columns that the user's schema lacks are not decoded."""
         read = options.check_read(self._options)
         names = [name for name in COLUMNS if name != "headers" or read.include_headers]
         return ", ".join(f"{name} {COLUMNS[name]}" for name in names)

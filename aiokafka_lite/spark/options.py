@@ -267,8 +267,8 @@ def is_read(options: Mapping[str, str]) -> bool:
 def check_read(options: Mapping[str, str]) -> Read:
     """The options of a read of either kind. Raises ConfigurationError if they fit neither.
 
-    The kind is not known here. The error is that of a batch read if an option is for batches only, else that of a
-    stream read, whose rules are fewer: a batch must not begin at the end.
+    The kind is not known here. If an option is for batches only, the rules of a batch read apply, else those of a
+    stream read. A stream read has fewer rules: only a batch must not begin at the end.
     """
     try:
         return batch_read(options, quiet=True)

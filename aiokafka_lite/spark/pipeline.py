@@ -282,7 +282,7 @@ class ProgressListener(LagListener):
             self._report_line(f"{lag}{tail}")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 — Spark's name
-        """A query has ended; its other events came before this one."""
+        """A query has ended. This is its last event."""
         super().onQueryTerminated(event)
         with self._changed:
             self._ended.add(str(event.runId))

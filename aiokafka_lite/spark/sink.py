@@ -191,7 +191,7 @@ _CAST = {
 
 
 def check_schema(schema: StructType, *, needs_topic: bool) -> None:
-    """ConfigurationError, which says what to select instead, unless the rows can become records."""
+    """Raise ConfigurationError unless the rows can become records. The error says what to select instead."""
     types = {field.name: field.dataType for field in schema.fields}
     for name in ("value", TOPIC) if needs_topic else ("value",):
         if name not in types:

@@ -214,7 +214,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 — Spark's name
-        """The limit that the options give. Spark passes another one to ``latestOffset`` if the trigger has its own."""
+        """The limit that the options give.
+
+        A trigger may have a limit of its own, which Spark passes to ``latestOffset``.
+        """
         if self._read.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._read.max_offsets_per_trigger)
         if self._read.min_offsets_per_trigger is not None:

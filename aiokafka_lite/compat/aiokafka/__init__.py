@@ -62,7 +62,7 @@ _MODULES = {
 
 
 def install() -> None:
-    """Let ``import aiokafka`` import this package, for libraries that import aiokafka.
+    """Make ``import aiokafka`` import this package, for libraries that import aiokafka.
 
     Call it before they are imported. Raises RuntimeError if aiokafka itself is imported already.
     """

@@ -1,7 +1,7 @@
 """What ``AIOKafkaAdminClient`` takes and returns.
 
-aiokafka returns responses of the protocol. Here they have the one field that programs read, with the same tuples in it,
-and ``to_object()``.
+aiokafka returns responses of the protocol. Here they have the same field of tuples, which programs read, and
+``to_object()``.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ _SETTING: Names = (
 class DescribedConfigs(NamedTuple):
     """``resources`` has an error code, a text or None, the type, the name and the settings of each resource.
 
-    A setting has its name, its value, whether it is read-only, the number of its source, whether it is secret, and its
-    synonyms: each a name, a value and the number of a source.
+    A setting has these fields: name, value, read-only flag, number of the source, secret flag, and synonyms. A synonym
+    has a name, a value and the number of a source.
     """
 
     resources: list[Entry]
@@ -141,7 +141,7 @@ _GROUP: Names = ("error_code", "group", "state", "protocol_type", "protocol", ("
 class DescribedGroups(NamedTuple):
     """``groups`` has an error code, the name, the state, the protocol type, the strategy and the members of each group.
 
-    A member has its id, the id of its client, its host, and its subscription and its assignment as bytes.
+    A member has these fields: member id, client id, host, and as bytes the subscription and the assignment.
     """
 
     groups: list[Entry]

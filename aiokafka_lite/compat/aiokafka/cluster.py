@@ -81,7 +81,7 @@ class ClusterMetadata:
 
 
 def known(traffic: Mapping[int, BrokerTraffic], topics: Mapping[str, Iterable[int]]) -> ClusterMetadata:
-    """The cluster as far as a client knows it without a request: the brokers, and the partitions of its topics."""
+    """The cluster in the client's metadata: the brokers, and the partitions of its topics. Sends no request."""
     brokers = []
     for node_id, each in traffic.items():
         if node_id >= 0:  # a bootstrap address has a negative id

@@ -243,7 +243,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
             self._on_change()
 
     def _on_change(self) -> None:
-        """After ``start()``, let the change of the subscription take effect now, also for reads that wait."""
+        """Apply the change of the subscription now if the consumer is started, also to reads that wait."""
         self._has_new_topics = True
         self._reads.interrupt()
         if self._is_started and not self._closed:

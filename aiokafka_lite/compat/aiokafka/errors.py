@@ -218,7 +218,7 @@ _OF_FORMER_MEMBERS = {
 
 
 def translated(error: native.KafkaError) -> Exception:
-    """aiokafka's exception for one of this client."""
+    """aiokafka's exception for an exception of this client."""
     if isinstance(error, native.CommitFailed):
         for refused in error.refused.values():
             if isinstance(refused, native.BrokerError) and refused.code not in _OF_FORMER_MEMBERS:
@@ -257,7 +257,7 @@ def connecting() -> Iterator[None]:
 
 
 def for_code(code: int) -> type[BrokerResponseError]:
-    """The class of a broker's error code; UnknownError for one that aiokafka does not know."""
+    """The class of a broker's error code; UnknownError for a code that aiokafka lacks."""
     if code == ErrorCode.NONE:
         return NoError
     return _BY_CODE.get(ErrorCode.of(code), _BY_CODE[ErrorCode.UNKNOWN_SERVER_ERROR])

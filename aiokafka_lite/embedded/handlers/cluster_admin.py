@@ -6,7 +6,7 @@
   not say so, is INVALID_UPDATE_VERSION. v0 has one flag for all downgrades, v1 a type, v2 no result for each feature.
 - AddRaftVoter and RemoveRaftVoter (KIP-853) change the voters of a dynamic quorum. This one is static, as that of a
   cluster with ``controller.quorum.voters``: its kraft.version is 0, and they are UNSUPPORTED_VERSION.
-- UnregisterBroker forgets a broker: it is no longer listed as fenced. If it still runs, it is fenced first.
+- UnregisterBroker removes a broker: it is no longer listed as fenced. If it still runs, it is fenced first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sticky: as even as possible, and then with as few moves as possible.
+"""Sticky: balances the partitions, with few moves.
 
 First, members keep the partitions that they own and still subscribe to. Then each partition without an owner goes to
 the member with the fewest. Then partitions move from members with more to members with fewer while that reduces the
@@ -34,7 +34,7 @@ class StickyUserData(Message):
 
 
 class StickyStrategy:
-    """Spreads partitions as evenly as the subscriptions allow, with as few moves as possible."""
+    """Balances the partitions within the limits of the subscriptions, with few moves."""
 
     name = "sticky"
     cooperative = False

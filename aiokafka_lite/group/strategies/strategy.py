@@ -32,7 +32,7 @@ class GroupMember:
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Sort key: static members by instance id, so that a restart changes nothing; then the others by member id."""
+        """Sort key: static members by instance id, which a restart does not change; then all others by member id."""
         return (self.instance_id is None, self.member_id if self.instance_id is None else self.instance_id)
 
 

@@ -57,7 +57,7 @@ class RecordBatch:
     ``size`` is the size of the whole batch in bytes, ``data`` the batch itself, as a view that keeps the buffer alive.
     The other attributes are fields of the header. A message of format v0 or v1 is a batch of one record, with -1 for
     the fields that its format lacks. If it is a compressed wrapper, ``count`` is -1 and ``base_offset`` is the offset
-    of its last record, because the others are known only after decompression.
+    of its last record, because the other offsets are known only after decompression.
     """
 
     attributes: int
@@ -91,7 +91,7 @@ class RecordBatch:
     )
 
     def __init__(self, data: Buffer) -> None:
-        """Read the header of the one batch in ``data``. Raises CorruptRecord if it is malformed."""
+        """Read the header of the only batch in ``data``. Raises CorruptRecord if it is malformed."""
         self.data: memoryview = memoryview(data)
         data = self.data
         self.size = len(data)
@@ -290,8 +290,8 @@ def split_batches(data: Buffer) -> list[RecordBatch]:
     """Split the records of a fetched partition into batches. An incomplete batch at the end is left out.
 
     An empty list for bytes that are not empty means that even the first batch is incomplete. Raises CorruptRecord if
-    ``data`` begins with a malformed batch. A malformed batch after good ones ends the list instead: the consumer reads
-    the good ones, and its next fetch begins with the malformed one, at a known offset that it can skip.
+    ``data`` begins with a malformed batch. A malformed batch after good batches ends the list instead. The consumer
+    reads the good batches. Its next fetch begins with the malformed batch, at a known offset that it can skip.
     """
     view = memoryview(data)
     batches: list[RecordBatch] = []
@@ -362,8 +362,9 @@ class BatchBuilder:
     def append(self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> bool:
         """Add a record. Returns False if the batch is full or was built. ``timestamp`` is in milliseconds.
 
-        Raises TypeError for a key or value that is not a buffer, and ValueError for a timestamp that differs from the
-        first one by more than 64 bits, which is impossible for two timestamps >= 0. The batch is unchanged then.
+        Raises TypeError for a key or value that is not a buffer. Raises ValueError if the difference between a
+        timestamp and the first one does not fit in 64 bits, which only a negative timestamp can cause. The batch is
+        unchanged then.
         """
         count = self.count
         encoded = encode_headers(headers) if headers else ZERO_HEADERS

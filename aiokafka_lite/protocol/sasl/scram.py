@@ -7,8 +7,8 @@ The checks that protect the client from a false broker:
    (else a login could take minutes).
 3. The last message must have a signature that only a holder of the credentials can make.
 
-The password is used as given, in UTF-8. RFC 5802 requires SASLprep, but Kafka's tools and clients do not apply it:
-with SASLprep, a password outside ASCII would differ from the one that was set.
+The password is used as given, in UTF-8. RFC 5802 requires SASLprep, but Kafka's tools and clients do not apply it. With
+SASLprep, a password outside ASCII would differ from the stored password.
 """
 
 from __future__ import annotations

@@ -137,7 +137,10 @@ def column_names(names: Sequence[str] | None, *, headers: bool) -> list[str]:
 
 
 def _repeated(value: str | int, count: int, kind: Any) -> Any:
-    """A column of one value: a view of a longer one that is kept, because each record batch has several of them."""
+    """A column of one value.
+
+    It is a view of a longer column that is kept, because each record batch has several such columns.
+    """
     if count > _KEPT_ROWS:
         return _new_column(value, count, kind)
     return _kept_column(value, 1 << count.bit_length(), kind).slice(0, count)
