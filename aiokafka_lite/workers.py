@@ -329,7 +329,7 @@ class _ClaimWork(Generic[K, V]):
                 await self._has_room.wait()
 
     def _mark_back(self, record: Record[K, V]) -> None:
-        """The first mark after the position has moved back may be lower than those before."""
+        """The position has moved back, so the first mark may be lower than earlier marks."""
         partition = self._claim.topic_partition
         self._session.offsets.reset(partition, record.offset + 1, leader_epoch=record.leader_epoch)
         self._progress.mark_by(self._session.mark)

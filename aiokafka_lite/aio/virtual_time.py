@@ -1,8 +1,7 @@
 """An event loop whose clock jumps to the next timer, so that an hour of waiting takes no time.
 
 For tests: with in-memory transports a cluster and its clients run in one loop on this clock, and the same seed gives
-the same trace. Real sockets work too if both ends are in this loop: only then the loop sees data in transit before its
-clock jumps.
+the same trace. Real sockets work too if both ends are in this loop. Otherwise the clock jumps while data is in transit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metrics in the format of OpenTelemetry (OTLP): the protobuf message ``MetricsData``, encoded by hand.
 
-It needs a few fields of a few messages, which is less code than a dependency on protobuf is worth.
+Only a few fields of a few messages are needed, so the package does not depend on protobuf.
 """
 
 from __future__ import annotations

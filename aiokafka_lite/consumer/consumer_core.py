@@ -80,7 +80,7 @@ class ConsumerCore(ReadingCore):
             await self.group.close(leave_group)
 
     def check_usable(self) -> None:
-        """Check like ``Service.check``, but a consumer that has not started yet may be configured."""
+        """Check like ``Service.check``, but accept a consumer that has not started yet: it may be configured."""
         if self.service.state is not ServiceState.NEW:
             self.service.check()
 

@@ -1,8 +1,8 @@
 """The client's half of a fetch session (KIP-227), which lets a request name only the partitions that changed.
 
 Pure: it tracks what the broker remembers and returns what the next request must contain. One session belongs to one
-fetcher and one broker. A broker without room for a session answers with session id 0, and so do brokers too old for
-sessions, whose answers lack the field; then every request stays a full one.
+fetcher and one broker. A broker without room for a session answers with session id 0. The answer of a broker that is
+too old for sessions lacks the field, which means the same. Then every request is a full request.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FetchSession(Generic[K, V]):
     _asked: SessionRequest[K, V] | None = None
 
     def want(self, key: K, value: V) -> None:
-        """Have the broker remember ``key`` with this value from the next request on."""
+        """Add ``key`` with this value to the broker's session, with the next request."""
         if self.wanted.get(key) != value:
             self.wanted.pop(key, None)  # moves it to the end of the order
             self.wanted[key] = value

@@ -59,8 +59,8 @@ class AbortedTransactions:
 class Chunk:
     """Decoded records of a batch, or of a part of it. Owner: the ``Buffer`` of their partition.
 
-    ``index`` is the next record to deliver. During an iteration the true index is in the iterator of the offsets, which
-    costs nothing per record; ``settle`` writes it back.
+    ``index`` is the next record to deliver. During an iteration the true index is in the iterator of the offsets, and
+    ``settle`` writes it back. So a record costs nothing.
     """
 
     __slots__ = (

@@ -153,7 +153,7 @@ class PollTracker:
     # Called by the membership.
 
     def idle_for(self, now: float) -> float:
-        """Seconds since the user was last seen to read; ``now`` is the loop's time."""
+        """Seconds since the user's last read; ``now`` is the loop's time."""
         # An iteration over buffered records does not pass through __enter__: its position shows that the user reads.
         self._waiting = {each for each in self._waiting if not each.done()}
         seen = None if self._iterated is None else (id(self._iterated[1]), self._iterated[1].position)

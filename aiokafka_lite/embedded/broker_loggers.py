@@ -57,7 +57,7 @@ class BrokerLoggers:
             logger.setLevel(LEVELS[level or ""] if operation == SET else logging.NOTSET)
 
     def restore(self) -> None:
-        """Give each logger that this cluster alone changed the level that it had before."""
+        """Restore the level of each logger that only this cluster has changed."""
         for name, (level, clusters) in list(_changed.items()):
             if self in clusters:
                 clusters.remove(self)

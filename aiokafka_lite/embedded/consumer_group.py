@@ -498,7 +498,7 @@ def _check_epoch(member: ConsumerMember, request: MemberHeartbeat) -> None:
 
 
 def _update(member: ConsumerMember, request: MemberHeartbeat) -> bool:
-    """Take over the values of a heartbeat. True if the subscription changed."""
+    """Store the values of a heartbeat. Returns whether the subscription changed."""
     topics = member.topics if request.topics is None else tuple(sorted(set(request.topics)))
     regex = member.regex if request.regex is None else request.regex
     changed = topics != member.topics or (regex or None) != (member.regex or None)

@@ -45,7 +45,7 @@ class SessionPartition:
         return (self.name, self.topic_id, self.index)
 
     def record(self, fetched: FetchedPartition) -> bool:
-        """Record what is sent now. True if any of it is news for the reader."""
+        """Record the values that are sent now. Returns whether any of them is new to the reader."""
         news = (
             len(fetched.records) > 0
             or fetched.error is not ErrorCode.NONE

@@ -26,7 +26,7 @@ class JoiningMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """The answer to a join; ``members`` only for the leader: (member id, instance id, subscription)."""
+    """The answer to a join. Only the leader's has ``members``: (member id, instance id, subscription)."""
 
     error: ErrorCode
     member_id: str = ""

@@ -1,4 +1,4 @@
-"""The groups in the memory of a coordinator, with their offsets: how they are made, stored, and change their type.
+"""The groups in the memory of a coordinator, with their offsets: creation, storage, and changes of their type.
 
 A group id belongs to one group, which has one type. An empty group changes its type with the first member of another.
 A group with members changes it as ``group_migration`` says, if ``group.consumer.migration.policy`` allows it.

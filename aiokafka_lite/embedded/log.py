@@ -150,11 +150,11 @@ class Segments:
         return Segment(base_offset)
 
     def create_compacted(self, base_offset: int) -> Segment:
-        """An empty segment that ``replace`` puts into the place of others."""
+        """An empty segment, by which ``replace`` replaces others."""
         return Segment(base_offset)
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """The log now has ``new`` in the place of ``old``."""
+        """The log has replaced the segments ``old`` by ``new``."""
 
     def keep_epochs(self, epochs: Sequence[tuple[int, int]]) -> None:
         """A compaction may remove all batches of these epochs, each with its first offset."""

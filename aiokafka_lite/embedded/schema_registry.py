@@ -389,7 +389,7 @@ class RegistryState:
         return answer
 
     def _incompatible(self, subject: _Subject, content: _Content, level: str) -> list[str]:
-        """What makes a schema incompatible with the versions of a subject."""
+        """The reasons why a schema is incompatible with the versions of a subject."""
         if level == "NONE" or not subject.active:
             return []
         versions = subject.active if level.endswith("_TRANSITIVE") else subject.active[-1:]

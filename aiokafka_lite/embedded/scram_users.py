@@ -61,8 +61,7 @@ class ScramCredential:
 class ScramUsers:
     """The SCRAM credentials of all users. Owner: the cluster. A mechanism is SCRAM-SHA-256 or SCRAM-SHA-512.
 
-    A client's change of a credential counts, and is saved, until the next change: not the password that the
-    configuration of the cluster has for the user.
+    A client's change of a credential is saved, and overrides the password in the configuration of the cluster.
     """
 
     def __init__(self) -> None:

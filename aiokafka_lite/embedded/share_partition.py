@@ -172,7 +172,10 @@ class SharePartition:
         return self.next_fetch_offset < self.end_offset or self.end_offset - self.start_offset < max_locks
 
     def state(self) -> list[StateBatch]:
-        """The state to keep beside ``start_offset``. An acquired record is as it was before it was acquired."""
+        """The state to store beside ``start_offset``.
+
+        An acquired record is stored in its state before the acquisition.
+        """
         found: list[StateBatch] = []
         for offset, record in self._records.items():
             state, count = record.state, record.delivery_count
@@ -199,11 +202,9 @@ class SharePartition:
         *,
         strict: bool = False,
     ) -> list[AcquiredRange]:
-        """Acquire records of ``batches``, the first and last offsets of record batches in order, which are those of the
-        log from ``next_fetch_offset`` on.
-
-        New records are acquired up to the end of the record batch in which ``max_records`` is reached, or, if
-        ``strict``, up to ``max_records`` (KIP-1206).
+        """Acquire records of ``batches``: the first and last offsets of the log's record batches, in order, from
+        ``next_fetch_offset`` on. With ``strict``, at most ``max_records`` new records are acquired (KIP-1206).
+        Otherwise the record batch in which ``max_records`` is reached is acquired to its end.
         """
         acquired: list[AcquiredRange] = []
         if not batches:

@@ -116,8 +116,8 @@ class Transaction:
     """A transactional id. Times are in milliseconds since the epoch, -1 is none.
 
     ``last_epoch`` is the epoch before the present one if its producer may continue (KIP-360), else -1.
-    ``next_producer_id`` is set while a transaction ends whose epoch was the last one of its producer id.
-    ``generation`` is the level of ``transaction.version`` that the client used.
+    ``next_producer_id`` is set while a transaction ends with the last epoch of its producer id. ``generation`` is the
+    level of ``transaction.version`` that the client used.
     """
 
     transactional_id: str
@@ -238,7 +238,7 @@ def check_producer(transaction: Transaction, producer_id: int, producer_epoch: i
 
 
 def _check_ended(transaction: Transaction) -> None:
-    """Refuse a request while markers are being written. Where this comes before the epoch, Kafka does the same."""
+    """Refuse a request while markers are being written. As in Kafka, some requests check this before the epoch."""
     if transaction.state.is_ending:
         raise TransactionRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
 

@@ -20,7 +20,7 @@ Offsets = dict[PartitionKey, CommittedOffset]
 
 
 class TransactionalOffsets:
-    """Owner: the GroupCoordinator. ``store`` takes a group and its offsets when their transaction has committed."""
+    """Offsets of open transactions. Owner: the GroupCoordinator. ``store`` takes a group's offsets after a commit."""
 
     def __init__(self, log: GroupLog, store: Callable[[str, Mapping[PartitionKey, CommittedOffset]], None]) -> None:
         self._log = log

@@ -93,8 +93,7 @@ class _Promise:
     def fail(self, error: Exception) -> None:
         """Fail the promise.
 
-        Fail the promise. Only the first failure counts: a request that times out is still in flight when the connection
-        closes.
+        Only the first failure counts: a request that times out is still in flight when the connection closes.
         """
         if self.future is not None:
             if not self.future.done():

@@ -18,7 +18,7 @@ Outcome = RecordMetadata | Exception
 
 
 class Run(NamedTuple):
-    """``length`` records that follow one another in ``result``, the first of them at index ``first``."""
+    """``length`` consecutive records of ``result``, beginning at index ``first``."""
 
     result: BatchResult
     first: int

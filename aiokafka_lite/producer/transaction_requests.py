@@ -1,6 +1,6 @@
 """The requests of a transaction, and the meaning of error codes in their answers. Pure.
 
-Codes that are retriable are retried. Of the others, some concern one transaction, which has to be aborted; the rest
+Codes that are retriable are retried. Some other codes concern one transaction, which has to be aborted. All others
 refuse the producer finally. This is as in Java's client, with one difference: INVALID_TXN_STATE as the answer to a
 commit only demands an abort. In generation 2 it means that the coordinator has aborted the transaction at its timeout,
 and the abort returns the epoch with which the producer continues.

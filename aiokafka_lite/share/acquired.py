@@ -45,8 +45,11 @@ class _Range(NamedTuple):
 
 
 class DecodedBatch(NamedTuple):
-    """The acquired records of one batch. ``settled`` has the offsets without a record (GAP), or all of a damaged batch
-    (REJECT), whose error is ``failure``. ``size`` is the number of bytes in memory, about."""
+    """The acquired records of one batch.
+
+    ``settled`` has the offsets without a record (GAP), or all of a damaged batch (REJECT), whose error is ``failure``.
+    ``size`` is the number of bytes in memory, about.
+    """
 
     records: Sequence[ShareRecord]
     settled: Sequence[SettledRange]
@@ -107,7 +110,7 @@ class AcquiredRecords:
         return sum(len(each.offsets) for _, wanted in self._batches for each in wanted)
 
     def released(self) -> list[SettledRange]:
-        """The acquired offsets in batches that are not decoded, released."""
+        """The results that release all acquired offsets in batches that are not decoded."""
         return _settled(chain.from_iterable(wanted for _, wanted in self._batches), AcknowledgeType.RELEASE)
 
     def decode(self) -> DecodedBatch:

@@ -115,7 +115,7 @@ class ShareAnswers:
         *,
         is_first: bool,
     ) -> bool:
-        """Returns whether there may be records for the user, or an error. It is certain for the first partition."""
+        """Returns whether the user may get records, or an error. Only the first partition is decoded, to be certain."""
         records = data.records or b""
         acquired = AcquiredRecords(
             name,

@@ -153,8 +153,8 @@ class RangeReader(Component, SubscriptionObserver):
     async def take(self) -> list[Fetched]:
         """All fetched batches, after waiting for the first; an empty list when every range is read to its end.
 
-        OffsetOutOfRange for deleted records, KafkaTimeout if no record arrives within ``poll_timeout``, and any error
-        that ended the fetching.
+        Raises OffsetOutOfRange for deleted records, KafkaTimeout if no record arrives within ``poll_timeout``, and any
+        error that ended the fetching.
         """
         return await self._service.while_running(self._take())
 

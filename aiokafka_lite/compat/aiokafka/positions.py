@@ -35,7 +35,7 @@ class PositionCalls:
 
     @property
     def _calls(self) -> native.Consumer | native.RebalanceHandle:
-        """The consumer; in a rebalance listener, the calls that it may make."""
+        """The consumer; in a rebalance listener, an object with the calls that a listener may make."""
         return self._handle or self._consumer
 
     @property

@@ -114,7 +114,7 @@ def _decode_wrapped(wrapper: MessageHeader, messages: bytes, max_records: int) -
 
 
 def _base_offset(wrapper: MessageHeader, messages: bytes) -> int:
-    """What to add to the offsets of the inner messages. The offset of the last one says it, so all are walked."""
+    """The number to add to the offsets of the inner messages. It follows from the last message, so all are walked."""
     position = count = first = last = 0
     end = len(messages) - _OVERHEAD
     while position <= end:

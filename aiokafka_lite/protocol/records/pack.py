@@ -27,7 +27,7 @@ _CACHED_BELOW = 1 << 13
 
 
 class _WithPrefix(dict[int, int]):
-    """The size of bytes of this size together with the varint of their size. Short sizes are cached."""
+    """The size of ``size`` bytes with the varint in front of them. Short sizes are cached."""
 
     def __missing__(self, size: int) -> int:
         whole = size + len(ENCODINGS[size])
