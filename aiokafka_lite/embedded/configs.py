@@ -214,7 +214,7 @@ def broker_key(name: str) -> ConfigKey:
 
 
 def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
-    """All values of a broker setting, the one in force first.
+    """All values of a broker setting, the effective value first.
 
     Without a value for the listener, the value for all listeners applies.
     """

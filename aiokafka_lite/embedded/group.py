@@ -70,12 +70,12 @@ TRANSITIONS: dict[GroupState, dict[GroupEvent, GroupState]] = {
 class Group:
     """A classic group. Owner: the coordinator of its node. No method awaits, so each one is atomic.
 
-    ``persist`` is called with a group whose leader has assigned, to which a static member returned, or which became
-    empty, with the assignments of its members, and with a function. It calls this function with NONE when the replicas
-    have the group, or with the error of the log: at once, or later. Until then the members wait for their answers; with
-    an error they get no assignments, or the static member is as before.
-    ``initial_delay`` is how long the first rebalance of an empty group waits for more members, in seconds.
-    ``pending`` are ids that were given to new members, which have to join with them (KIP-394).
+    ``persist`` is called when the leader has assigned, when a static member has returned, and when the group has become
+    empty. Its arguments are the group, the assignments of its members, and a function. It calls this function, at once
+    or later: with NONE when the replicas have the group, or with the error of the log. Until then the members wait for
+    their answers. After an error they get no assignments, or the static member is as before. ``initial_delay`` is how
+    long the first rebalance of an empty group waits for more members, in seconds. ``pending`` are ids that were given
+    to new members, which have to join with them (KIP-394).
     """
 
     type = "classic"

@@ -257,7 +257,7 @@ class _Parser:
         return node
 
     def _next(self, literal: str) -> bool:
-        """Whether the text goes on with this, which is then read."""
+        """Read this text if it comes next. Returns whether it did."""
         found = self._text.startswith(literal, self._at)
         self._at += len(literal) if found else 0
         return found
