@@ -9,7 +9,9 @@ import asyncio
 import gc
 import inspect
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,9 @@ import build_backend
 from aiokafka_lite.compiled import BUILD, COMPILED
 
 pytest_plugins = ["tests.real.report", "tests.real.grouping"]
+
+sys.path.append(str(Path(__file__).parents[1] / "docs"))
+"""The scripts that write pages are there. Their tests import them."""
 
 # The time of one example depends on the machine's load more than on the code.
 settings.register_profile("without deadlines", settings(), deadline=None)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
 
+import count_tests
 import pytest
 
-from tests.pure.documents import ROOT, rows
+from tests.pure.documents import rows
 
 RESULTS = """<?xml version="1.0" encoding="utf-8"?>
 <testsuites><testsuite name="pytest" timestamp="2026-11-21T03:58:42.000000+00:00">
@@ -23,18 +22,6 @@ RESULTS = """<?xml version="1.0" encoding="utf-8"?>
 <testcase classname="tests.end_to_end.test_command_line" name="test_the_version_is_printed" time="0.1"/>
 </testsuite></testsuites>
 """
-
-
-def _count_tests() -> Any:
-    spec = spec_from_file_location("count_tests", ROOT / "docs" / "count_tests.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-count_tests = _count_tests()
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from importlib.util import module_from_spec, spec_from_file_location
+
+import list_metrics
 
 from aiokafka_lite.metrics.instruments import INSTRUMENTS
 from tests.pure.documents import ROOT
@@ -13,11 +14,6 @@ DASHBOARD = ROOT / "docs" / "grafana" / "kafka.json"
 
 
 def test_the_page_has_the_present_instruments() -> None:
-    spec = spec_from_file_location("list_metrics", ROOT / "docs" / "list_metrics.py")
-    assert spec is not None
-    assert spec.loader is not None
-    list_metrics = module_from_spec(spec)
-    spec.loader.exec_module(list_metrics)
     assert list_metrics.PAGE.read_text(encoding="utf-8") == list_metrics.page(), "run: python docs/list_metrics.py"
 
 

@@ -5,28 +5,13 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import fields
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from typing import Any
 
+import list_settings
 import pytest
 
 from aiokafka_lite import Admin, Consumer, ConsumerGroup, Producer, ShareConsumer, config
 from aiokafka_lite.share import config as share_config
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def _list_settings() -> Any:
-    spec = spec_from_file_location("list_settings", ROOT / "docs" / "list_settings.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-list_settings = _list_settings()
 CONFIGURATIONS = [each for each, _, _ in list_settings.CONFIGURATIONS]
 each_configuration = pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda each: each.__name__)
 

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import re
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+
+import list_files
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def _list_files() -> Any:
-    spec = spec_from_file_location("list_files", ROOT / "docs" / "list_files.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-list_files = _list_files()
 PAGE = list_files.PAGE.read_text(encoding="utf-8")
 
 

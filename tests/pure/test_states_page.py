@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import draw_states
 import pytest
 
 from aiokafka_lite.errors import IllegalStateError
 from aiokafka_lite.protocol.state import next_state
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def _draw_states() -> Any:
-    spec = spec_from_file_location("draw_states", ROOT / "docs" / "draw_states.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-draw_states = _draw_states()
 CONSUMER_PROTOCOL = "aiokafka_lite.group.consumer_member"
 each_machine = pytest.mark.parametrize("machine", draw_states.MACHINES, ids=lambda machine: machine.title)
 A_TABLE = re.compile(

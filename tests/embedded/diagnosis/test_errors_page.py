@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import logging
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
+import make_errors
 import pytest
 
 from aiokafka_lite import errors
 from aiokafka_lite.errors import KafkaError
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def _make_errors() -> Any:
-    spec = spec_from_file_location("make_errors", ROOT / "docs" / "make_errors.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-make_errors = _make_errors()
 
 
 @pytest.fixture(scope="module")
