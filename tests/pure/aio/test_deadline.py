@@ -9,6 +9,7 @@ import pytest
 from aiokafka_lite import KafkaTimeout
 from aiokafka_lite.aio.deadline import deadline
 from aiokafka_lite.aio.virtual_time import run
+from tests.virtual import in_virtual_time
 
 
 async def bounded(seconds: float | None, work: float) -> str:
@@ -49,12 +50,10 @@ def test_a_timeout_of_the_body_itself_passes_through() -> None:
         run(other())
 
 
-def test_a_cancellation_from_outside_stays_one() -> None:
-    async def main() -> None:
-        task = asyncio.ensure_future(bounded(5.0, 2.0))
-        await asyncio.sleep(1.0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(main())
+@in_virtual_time
+async def test_a_cancellation_from_outside_stays_one() -> None:
+    task = asyncio.ensure_future(bounded(5.0, 2.0))
+    await asyncio.sleep(1.0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

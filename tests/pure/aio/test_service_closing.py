@@ -1,0 +1,155 @@
+"""A component closes in bounded time, and leaves no task."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+
+from aiokafka_lite.aio.service import CANCEL_TIMEOUT, ServiceState
+from aiokafka_lite.aio.virtual_time import VirtualTimeLoop, run
+from aiokafka_lite.errors import IllegalStateError
+from tests.pure.aio.probe import Boom, Probe, boom, others, turns
+from tests.virtual import in_virtual_time
+
+
+async def test_closing_what_never_started_is_allowed() -> None:
+    probe = Probe()
+    await probe.close()
+    assert probe.state is ServiceState.CLOSED
+    assert not probe.notes
+
+
+async def test_a_waiting_call_ends_at_the_close() -> None:
+    probe = Probe()
+    await probe.start()
+    waiting = asyncio.create_task(probe.service.while_running(asyncio.Event().wait()))
+    await turns()
+    await probe.close()
+    with pytest.raises(IllegalStateError, match="closed during the call"):
+        await waiting
+    assert waiting.cancelling() == 0
+
+
+async def test_the_error_of_the_body_is_raised_not_that_of_close() -> None:
+    async def hook(probe: Probe) -> None:
+        raise OSError("and the goodbye failed, too")
+
+    with pytest.raises(Boom, match="body"):
+        async with Probe(on_close=hook):
+            raise Boom("body")
+
+
+async def test_an_error_while_closing_is_raised_by_close() -> None:
+    probe = Probe(on_close=lambda _: boom())
+    await probe.start()
+    with pytest.raises(Boom):
+        await probe.close()
+    assert probe.state is ServiceState.FAILED
+
+
+def test_on_close_is_cancelled_at_the_timeout() -> None:
+    async def main() -> float:
+        probe = Probe(on_close=lambda _: asyncio.sleep(3600))
+        await probe.start()
+        probe.service.start_child(probe.forever)
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await probe.close(timeout=1.5)
+        assert not others()
+        return loop.time() - before
+
+    assert run(main()) == pytest.approx(1.5)
+
+
+def test_a_second_close_can_shorten_the_first_but_not_extend_it() -> None:
+    async def main() -> float:
+        probe = Probe(on_close=lambda _: asyncio.sleep(3600))
+        await probe.start()
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await asyncio.gather(probe.close(timeout=60), probe.close(timeout=1), probe.close(timeout=100))
+        return loop.time() - before
+
+    assert run(main()) == pytest.approx(1.0)
+
+
+def test_a_cancelled_close_becomes_abrupt_and_leaves_no_task() -> None:
+    async def main() -> float:
+        probe = Probe(on_close=lambda _: asyncio.sleep(3600))
+        await probe.start()
+        probe.service.start_child(probe.forever)
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await probe.close(timeout=100)
+        assert probe.state is ServiceState.CLOSED
+        assert not others()
+        await probe.close()
+        return loop.time() - before
+
+    assert run(main()) == pytest.approx(1.0)
+
+
+def test_close_in_a_cancelled_scope_still_runs_on_close() -> None:
+    async def main() -> list[str]:
+        async def hook(probe: Probe) -> None:
+            await asyncio.sleep(0.5)
+            probe.notes.append("flushed")
+
+        probe = Probe(on_close=hook)
+        with anyio.CancelScope() as scope:
+            async with probe:
+                scope.cancel()
+                await asyncio.sleep(0)
+        return probe.notes
+
+    assert run(main()) == ["start", "close", "flushed"]
+
+
+@in_virtual_time
+async def test_a_task_that_resists_cancellation_is_named() -> None:
+    async def stubborn() -> None:
+        with anyio.CancelScope(shield=True):
+            await asyncio.sleep(60)
+
+    probe = Probe()
+    await probe.start()
+    probe.service.start_child(stubborn, name="stubborn")
+    await turns()
+    before = asyncio.get_running_loop().time()
+    with pytest.raises(TimeoutError, match="stubborn"):
+        await probe.close(timeout=0.5)
+    assert asyncio.get_running_loop().time() - before == pytest.approx(0.5 + CANCEL_TIMEOUT)
+    await asyncio.sleep(60)
+    await probe.close()
+    assert not others()
+
+
+@pytest.mark.parametrize("after", [0.0, 0.7, 1.0])
+@in_virtual_time
+async def test_a_blocked_event_loop_does_not_count_as_a_task_that_resists_cancellation(after: float) -> None:
+    probe = Probe(on_close=lambda _: asyncio.sleep(60))
+    await probe.start()
+    probe.service.start_child(probe.forever)
+    await turns()
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+
+    def block() -> None:
+        loop.now += 15.0
+
+    loop.call_later(after, block)
+    await probe.close(timeout=1.0)
+    assert probe.state is ServiceState.CLOSED
+    assert not others()
+
+
+async def test_a_child_that_closes_the_component_does_not_wait_for_itself() -> None:
+    probe = Probe()
+    await probe.start()
+    probe.service.start_child(probe.close, None)
+    await turns(20)
+    assert probe.state is ServiceState.CLOSED
