@@ -71,6 +71,14 @@ async def until_no_other_tasks(before: set[asyncio.Task[Any]]) -> None:
         raise AssertionError(f"tasks are left behind: {left}") from None
 
 
+class Covered(set[str]):
+    """The names of the coroutines that tests cancel. As a decorator it adds names: ``@covers("Admin.start")``."""
+
+    def __call__(self, *names: str) -> Callable[[Any], Any]:
+        self.update(names)
+        return lambda test: test
+
+
 def public_coroutines(*classes: type) -> set[str]:
     """The public coroutines that these classes define, as ``Class.name``."""
     return {

@@ -16,17 +16,11 @@ from aiokafka_lite.admin import Admin, ProducerState
 from aiokafka_lite.admin.results import Results
 from aiokafka_lite.admin.transactions import Transactions
 from aiokafka_lite.embedded import EmbeddedCluster
-from tests.cancelling import at_every_turn, public_coroutines, until_no_other_tasks
+from tests.cancelling import Covered, at_every_turn, public_coroutines, until_no_other_tasks
 from tests.embedded.transactions.producing import TransactionalPeer
 
 HERE = TopicPartition("t", 0)
-covered: set[str] = set()
-
-
-def covers(*names: str) -> Callable[[Any], Any]:
-    """The coroutines that a test cancels."""
-    covered.update(f"Transactions.{name}" for name in names)
-    return lambda test: test
+covers = Covered()
 
 
 LOOKUPS: dict[str, Callable[[Transactions], Awaitable[object]]] = {
@@ -45,7 +39,8 @@ def plain(found: object) -> object:
     return (found.done, found.failed) if isinstance(found, Results) else found
 
 
-@covers("list", "coordinators", "describe", "describe_producers", "find_hanging")
+@covers("Transactions.list", "Transactions.coordinators", "Transactions.describe")
+@covers("Transactions.describe_producers", "Transactions.find_hanging")
 @pytest.mark.parametrize("name", LOOKUPS)
 async def test_a_lookup_of_transactions_that_is_cancelled_can_be_repeated(
     cluster: EmbeddedCluster, admin: Admin, name: str
@@ -63,7 +58,7 @@ async def test_a_lookup_of_transactions_that_is_cancelled_can_be_repeated(
         await until_no_other_tasks(tasks)
 
 
-@covers("fence_producers")
+@covers("Transactions.fence_producers")
 async def test_producers_are_fenced_again_after_a_cancelled_call(cluster: EmbeddedCluster, admin: Admin) -> None:
     await cluster.create_topic("t", 1, 3)
     epochs: list[int] = []
@@ -89,7 +84,7 @@ async def test_producers_are_fenced_again_after_a_cancelled_call(cluster: Embedd
     assert epochs == sorted(epochs)
 
 
-@covers("abort")
+@covers("Transactions.abort")
 @pytest.mark.parametrize("by", ["start_offset", "producer"])
 async def test_a_cancelled_abort_of_a_transaction_can_be_repeated(
     cluster: EmbeddedCluster, admin: Admin, by: str
@@ -134,4 +129,4 @@ async def test_a_cancelled_abort_of_a_transaction_can_be_repeated(
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
-    assert public_coroutines(Transactions) <= covered
+    assert public_coroutines(Transactions) <= covers

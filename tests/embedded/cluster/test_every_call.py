@@ -15,15 +15,9 @@ import pytest
 from aiokafka_lite import Consumer, EmbeddedCluster, Producer
 from aiokafka_lite.testing.containers import free_port
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
-from tests.cancelling import cancel_after, public_coroutines, turns_to_try
+from tests.cancelling import Covered, cancel_after, public_coroutines, turns_to_try
 
-covered: set[str] = set()
-
-
-def covers(*names: str) -> Callable[[Any], Any]:
-    """The coroutines that a test cancels."""
-    covered.update(names)
-    return lambda test: test
+covers = Covered()
 
 
 async def works(cluster: EmbeddedCluster) -> None:
@@ -101,5 +95,5 @@ async def test_a_cancelled_start_or_close_leaves_no_task_and_no_port(
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
-    assert public_coroutines(EmbeddedCluster) <= covered
+    assert public_coroutines(EmbeddedCluster) <= covers
     assert public_coroutines(EmbeddedKafkaServer) == set(), "its calls block"

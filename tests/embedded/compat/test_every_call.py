@@ -33,11 +33,11 @@ from aiokafka_lite.compat.aiokafka.errors import KafkaTimeoutError
 from aiokafka_lite.compat.aiokafka.positions import PositionCalls
 from aiokafka_lite.compat.aiokafka.producer import TransactionContext
 from aiokafka_lite.compat.aiokafka.running import Managed
-from tests.cancelling import at_every_turn, cancel_after, public_coroutines, turns_to_try
+from tests.cancelling import Covered, at_every_turn, cancel_after, public_coroutines, turns_to_try
 from tests.waiting import until
 
 FIRST = TopicPartition("orders", 0)
-covered: set[str] = set()
+covers = Covered()
 
 
 @pytest.fixture
@@ -45,12 +45,6 @@ async def cluster(cluster: EmbeddedCluster) -> EmbeddedCluster:
     """The cluster with another topic."""
     await cluster.create_topic("dishes", 1)
     return cluster
-
-
-def covers(*names: str) -> Callable[[Any], Any]:
-    """The coroutines that a test cancels."""
-    covered.update(names)
-    return lambda test: test
 
 
 def consumer_of(cluster: EmbeddedCluster, *topics: str, **settings: Any) -> AIOKafkaConsumer[Any, Any]:
@@ -450,5 +444,5 @@ async def test_a_call_of_a_client_that_is_cancelled_can_be_repeated(cluster: Emb
 
 def test_every_public_coroutine_is_covered_here() -> None:
     readers = (AIOKafkaConsumer, PositionCalls, Managed)
-    assert public_coroutines(*readers, AIOKafkaProducer, TransactionContext) <= covered
-    assert public_coroutines(AIOKafkaAdminClient, AIOKafkaClient) <= covered
+    assert public_coroutines(*readers, AIOKafkaProducer, TransactionContext) <= covers
+    assert public_coroutines(AIOKafkaAdminClient, AIOKafkaClient) <= covers

@@ -33,7 +33,7 @@ from aiokafka_lite.group.offsets import Offsets
 from aiokafka_lite.protocol.messages import ConsumerGroupHeartbeatRequest, JoinGroupRequest
 from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import OffsetAndMetadata, Record, TopicPartition
-from tests.cancelling import at_every_turn, cancel_after, public_coroutines, turns_to_try
+from tests.cancelling import Covered, at_every_turn, cancel_after, public_coroutines, turns_to_try
 from tests.embedded.consumer.logs import fill, write
 from tests.embedded.group.members import CONSUMER, ORDERS, each_protocol, member_of, read_all
 from tests.embedded.group.test_cancellation import (
@@ -45,13 +45,7 @@ from tests.embedded.group.test_cancellation import (
 from tests.embedded.group.test_sessions import Recorder, Running, committed, group_of, until
 
 FIRST = ORDERS[0]
-covered: set[str] = set()
-
-
-def covers(*names: str) -> Callable[[Any], Any]:
-    """The coroutines that a test cancels, by class and name."""
-    covered.update(names)
-    return lambda test: test
+covers = Covered()
 
 
 # ---- reading
@@ -422,4 +416,4 @@ ELSEWHERE = {"Offsets.run"}
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
-    assert public_coroutines(*CLASSES) - ELSEWHERE <= covered
+    assert public_coroutines(*CLASSES) - ELSEWHERE <= covers

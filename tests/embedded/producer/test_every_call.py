@@ -20,16 +20,10 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import BrokerError, ErrorCode
 from aiokafka_lite.producer import Delivery, Failures, Producer
 from aiokafka_lite.protocol.messages import ProduceRequest
-from tests.cancelling import at_every_turn, public_coroutines
+from tests.cancelling import Covered, at_every_turn, public_coroutines
 from tests.embedded.producer.logs import producer_of, values_of
 
-covered: set[str] = set()
-
-
-def covers(*names: str) -> Callable[[Any], Any]:
-    """The coroutines that a test cancels."""
-    covered.update(names)
-    return lambda test: test
+covers = Covered()
 
 
 async def doubled(value: bytes) -> bytes:
@@ -128,4 +122,4 @@ async def test_a_look_at_failures_that_is_cancelled_loses_none(cluster: Embedded
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
-    assert public_coroutines(Producer, Delivery, Failures) - ELSEWHERE <= covered
+    assert public_coroutines(Producer, Delivery, Failures) - ELSEWHERE <= covers

@@ -8,23 +8,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedSchemaRegistry
 from aiokafka_lite.embedded.http_server import HttpResponse, HttpServer
 from aiokafka_lite.schemas import Schema, SchemaRegistryClient
-from tests.cancelling import at_every_turn, cancel_after, public_coroutines, turns_to_try
+from tests.cancelling import Covered, at_every_turn, cancel_after, public_coroutines, turns_to_try
 from tests.waiting import until
 
-covered: set[str] = set()
-
-
-def covers(*names: str) -> Callable[[Any], Any]:
-    """The coroutines that a test cancels."""
-    covered.update(names)
-    return lambda test: test
+covers = Covered()
 
 
 def schema(name: str = "Order") -> Schema:
@@ -144,4 +137,4 @@ async def test_a_cancelled_start_of_the_http_server_leaves_no_open_port() -> Non
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
-    assert public_coroutines(SchemaRegistryClient, EmbeddedSchemaRegistry) <= covered
+    assert public_coroutines(SchemaRegistryClient, EmbeddedSchemaRegistry) <= covers

@@ -13,19 +13,13 @@ import pytest
 
 from aiokafka_lite import ShareConsumer, ShareRecord
 from aiokafka_lite.embedded import EmbeddedCluster
-from tests.cancelling import MOST_TURNS, at_every_turn, cancel_after, public_coroutines
+from tests.cancelling import MOST_TURNS, Covered, at_every_turn, cancel_after, public_coroutines
 from tests.embedded.share.sharing import read, share_consumer, write
 
 TURNS_OF_CLOSE = 12
 """Turns until closing waits for the fetch under way, which takes time and no turns."""
 
-covered: set[str] = set()
-
-
-def covers(*names: str) -> Callable[[Any], Any]:
-    """The coroutines that a test cancels."""
-    covered.update(names)
-    return lambda test: test
+covers = Covered()
 
 
 async def doubled(data: bytes) -> bytes:
@@ -126,4 +120,4 @@ async def test_a_start_or_a_close_that_is_cancelled_holds_no_record(cluster: Emb
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
-    assert public_coroutines(ShareConsumer) <= covered
+    assert public_coroutines(ShareConsumer) <= covers
