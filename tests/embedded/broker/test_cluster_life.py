@@ -18,6 +18,7 @@ from aiokafka_lite.protocol.records import split_batches
 from tests.cases import seeds
 from tests.embedded.broker.peer import Peer, produce_request
 from tests.pure.embedded.batches import produced
+from tests.virtual import in_virtual_time
 
 
 def batch(*values: bytes, **fields: int) -> bytes:
@@ -79,40 +80,36 @@ async def test_too_few_in_sync_replicas_refuse_and_never_acknowledge(three: Embe
         assert (await peer.fetch("t", 0)).high_watermark == 0
 
 
-def test_a_produce_times_out_if_the_in_sync_set_shrinks_below_the_minimum() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(
-            brokers=2,
-            tcp=False,
-            configs={"replica.lag.time.max.ms": "10000"},
-            config=ClusterConfig(broker_session_timeout=1e6),
-        ) as cluster:
-            await cluster.create_topic("t", assignments=[[1, 2]], configs={"min.insync.replicas": "2"})
-            await cluster.freeze(2)
-            async with Peer(cluster, 1) as peer:
-                answered = await peer.produce("t", batch(b"a"), timeout_ms=60_000)
-                assert answered.error_code == ErrorCode.REQUEST_TIMED_OUT
-                assert answered.base_offset == 0  # as in Kafka, the record is in the leader's log
-                assert cluster.state_of("t", 0).isr == (1,)
-            await cluster.thaw(2)
-            await cluster.until_in_sync("t")
-
-    run(main())
+@in_virtual_time
+async def test_a_produce_times_out_if_the_in_sync_set_shrinks_below_the_minimum() -> None:
+    async with EmbeddedCluster(
+        brokers=2,
+        tcp=False,
+        configs={"replica.lag.time.max.ms": "10000"},
+        config=ClusterConfig(broker_session_timeout=1e6),
+    ) as cluster:
+        await cluster.create_topic("t", assignments=[[1, 2]], configs={"min.insync.replicas": "2"})
+        await cluster.freeze(2)
+        async with Peer(cluster, 1) as peer:
+            answered = await peer.produce("t", batch(b"a"), timeout_ms=60_000)
+            assert answered.error_code == ErrorCode.REQUEST_TIMED_OUT
+            assert answered.base_offset == 0  # as in Kafka, the record is in the leader's log
+            assert cluster.state_of("t", 0).isr == (1,)
+        await cluster.thaw(2)
+        await cluster.until_in_sync("t")
 
 
-def test_a_produce_that_is_not_copied_in_time_times_out() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False, config=ClusterConfig(broker_session_timeout=1e6)) as cluster:
-            await cluster.create_topic("t", assignments=[[1, 2]])
-            await cluster.freeze(2)
-            async with Peer(cluster, 1) as peer:
-                loop = asyncio.get_running_loop()
-                began = loop.time()
-                answered = await peer.produce("t", batch(b"a"), timeout_ms=5000)
-                assert answered.error_code == ErrorCode.REQUEST_TIMED_OUT
-                assert loop.time() - began == pytest.approx(5.0)
-
-    run(main())
+@in_virtual_time
+async def test_a_produce_that_is_not_copied_in_time_times_out() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False, config=ClusterConfig(broker_session_timeout=1e6)) as cluster:
+        await cluster.create_topic("t", assignments=[[1, 2]])
+        await cluster.freeze(2)
+        async with Peer(cluster, 1) as peer:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            answered = await peer.produce("t", batch(b"a"), timeout_ms=5000)
+            assert answered.error_code == ErrorCode.REQUEST_TIMED_OUT
+            assert loop.time() - began == pytest.approx(5.0)
 
 
 async def test_a_leader_that_moves_answers_the_requests_that_wait(three: EmbeddedCluster) -> None:
@@ -127,67 +124,59 @@ async def test_a_leader_that_moves_answers_the_requests_that_wait(three: Embedde
         assert answered.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_leader_that_is_cut_off_acknowledges_nothing_and_truncates_its_own_records() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=3, tcp=False) as cluster:
-            await cluster.create_topic("t", assignments=[[1, 2, 3]])
-            async with Peer(cluster, 1) as old:
-                await old.produce("t", batch(b"kept"))
-                await cluster.partition_network({1}, {2, 3})
-                refused = await old.produce("t", batch(b"lost"), timeout_ms=20_000)
-                assert refused.error_code == ErrorCode.REQUEST_TIMED_OUT
+@in_virtual_time
+async def test_a_leader_that_is_cut_off_acknowledges_nothing_and_truncates_its_own_records() -> None:
+    async with EmbeddedCluster(brokers=3, tcp=False) as cluster:
+        await cluster.create_topic("t", assignments=[[1, 2, 3]])
+        async with Peer(cluster, 1) as old:
+            await old.produce("t", batch(b"kept"))
+            await cluster.partition_network({1}, {2, 3})
+            refused = await old.produce("t", batch(b"lost"), timeout_ms=20_000)
+            assert refused.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert cluster.leader_of("t", 0) == 2
+        async with Peer(cluster, 2) as new:
+            assert (await new.produce("t", batch(b"second"))).base_offset == 1
+            await cluster.heal_network()
+            await cluster.until_in_sync("t")
+            assert (await new.produce("t", batch(b"third"))).base_offset == 2
+        logs = [node.replica_manager.partitions["t", 0].log for node in cluster.nodes.values()]
+        assert len({b"".join(each.data for each in log.batches()) for log in logs}) == 1
+        assert {log.high_watermark for log in logs} == {3}
+
+
+@in_virtual_time
+async def test_a_frozen_broker_loses_its_leadership_when_its_session_ends_and_answers_after_the_thaw() -> None:
+    async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(broker_session_timeout=9.0)) as cluster:
+        await cluster.create_topic("t", assignments=[[1, 2, 3]])
+        await cluster.freeze(1)
+        async with Peer(cluster, 1) as peer:
+            peer.send(produce_request("t", batch(b"late"), timeout_ms=1000), 9)
+            await asyncio.sleep(8.9)
+            assert cluster.leader_of("t", 0) == 1
+            await asyncio.sleep(0.2)
             assert cluster.leader_of("t", 0) == 2
-            async with Peer(cluster, 2) as new:
-                assert (await new.produce("t", batch(b"second"))).base_offset == 1
-                await cluster.heal_network()
-                await cluster.until_in_sync("t")
-                assert (await new.produce("t", batch(b"third"))).base_offset == 2
-            logs = [node.replica_manager.partitions["t", 0].log for node in cluster.nodes.values()]
-            assert len({b"".join(each.data for each in log.batches()) for log in logs}) == 1
-            assert {log.high_watermark for log in logs} == {3}
-
-    run(main())
+            await cluster.thaw(1)
+            answered = (await peer.receive()).responses[0].partition_responses[0]
+            assert answered.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_frozen_broker_loses_its_leadership_when_its_session_ends_and_answers_after_the_thaw() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(broker_session_timeout=9.0)) as cluster:
-            await cluster.create_topic("t", assignments=[[1, 2, 3]])
-            await cluster.freeze(1)
-            async with Peer(cluster, 1) as peer:
-                peer.send(produce_request("t", batch(b"late"), timeout_ms=1000), 9)
-                await asyncio.sleep(8.9)
-                assert cluster.leader_of("t", 0) == 1
-                await asyncio.sleep(0.2)
-                assert cluster.leader_of("t", 0) == 2
-                await cluster.thaw(1)
-                answered = (await peer.receive()).responses[0].partition_responses[0]
-                assert answered.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    run(main())
-
-
-def test_an_unclean_election_happens_only_if_the_topic_allows_it() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
-            await cluster.create_topic("safe", assignments=[[1, 2]])
-            await cluster.create_topic(
-                "unsafe", assignments=[[1, 2]], configs={"unclean.leader.election.enable": "true"}
-            )
-            await cluster.stop(2)
-            async with Peer(cluster, 1) as peer:
-                for topic in ("safe", "unsafe"):
-                    assert (await peer.produce(topic, batch(b"a"))).error_code == 0
-            await cluster.kill(1)
-            await cluster.start_node(2)
-            assert cluster.leader_of("safe", 0) == -1
-            assert cluster.leader_of("unsafe", 0) == 2
-            await cluster.start_node(1)
-            assert cluster.leader_of("safe", 0) == 1
-            await cluster.until_in_sync("unsafe")
-            assert cluster.nodes[1].replica_manager.partitions["unsafe", 0].log.end_offset == 0
-
-    run(main())
+@in_virtual_time
+async def test_an_unclean_election_happens_only_if_the_topic_allows_it() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+        await cluster.create_topic("safe", assignments=[[1, 2]])
+        await cluster.create_topic("unsafe", assignments=[[1, 2]], configs={"unclean.leader.election.enable": "true"})
+        await cluster.stop(2)
+        async with Peer(cluster, 1) as peer:
+            for topic in ("safe", "unsafe"):
+                assert (await peer.produce(topic, batch(b"a"))).error_code == 0
+        await cluster.kill(1)
+        await cluster.start_node(2)
+        assert cluster.leader_of("safe", 0) == -1
+        assert cluster.leader_of("unsafe", 0) == 2
+        await cluster.start_node(1)
+        assert cluster.leader_of("safe", 0) == 1
+        await cluster.until_in_sync("unsafe")
+        assert cluster.nodes[1].replica_manager.partitions["unsafe", 0].log.end_offset == 0
 
 
 async def test_a_reader_is_sent_to_the_replica_in_its_rack() -> None:
@@ -238,17 +227,15 @@ def test_an_hour_in_virtual_time_is_fast_and_repeatable() -> None:
     assert run(main(), seed=1) == first
 
 
-def test_an_idle_connection_is_closed() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False) as cluster, Peer(cluster) as idle, Peer(cluster) as busy:
-            idle.stream.write([b"\0\0"])  # half of a size
-            for _ in range(20):
-                await asyncio.sleep(60)
-                await busy.ask(MetadataRequest(topics=[]))
-            assert await idle.stream.read_frame() is None
-            assert len(cluster.nodes[1].connections) == 1
-
-    run(main())
+@in_virtual_time
+async def test_an_idle_connection_is_closed() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster, Peer(cluster) as idle, Peer(cluster) as busy:
+        idle.stream.write([b"\0\0"])  # half of a size
+        for _ in range(20):
+            await asyncio.sleep(60)
+            await busy.ask(MetadataRequest(topics=[]))
+        assert await idle.stream.read_frame() is None
+        assert len(cluster.nodes[1].connections) == 1
 
 
 class Nemesis:
@@ -351,94 +338,78 @@ def test_acknowledged_records_are_not_lost_repeated_or_reordered_under_faults(se
     assert len(stored) - len(acknowledged) <= 1
 
 
-def test_a_new_network_partition_replaces_the_old_one() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
-            await cluster.create_topic("t", assignments=[[1, 2, 3]])
+@in_virtual_time
+async def test_a_new_network_partition_replaces_the_old_one() -> None:
+    async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
+        await cluster.create_topic("t", assignments=[[1, 2, 3]])
+        await cluster.partition_network([1], [2, 3])
+        await asyncio.sleep(1)
+        await cluster.create_topic("u", assignments=[[3, 1]])
+        await cluster.partition_network([2], [1, 3])
+        assert "u" in cluster.nodes[1].metadata.topics
+        await asyncio.sleep(60)
+        assert cluster.controller.live_brokers() == [1, 3]
+        assert set(cluster.state_of("u", 0).isr) == {1, 3}
+
+
+@in_virtual_time
+async def test_a_thaw_does_not_keep_the_session_of_a_broker_that_is_cut_off() -> None:
+    async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
+        await cluster.create_topic("t", assignments=[[1, 2, 3]])
+        await cluster.partition_network([1], [2, 3])
+        await cluster.freeze(1)
+        await asyncio.sleep(1)
+        await cluster.thaw(1)
+        await asyncio.sleep(60)
+        assert cluster.leader_of("t", 0) == 2
+
+
+@in_virtual_time
+async def test_stored_bytes_are_the_size_of_the_logs_after_every_change() -> None:
+    async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
+        await cluster.create_topic("t", assignments=[[1, 2, 3]], configs={"compression.type": "gzip"})
+        managers = {node_id: node.replica_manager for node_id, node in cluster.nodes.items()}
+        async with Peer(cluster) as peer:
+            await peer.produce("t", produced(b"x" * 6_000))
+            assert {manager.stored_bytes for manager in managers.values()} == {managers[1].partitions["t", 0].log.size}
             await cluster.partition_network([1], [2, 3])
+            await peer.produce("t", produced(b"lost"), acks=1)
+            await asyncio.sleep(20)
+            await cluster.heal_network()
             await asyncio.sleep(1)
-            await cluster.create_topic("u", assignments=[[3, 1]])
-            await cluster.partition_network([2], [1, 3])
-            assert "u" in cluster.nodes[1].metadata.topics
-            await asyncio.sleep(60)
-            assert cluster.controller.live_brokers() == [1, 3]
-            assert set(cluster.state_of("u", 0).isr) == {1, 3}
-
-    run(main())
+        assert managers[1].stored_bytes == managers[2].stored_bytes
+        managers[2].delete_records(managers[2].partitions["t", 0], 1)
+        await asyncio.sleep(1)
+        assert [manager.stored_bytes for manager in managers.values()] == [0, 0, 0]
 
 
-def test_a_thaw_does_not_keep_the_session_of_a_broker_that_is_cut_off() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
-            await cluster.create_topic("t", assignments=[[1, 2, 3]])
-            await cluster.partition_network([1], [2, 3])
-            await cluster.freeze(1)
-            await asyncio.sleep(1)
-            await cluster.thaw(1)
-            await asyncio.sleep(60)
-            assert cluster.leader_of("t", 0) == 2
-
-    run(main())
-
-
-def test_stored_bytes_are_the_size_of_the_logs_after_every_change() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=3, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
-            await cluster.create_topic("t", assignments=[[1, 2, 3]], configs={"compression.type": "gzip"})
-            managers = {node_id: node.replica_manager for node_id, node in cluster.nodes.items()}
-            async with Peer(cluster) as peer:
-                await peer.produce("t", produced(b"x" * 6_000))
-                assert {manager.stored_bytes for manager in managers.values()} == {
-                    managers[1].partitions["t", 0].log.size
-                }
-                await cluster.partition_network([1], [2, 3])
-                await peer.produce("t", produced(b"lost"), acks=1)
-                await asyncio.sleep(20)
-                await cluster.heal_network()
-                await asyncio.sleep(1)
-            assert managers[1].stored_bytes == managers[2].stored_bytes
-            managers[2].delete_records(managers[2].partitions["t", 0], 1)
-            await asyncio.sleep(1)
-            assert [manager.stored_bytes for manager in managers.values()] == [0, 0, 0]
-
-    run(main())
-
-
-def test_a_skewed_clock_affects_append_times_and_retention() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(
-            brokers=2, tcp=False, config=ClusterConfig(wall_clock=lambda: 1_000_000.0)
-        ) as cluster:
-            settings = {"message.timestamp.type": "LogAppendTime", "retention.ms": "60000"}
-            await cluster.create_topic("t", assignments=[[1]], configs=settings)
-            await cluster.create_topic("u", assignments=[[2]], configs=settings)
-            for skew, stamped in ((0.0, 1_000_000_000), (-3_600.0, 996_400_000), (7.5, 1_000_007_500)):
-                cluster.skew_clock(1, skew)
-                async with Peer(cluster, 1) as peer:
-                    assert (await peer.produce("t", produced(b"v"))).log_append_time_ms == stamped
-                async with Peer(cluster, 2) as peer:
-                    assert (await peer.produce("u", produced(b"v"))).log_append_time_ms == 1_000_000_000
-            cluster.skew_clock(1, 68.0)
-            cluster.clean_up()
-            starts = [
-                cluster.nodes[n].replica_manager.partitions[key].log.start_offset
-                for n, key in ((1, ("t", 0)), (2, ("u", 0)))
-            ]
-            assert starts == [3, 0]
-
-    run(main())
-
-
-def test_a_slow_clock_rejects_records_from_its_future() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(
-            brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1_000_000.0)
-        ) as cluster:
-            await cluster.create_topic("t", configs={"message.timestamp.after.max.ms": "1000"})
-            records = produced(b"v", timestamp=1_000_000_000)
+@in_virtual_time
+async def test_a_skewed_clock_affects_append_times_and_retention() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False, config=ClusterConfig(wall_clock=lambda: 1_000_000.0)) as cluster:
+        settings = {"message.timestamp.type": "LogAppendTime", "retention.ms": "60000"}
+        await cluster.create_topic("t", assignments=[[1]], configs=settings)
+        await cluster.create_topic("u", assignments=[[2]], configs=settings)
+        for skew, stamped in ((0.0, 1_000_000_000), (-3_600.0, 996_400_000), (7.5, 1_000_007_500)):
+            cluster.skew_clock(1, skew)
             async with Peer(cluster, 1) as peer:
-                assert (await peer.produce("t", records)).error_code == 0
-                cluster.skew_clock(1, -2.0)
-                assert (await peer.produce("t", records)).error_code == ErrorCode.INVALID_TIMESTAMP
+                assert (await peer.produce("t", produced(b"v"))).log_append_time_ms == stamped
+            async with Peer(cluster, 2) as peer:
+                assert (await peer.produce("u", produced(b"v"))).log_append_time_ms == 1_000_000_000
+        cluster.skew_clock(1, 68.0)
+        cluster.clean_up()
+        starts = [
+            cluster.nodes[n].replica_manager.partitions[key].log.start_offset
+            for n, key in ((1, ("t", 0)), (2, ("u", 0)))
+        ]
+        assert starts == [3, 0]
 
-    run(main())
+
+@in_virtual_time
+async def test_a_slow_clock_rejects_records_from_its_future() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1_000_000.0)) as cluster:
+        await cluster.create_topic("t", configs={"message.timestamp.after.max.ms": "1000"})
+        records = produced(b"v", timestamp=1_000_000_000)
+        async with Peer(cluster, 1) as peer:
+            assert (await peer.produce("t", records)).error_code == 0
+            cluster.skew_clock(1, -2.0)
+            assert (await peer.produce("t", records)).error_code == ErrorCode.INVALID_TIMESTAMP

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from aiokafka_lite import Consumer
-from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
@@ -24,6 +23,7 @@ from aiokafka_lite.protocol.messages import (
     OffsetDeleteRequestTopic,
 )
 from tests.embedded.broker.peer import Peer
+from tests.virtual import in_virtual_time
 
 CLASSIC = JoinGroupRequest(
     group_id="g",
@@ -153,26 +153,23 @@ async def test_releases_before_4_0_do_not_offer_the_protocol(release: str, offer
         assert (ConsumerGroupHeartbeatRequest.api_key in cluster.nodes[1].versions) is offers
 
 
-def test_a_member_gets_the_partitions_of_one_that_has_just_left_in_virtual_time() -> None:
+@in_virtual_time
+async def test_a_member_gets_the_partitions_of_one_that_has_just_left_in_virtual_time() -> None:
     """The interval between two assignments is one of the loop's time, which tests may move."""
-
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
-            await cluster.create_topic("orders", partitions=1)
-            for number in range(2):
-                await cluster.produce("orders", b"%d" % number, partition=0)
-                consumer: Consumer = Consumer(
-                    cluster.bootstrap_servers,
-                    connector=cluster.connector,
-                    topics=["orders"],
-                    group_id="billing",
-                    group_protocol="consumer",
-                    auto_offset_reset="earliest",
-                )
-                async with consumer:
-                    (record,) = await consumer.poll(timeout=10.0)
-                    assert record.value == b"%d" % number
-                    consumer.mark(record)
-                    await consumer.commit()
-
-    run(main())
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        await cluster.create_topic("orders", partitions=1)
+        for number in range(2):
+            await cluster.produce("orders", b"%d" % number, partition=0)
+            consumer: Consumer = Consumer(
+                cluster.bootstrap_servers,
+                connector=cluster.connector,
+                topics=["orders"],
+                group_id="billing",
+                group_protocol="consumer",
+                auto_offset_reset="earliest",
+            )
+            async with consumer:
+                (record,) = await consumer.poll(timeout=10.0)
+                assert record.value == b"%d" % number
+                consumer.mark(record)
+                await consumer.commit()

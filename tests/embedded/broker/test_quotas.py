@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.quotas import QuotaLimits
 from aiokafka_lite.errors import ConnectionLost, ErrorCode
@@ -27,6 +26,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from tests.embedded.broker.peer import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
+from tests.virtual import in_virtual_time
 from tests.waiting import until
 
 
@@ -38,43 +38,39 @@ def alter(entity: dict[str, str | None], key: str, value: float, *, remove: bool
     return AlterClientQuotasRequest(entries=[entry], validate_only=False)
 
 
-def test_a_producer_over_its_quota_is_throttled_and_not_read() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
-            await cluster.create_topic("t")
-            async with Peer(cluster) as peer:
-                await peer.ask(alter({"client-id": "peer"}, "producer_byte_rate", 1000.0))
-                request = produce_request("t", produced(b"x" * 20_000))
-                body = bytearray()
-                encode_message(request, 9, body)
-                response = await peer.ask(request, 9)
-                wait = response.throttle_time_ms / 1000
-                assert wait == pytest.approx(len(body) / 1000 - 10, abs=0.002)
-                loop = asyncio.get_running_loop()
-                began = loop.time()
-                await peer.ask(MetadataRequest(topics=[]), 9)
-                assert loop.time() - began == pytest.approx(wait, abs=0.01)
-
-    run(main())
+@in_virtual_time
+async def test_a_producer_over_its_quota_is_throttled_and_not_read() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
+        await cluster.create_topic("t")
+        async with Peer(cluster) as peer:
+            await peer.ask(alter({"client-id": "peer"}, "producer_byte_rate", 1000.0))
+            request = produce_request("t", produced(b"x" * 20_000))
+            body = bytearray()
+            encode_message(request, 9, body)
+            response = await peer.ask(request, 9)
+            wait = response.throttle_time_ms / 1000
+            assert wait == pytest.approx(len(body) / 1000 - 10, abs=0.002)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            await peer.ask(MetadataRequest(topics=[]), 9)
+            assert loop.time() - began == pytest.approx(wait, abs=0.01)
 
 
-def test_a_throttled_fetch_is_empty_and_loses_nothing() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
-            await cluster.create_topic("t")
-            async with Peer(cluster) as peer:
-                await peer.produce("t", produced(b"x" * 9_000))
-                await peer.ask(alter({"client-id": None}, "consumer_byte_rate", 1000.0))
-                sizes = []
-                for _ in range(4):
-                    response = await peer.ask(fetch_request("t", 0), 12)
-                    records = response.responses[0].partitions[0].records if response.responses else b""
-                    sizes.append((response.throttle_time_ms > 0, len(records or b"") > 0))
-                assert sizes[0] == (False, True)
-                assert (True, False) in sizes
-                assert all(throttled != given for throttled, given in sizes)
-
-    run(main())
+@in_virtual_time
+async def test_a_throttled_fetch_is_empty_and_loses_nothing() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
+        await cluster.create_topic("t")
+        async with Peer(cluster) as peer:
+            await peer.produce("t", produced(b"x" * 9_000))
+            await peer.ask(alter({"client-id": None}, "consumer_byte_rate", 1000.0))
+            sizes = []
+            for _ in range(4):
+                response = await peer.ask(fetch_request("t", 0), 12)
+                records = response.responses[0].partitions[0].records if response.responses else b""
+                sizes.append((response.throttle_time_ms > 0, len(records or b"") > 0))
+            assert sizes[0] == (False, True)
+            assert (True, False) in sizes
+            assert all(throttled != given for throttled, given in sizes)
 
 
 async def test_quotas_are_described_by_exact_name_default_and_any(one: EmbeddedCluster) -> None:
@@ -118,74 +114,66 @@ def test_the_most_specific_limit_counts() -> None:
         assert found[1] == value
 
 
-def test_a_throttle_time_is_limited_to_the_largest_number() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
-            await cluster.create_topic("t", configs={"max.message.bytes": "10000000"})
-            async with Peer(cluster) as peer:
-                await peer.ask(alter({"client-id": "peer"}, "producer_byte_rate", 1.0))
-                response = await peer.ask(produce_request("t", produced(b"x" * 3_000_000)), 9)
-                assert response.throttle_time_ms == (2**31 - 1) // 1000 * 1000
-            async with Peer(cluster) as peer:
-                await peer.ask(alter({"client-id": "peer"}, "request_percentage", 1e-310))
-                assert (await peer.ask(MetadataRequest(topics=[]), 9)).throttle_time_ms == 1000
-
-    run(main())
+@in_virtual_time
+async def test_a_throttle_time_is_limited_to_the_largest_number() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
+        await cluster.create_topic("t", configs={"max.message.bytes": "10000000"})
+        async with Peer(cluster) as peer:
+            await peer.ask(alter({"client-id": "peer"}, "producer_byte_rate", 1.0))
+            response = await peer.ask(produce_request("t", produced(b"x" * 3_000_000)), 9)
+            assert response.throttle_time_ms == (2**31 - 1) // 1000 * 1000
+        async with Peer(cluster) as peer:
+            await peer.ask(alter({"client-id": "peer"}, "request_percentage", 1e-310))
+            assert (await peer.ask(MetadataRequest(topics=[]), 9)).throttle_time_ms == 1000
 
 
-def test_the_usage_of_silent_clients_is_dropped() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
-            quotas = cluster.nodes[1].quotas
-            await cluster.create_topic("t")
-            async with Peer(cluster) as peer:
-                await peer.ask(alter({"client-id": None}, "producer_byte_rate", 1000.0))
-                await peer.produce("t", produced(b"x"))
-            cluster.clean_up()
-            assert len(quotas._usage) == 1
-            await asyncio.sleep(3700)
-            cluster.clean_up()
-            assert len(quotas._usage) == 0
-
-    run(main())
+@in_virtual_time
+async def test_the_usage_of_silent_clients_is_dropped() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
+        quotas = cluster.nodes[1].quotas
+        await cluster.create_topic("t")
+        async with Peer(cluster) as peer:
+            await peer.ask(alter({"client-id": None}, "producer_byte_rate", 1000.0))
+            await peer.produce("t", produced(b"x"))
+        cluster.clean_up()
+        assert len(quotas._usage) == 1
+        await asyncio.sleep(3700)
+        cluster.clean_up()
+        assert len(quotas._usage) == 0
 
 
 @pytest.mark.parametrize("fault", ["delay", "apply_then_disconnect"])
-def test_a_request_quota_counts_requests_with_faults(fault: str) -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
-            async with Peer(cluster) as peer:
-                await peer.ask(alter({"client-id": "peer"}, "request_percentage", 1e-310))
-                hit = cluster.on(MetadataRequest)
-                if fault == "delay":
-                    hit.delay(0.5)
-                else:
-                    hit.apply_then_disconnect()
-                peer.send(MetadataRequest(topics=[]), 9)
-                if fault == "delay":
-                    assert (await peer.receive()).throttle_time_ms == 1000
-                else:
-                    with pytest.raises(ConnectionLost):
-                        await peer.receive()
-            assert [key for key, _ in cluster.nodes[1].quotas._usage] == ["request_percentage"]
-
-    run(main())
+@in_virtual_time
+async def test_a_request_quota_counts_requests_with_faults(fault: str) -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
+        async with Peer(cluster) as peer:
+            await peer.ask(alter({"client-id": "peer"}, "request_percentage", 1e-310))
+            hit = cluster.on(MetadataRequest)
+            if fault == "delay":
+                hit.delay(0.5)
+            else:
+                hit.apply_then_disconnect()
+            peer.send(MetadataRequest(topics=[]), 9)
+            if fault == "delay":
+                assert (await peer.receive()).throttle_time_ms == 1000
+            else:
+                with pytest.raises(ConnectionLost):
+                    await peer.receive()
+        assert [key for key, _ in cluster.nodes[1].quotas._usage] == ["request_percentage"]
 
 
-def test_a_produce_without_acks_is_exempt_from_the_request_quota() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
-            await cluster.create_topic("t")
-            async with Peer(cluster) as peer, Peer(cluster) as admin:
-                await admin.ask(alter({"client-id": "peer"}, "request_percentage", 1e-310))
-                began = asyncio.get_running_loop().time()
-                for _ in range(3):
-                    peer.send(produce_request("t", produced(b"x"), acks=0), 9, answered=False)
-                log = cluster.nodes[1].replica_manager.partitions["t", 0].log
-                await until(lambda: log.end_offset == 3, "all are appended")
-                assert asyncio.get_running_loop().time() - began < 1.0
-
-    run(main())
+@in_virtual_time
+async def test_a_produce_without_acks_is_exempt_from_the_request_quota() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
+        await cluster.create_topic("t")
+        async with Peer(cluster) as peer, Peer(cluster) as admin:
+            await admin.ask(alter({"client-id": "peer"}, "request_percentage", 1e-310))
+            began = asyncio.get_running_loop().time()
+            for _ in range(3):
+                peer.send(produce_request("t", produced(b"x"), acks=0), 9, answered=False)
+            log = cluster.nodes[1].replica_manager.partitions["t", 0].log
+            await until(lambda: log.end_offset == 3, "all are appended")
+            assert asyncio.get_running_loop().time() - began < 1.0
 
 
 def topics(*names: str) -> CreateTopicsRequest:
@@ -197,54 +185,50 @@ def topics(*names: str) -> CreateTopicsRequest:
     )
 
 
-def test_the_quota_of_controller_mutations_refuses_or_delays_by_version() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False) as cluster:  # noqa: SIM117
-            async with Peer(cluster) as peer:
-                await peer.ask(alter({"client-id": "peer"}, "controller_mutation_rate", 1.0))
-                created = await peer.ask(topics("a", "b"), 7)
-                assert [each.error_code for each in created.topics] == [0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
-                assert created.throttle_time_ms == pytest.approx(9_000, abs=10)  # 20 partitions, 11 saved up
-                assert set(cluster.nodes[1].metadata.topics) == {"a"}
-                loop = asyncio.get_running_loop()
-                began = loop.time()
-                assert (await peer.ask(topics("b"), 7)).topics[0].error_code == 0
-                assert loop.time() - began == pytest.approx(9.0, abs=0.1)  # the broker did not read meanwhile
-                async with Peer(cluster) as other:  # the same client, on a connection that waits for nothing
-                    assert (await other.ask(topics("c"), 7)).topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+@in_virtual_time
+async def test_the_quota_of_controller_mutations_refuses_or_delays_by_version() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:  # noqa: SIM117
+        async with Peer(cluster) as peer:
+            await peer.ask(alter({"client-id": "peer"}, "controller_mutation_rate", 1.0))
+            created = await peer.ask(topics("a", "b"), 7)
+            assert [each.error_code for each in created.topics] == [0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+            assert created.throttle_time_ms == pytest.approx(9_000, abs=10)  # 20 partitions, 11 saved up
+            assert set(cluster.nodes[1].metadata.topics) == {"a"}
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            assert (await peer.ask(topics("b"), 7)).topics[0].error_code == 0
+            assert loop.time() - began == pytest.approx(9.0, abs=0.1)  # the broker did not read meanwhile
+            async with Peer(cluster) as other:  # the same client, on a connection that waits for nothing
+                assert (await other.ask(topics("c"), 7)).topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            async with Peer(cluster) as other:
+                old = await other.ask(topics("c"), 5)
+                assert (old.topics[0].error_code, old.throttle_time_ms > 0) == (0, True)
+            await asyncio.sleep(100)
+            grown = CreatePartitionsTopic(name="a", count=32, assignments=None)
+            request = CreatePartitionsRequest(topics=[grown], timeout_ms=1, validate_only=False)
+            added = await peer.ask(request, 3)
+            assert (added.results[0].error_code, added.throttle_time_ms) == (0, pytest.approx(1_000, abs=10))
+            deleted = await peer.ask(DeleteTopicsRequest(topic_names=["b"], timeout_ms=1), 3)  # 20 more
+            assert (deleted.responses[0].error_code, deleted.throttle_time_ms > 0) == (0, True)
+
+
+@in_virtual_time
+async def test_the_quota_of_new_connections_refuses_those_above_it() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:  # noqa: SIM117
+        async with Peer(cluster) as peer:
+            await peer.ask(alter({"ip": None}, "connection_creation_rate", 1.0))
+            answered = 0
+            for _ in range(20):
                 async with Peer(cluster) as other:
-                    old = await other.ask(topics("c"), 5)
-                    assert (old.topics[0].error_code, old.throttle_time_ms > 0) == (0, True)
-                await asyncio.sleep(100)
-                grown = CreatePartitionsTopic(name="a", count=32, assignments=None)
-                request = CreatePartitionsRequest(topics=[grown], timeout_ms=1, validate_only=False)
-                added = await peer.ask(request, 3)
-                assert (added.results[0].error_code, added.throttle_time_ms) == (0, pytest.approx(1_000, abs=10))
-                deleted = await peer.ask(DeleteTopicsRequest(topic_names=["b"], timeout_ms=1), 3)  # 20 more
-                assert (deleted.responses[0].error_code, deleted.throttle_time_ms > 0) == (0, True)
-
-    run(main())
-
-
-def test_the_quota_of_new_connections_refuses_those_above_it() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=1, tcp=False) as cluster:  # noqa: SIM117
-            async with Peer(cluster) as peer:
-                await peer.ask(alter({"ip": None}, "connection_creation_rate", 1.0))
-                answered = 0
-                for _ in range(20):
-                    async with Peer(cluster) as other:
-                        try:
-                            await other.ask(MetadataRequest(topics=[]), 9)
-                            answered += 1
-                        except (ConnectionLost, AssertionError):
-                            pass
-                assert answered == 11
-                await asyncio.sleep(12)
-                async with Peer(cluster) as other:
-                    assert (await other.ask(MetadataRequest(topics=[]), 9)).brokers
-
-    run(main())
+                    try:
+                        await other.ask(MetadataRequest(topics=[]), 9)
+                        answered += 1
+                    except (ConnectionLost, AssertionError):
+                        pass
+            assert answered == 11
+            await asyncio.sleep(12)
+            async with Peer(cluster) as other:
+                assert (await other.ask(MetadataRequest(topics=[]), 9)).brokers
 
 
 @pytest.mark.parametrize("key", ["producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"])

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from tests.embedded.broker.peer import Peer
+from tests.virtual import in_virtual_time
 
 JOIN, LEAVE = 0, -1
 
@@ -137,172 +137,153 @@ async def while_frozen(group: Group, call: Coroutine[Any, Any, Any]) -> Any:
     return await calling
 
 
-def test_the_answers_to_classic_members_wait_for_the_replicas() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
-            member = ClassicMember(cluster, "static")
-            await member.group.start()
-            await member.join()
-            assert (await while_frozen(member.group, member.sync())).assignment == b"mine"
-            member.member_id = ""  # it has restarted
-            assert (await while_frozen(member.group, member.join())).error_code == ErrorCode.NONE
-            assert (await while_frozen(member.group, member.leave())).error_code == ErrorCode.NONE
-
-    run(main())
+@in_virtual_time
+async def test_the_answers_to_classic_members_wait_for_the_replicas() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+        member = ClassicMember(cluster, "static")
+        await member.group.start()
+        await member.join()
+        assert (await while_frozen(member.group, member.sync())).assignment == b"mine"
+        member.member_id = ""  # it has restarted
+        assert (await while_frozen(member.group, member.join())).error_code == ErrorCode.NONE
+        assert (await while_frozen(member.group, member.leave())).error_code == ErrorCode.NONE
 
 
-def test_the_heartbeat_of_a_classic_member_waits_for_records_that_others_have_written() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
-            member = ClassicMember(cluster)
-            await member.group.start()
-            await member.join()
-            await member.sync()
-            await cluster.freeze(member.group.follower)
-            committing = asyncio.create_task(member.commit())
-            await asyncio.sleep(1)
-            heartbeat = asyncio.create_task(member.heartbeat())
-            await asyncio.sleep(1)
-            assert not heartbeat.done()
-            await cluster.thaw(member.group.follower)
-            assert (await committing, await heartbeat) == (ErrorCode.NONE, ErrorCode.NONE)
-
-    run(main())
+@in_virtual_time
+async def test_the_heartbeat_of_a_classic_member_waits_for_records_that_others_have_written() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+        member = ClassicMember(cluster)
+        await member.group.start()
+        await member.join()
+        await member.sync()
+        await cluster.freeze(member.group.follower)
+        committing = asyncio.create_task(member.commit())
+        await asyncio.sleep(1)
+        heartbeat = asyncio.create_task(member.heartbeat())
+        await asyncio.sleep(1)
+        assert not heartbeat.done()
+        await cluster.thaw(member.group.follower)
+        assert (await committing, await heartbeat) == (ErrorCode.NONE, ErrorCode.NONE)
 
 
-def test_assignments_that_the_replicas_do_not_get_are_dropped_after_five_seconds_and_the_members_join_again() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
-            member = ClassicMember(cluster)
-            await member.group.start()
-            await member.join()
-            await cluster.freeze(member.group.follower)
-            answer = await member.sync()
-            assert (answer.error_code, answer.assignment) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")
-            assert (await member.sync()).error_code == ErrorCode.REBALANCE_IN_PROGRESS
-            await cluster.thaw(member.group.follower)
-            assert (await member.join()).generation_id == 2
-
-    run(main())
+@in_virtual_time
+async def test_assignments_that_the_replicas_do_not_get_are_dropped_after_five_seconds_and_members_rejoin() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+        member = ClassicMember(cluster)
+        await member.group.start()
+        await member.join()
+        await cluster.freeze(member.group.follower)
+        answer = await member.sync()
+        assert (answer.error_code, answer.assignment) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")
+        assert (await member.sync()).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        await cluster.thaw(member.group.follower)
+        assert (await member.join()).generation_id == 2
 
 
-def test_assignments_that_the_log_refuses_begin_another_rebalance() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False, configs={"min.insync.replicas": "2"}) as cluster:
-            member = ClassicMember(cluster)
-            await member.group.start()
-            await member.join()
-            await cluster.stop(member.group.follower)
-            assert (await member.sync()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert (await member.sync()).error_code == ErrorCode.REBALANCE_IN_PROGRESS
-            await cluster.start_node(member.group.follower)
-            await cluster.until_in_sync("__consumer_offsets")
-            assert (await member.join()).generation_id == 2
-
-    run(main())
+@in_virtual_time
+async def test_assignments_that_the_log_refuses_begin_another_rebalance() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False, configs={"min.insync.replicas": "2"}) as cluster:
+        member = ClassicMember(cluster)
+        await member.group.start()
+        await member.join()
+        await cluster.stop(member.group.follower)
+        assert (await member.sync()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await member.sync()).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        await cluster.start_node(member.group.follower)
+        await cluster.until_in_sync("__consumer_offsets")
+        assert (await member.join()).generation_id == 2
 
 
-def test_a_static_member_that_returns_is_not_acknowledged_without_replicas() -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False, configs={"min.insync.replicas": "2"}) as cluster:
-            member = ClassicMember(cluster, "static")
-            await member.group.start()
-            await member.join()
-            await member.sync()
-            await cluster.stop(member.group.follower)
-            before, member.member_id = member.member_id, ""  # it has restarted
-            answer = await member.join()
-            assert (answer.error_code, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
-            await cluster.start_node(member.group.follower)
-            await cluster.until_in_sync("__consumer_offsets")
-            member.member_id = before  # the group has the member as it was
-            assert await member.heartbeat() is ErrorCode.NONE
-            assert (await member.sync()).assignment == b"mine"
-
-    run(main())
+@in_virtual_time
+async def test_a_static_member_that_returns_is_not_acknowledged_without_replicas() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False, configs={"min.insync.replicas": "2"}) as cluster:
+        member = ClassicMember(cluster, "static")
+        await member.group.start()
+        await member.join()
+        await member.sync()
+        await cluster.stop(member.group.follower)
+        before, member.member_id = member.member_id, ""  # it has restarted
+        answer = await member.join()
+        assert (answer.error_code, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+        await cluster.start_node(member.group.follower)
+        await cluster.until_in_sync("__consumer_offsets")
+        member.member_id = before  # the group has the member as it was
+        assert await member.heartbeat() is ErrorCode.NONE
+        assert (await member.sync()).assignment == b"mine"
 
 
 @both
-def test_a_heartbeat_waits_for_the_replicas_and_an_idle_one_for_the_records_of_others(kind: str) -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
-            group = Group(cluster, kind)
-            await group.start()
-            epoch = (await group.heartbeat(JOIN)).member_epoch
-            await cluster.freeze(group.follower)
-            async with asyncio.TaskGroup() as tasks:
-                joining = tasks.create_task(group.heartbeat(JOIN, "b"))
-                await asyncio.sleep(1)
-                idle = tasks.create_task(group.heartbeat(epoch))
-                await asyncio.sleep(1)
-                assert not joining.done()
-                assert not idle.done()
-                await cluster.thaw(group.follower)
-            assert joining.result().error_code == idle.result().error_code == ErrorCode.NONE
-
-    run(main())
-
-
-@both
-def test_a_description_of_a_group_has_what_the_replicas_have(kind: str) -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
-            group = Group(cluster, kind)
-            await group.start()
-            await cluster.freeze(group.follower)
-            first = asyncio.create_task(group.heartbeat(JOIN))
+@in_virtual_time
+async def test_a_heartbeat_waits_for_the_replicas_and_an_idle_one_for_the_records_of_others(kind: str) -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+        group = Group(cluster, kind)
+        await group.start()
+        epoch = (await group.heartbeat(JOIN)).member_epoch
+        await cluster.freeze(group.follower)
+        async with asyncio.TaskGroup() as tasks:
+            joining = tasks.create_task(group.heartbeat(JOIN, "b"))
             await asyncio.sleep(1)
-            assert (await group.describe())[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+            idle = tasks.create_task(group.heartbeat(epoch))
+            await asyncio.sleep(1)
+            assert not joining.done()
+            assert not idle.done()
             await cluster.thaw(group.follower)
-            await first
-            before = await group.describe()
-            await cluster.freeze(group.follower)
-            second = asyncio.create_task(group.heartbeat(JOIN, "b"))
-            await asyncio.sleep(1)
-            assert await group.describe() == before
-            await cluster.thaw(group.follower)
-            await second
-            assert [each.member_id for each in (await group.describe())[0].members] == ["a", "b"]
-
-    run(main())
+        assert joining.result().error_code == idle.result().error_code == ErrorCode.NONE
 
 
 @both
-def test_a_heartbeat_that_the_replicas_do_not_get_is_refused_after_five_seconds(kind: str) -> None:
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
-            group = Group(cluster, kind)
-            await group.start()
-            await cluster.freeze(group.follower)
-            started = asyncio.get_running_loop().time()
-            assert (await group.heartbeat(JOIN)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert 5 <= asyncio.get_running_loop().time() - started < 6
-            await cluster.thaw(group.follower)
-            assert (await group.heartbeat(JOIN)).error_code == ErrorCode.NONE
-
-    run(main())
+@in_virtual_time
+async def test_a_description_of_a_group_has_what_the_replicas_have(kind: str) -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+        group = Group(cluster, kind)
+        await group.start()
+        await cluster.freeze(group.follower)
+        first = asyncio.create_task(group.heartbeat(JOIN))
+        await asyncio.sleep(1)
+        assert (await group.describe())[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        await cluster.thaw(group.follower)
+        await first
+        before = await group.describe()
+        await cluster.freeze(group.follower)
+        second = asyncio.create_task(group.heartbeat(JOIN, "b"))
+        await asyncio.sleep(1)
+        assert await group.describe() == before
+        await cluster.thaw(group.follower)
+        await second
+        assert [each.member_id for each in (await group.describe())[0].members] == ["a", "b"]
 
 
 @both
-def test_a_heartbeat_whose_records_the_log_refuses_changes_nothing(kind: str) -> None:
+@in_virtual_time
+async def test_a_heartbeat_that_the_replicas_do_not_get_is_refused_after_five_seconds(kind: str) -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+        group = Group(cluster, kind)
+        await group.start()
+        await cluster.freeze(group.follower)
+        started = asyncio.get_running_loop().time()
+        assert (await group.heartbeat(JOIN)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert 5 <= asyncio.get_running_loop().time() - started < 6
+        await cluster.thaw(group.follower)
+        assert (await group.heartbeat(JOIN)).error_code == ErrorCode.NONE
+
+
+@both
+@in_virtual_time
+async def test_a_heartbeat_whose_records_the_log_refuses_changes_nothing(kind: str) -> None:
     """With too few replicas in sync no member joins, leaves or expires, and those of the group stay in it."""
-
-    async def main() -> None:
-        async with EmbeddedCluster(brokers=2, tcp=False, configs={"min.insync.replicas": "2"}) as cluster:
-            group = Group(cluster, kind)
-            await group.start()
-            epoch = (await group.heartbeat(JOIN)).member_epoch
-            before = await group.describe()
-            await cluster.stop(group.follower)
-            for refused in (group.heartbeat(JOIN, "b"), group.heartbeat(LEAVE)):
-                assert (await refused).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            await asyncio.sleep(100)
-            assert (await group.heartbeat(epoch)).error_code == ErrorCode.NONE
-            assert await group.describe() == before
-            await cluster.start_node(group.follower)
-            await cluster.until_in_sync("__consumer_offsets")
-            assert (await group.heartbeat(JOIN, "b")).error_code == ErrorCode.NONE
-            await asyncio.sleep(100)
-            assert (await group.describe())[0].members == []
-
-    run(main())
+    async with EmbeddedCluster(brokers=2, tcp=False, configs={"min.insync.replicas": "2"}) as cluster:
+        group = Group(cluster, kind)
+        await group.start()
+        epoch = (await group.heartbeat(JOIN)).member_epoch
+        before = await group.describe()
+        await cluster.stop(group.follower)
+        for refused in (group.heartbeat(JOIN, "b"), group.heartbeat(LEAVE)):
+            assert (await refused).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await asyncio.sleep(100)
+        assert (await group.heartbeat(epoch)).error_code == ErrorCode.NONE
+        assert await group.describe() == before
+        await cluster.start_node(group.follower)
+        await cluster.until_in_sync("__consumer_offsets")
+        assert (await group.heartbeat(JOIN, "b")).error_code == ErrorCode.NONE
+        await asyncio.sleep(100)
+        assert (await group.describe())[0].members == []

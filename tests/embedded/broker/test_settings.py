@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.controller import Refused
 from aiokafka_lite.errors import ErrorCode
@@ -24,6 +23,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from tests.embedded.broker.peer import Peer, fetch_request
 from tests.pure.embedded.batches import produced
+from tests.virtual import in_virtual_time
 
 BROKER = 4
 
@@ -98,42 +98,40 @@ async def test_the_first_node_id_can_be_chosen() -> None:
             assert (await peer.produce("t", produced(b"x", timestamp=-1))).error_code == 0
 
 
-def test_compacted_topics_are_compacted_by_their_settings() -> None:
-    async def main() -> None:
-        clock = asyncio.get_running_loop().time
-        config = ClusterConfig(wall_clock=lambda: 1_000_000 + clock())
-        async with EmbeddedCluster(brokers=1, tcp=False, config=config) as cluster, Peer(cluster) as peer:
-            base = {"cleanup.policy": "compact", "segment.ms": "1000"}
-            await cluster.create_topic("quick", configs=base)
-            await cluster.create_topic("late", configs={**base, "min.compaction.lag.ms": "100000"})
-            await cluster.create_topic("dirty", configs={**base, "min.cleanable.dirty.ratio": "0.9"})
-            await cluster.create_topic(  # the lag closes a segment that segment.ms would keep open
-                "soon",
-                configs={
-                    "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "60000"
-                },
-            )  # fmt: skip
-            names = ("quick", "late", "dirty", "soon")
+@in_virtual_time
+async def test_compacted_topics_are_compacted_by_their_settings() -> None:
+    clock = asyncio.get_running_loop().time
+    config = ClusterConfig(wall_clock=lambda: 1_000_000 + clock())
+    async with EmbeddedCluster(brokers=1, tcp=False, config=config) as cluster, Peer(cluster) as peer:
+        base = {"cleanup.policy": "compact", "segment.ms": "1000"}
+        await cluster.create_topic("quick", configs=base)
+        await cluster.create_topic("late", configs={**base, "min.compaction.lag.ms": "100000"})
+        await cluster.create_topic("dirty", configs={**base, "min.cleanable.dirty.ratio": "0.9"})
+        await cluster.create_topic(  # the lag closes a segment that segment.ms would keep open
+            "soon",
+            configs={
+                "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "60000"
+            },
+        )  # fmt: skip
+        names = ("quick", "late", "dirty", "soon")
 
-            async def write(*keys: bytes) -> None:
-                for name in names:
-                    for key in keys:
-                        now = int(config.wall_clock() * 1000)
-                        assert (await peer.produce(name, produced(b"v", key=key, timestamp=now))).error_code == 0
-                await asyncio.sleep(20)  # the cleaner looks every 15 seconds
+        async def write(*keys: bytes) -> None:
+            for name in names:
+                for key in keys:
+                    now = int(config.wall_clock() * 1000)
+                    assert (await peer.produce(name, produced(b"v", key=key, timestamp=now))).error_code == 0
+            await asyncio.sleep(20)  # the cleaner looks every 15 seconds
 
-            def keys_of(name: str) -> int:
-                log = cluster.nodes[1].replica_manager.partitions[name, 0].log
-                return sum(1 for batch in log.batches() for _ in batch.scan())
+        def keys_of(name: str) -> int:
+            log = cluster.nodes[1].replica_manager.partitions[name, 0].log
+            return sum(1 for batch in log.batches() for _ in batch.scan())
 
-            await write(b"a", b"a", b"b")
-            assert [keys_of(name) for name in names] == [2, 3, 2, 3]
-            await asyncio.sleep(100)
-            assert [keys_of(name) for name in names] == [2, 2, 2, 2]
-            await write(b"a", b"a", b"a")
-            assert [keys_of(name) for name in names] == [2, 5, 5, 5]
-
-    run(main())
+        await write(b"a", b"a", b"b")
+        assert [keys_of(name) for name in names] == [2, 3, 2, 3]
+        await asyncio.sleep(100)
+        assert [keys_of(name) for name in names] == [2, 2, 2, 2]
+        await write(b"a", b"a", b"a")
+        assert [keys_of(name) for name in names] == [2, 5, 5, 5]
 
 
 async def every_setting(peer: Peer, broker: str) -> dict[str, DescribeConfigsResourceResult]:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
+from tests.virtual import virtual_loops
 
-
-def pytest_asyncio_loop_factories(
-    config: pytest.Config, item: pytest.Item
-) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"virtual": VirtualTimeLoop}
+pytest_asyncio_loop_factories = virtual_loops
 
 
 @pytest.fixture

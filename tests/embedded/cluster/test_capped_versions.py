@@ -15,6 +15,7 @@ from aiokafka_lite.protocol.messages import MetadataRequest
 from aiokafka_lite.testing.virtual_time import run
 from tests.embedded.cluster.apis import APIS
 from tests.embedded.cluster.simulation import memory_cluster
+from tests.virtual import in_virtual_time
 
 CAPPED = [(api, version) for api in APIS for version in api.versions[:1] for version in (version, version + 1)]
 
@@ -72,14 +73,11 @@ def test_every_client_works_or_says_which_version_is_missing(api: Any, version: 
 
 
 @pytest.mark.parametrize("version", [0, 3])
-def test_a_client_that_creates_no_topics_starts_at_an_old_broker(version: int) -> None:
+@in_virtual_time
+async def test_a_client_that_creates_no_topics_starts_at_an_old_broker(version: int) -> None:
     """The switch came with version 4 of Metadata. A request for no topic works without it."""
-
-    async def main() -> None:
-        async with capped(MetadataRequest, version) as cluster:
-            settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "connector": cluster.connector}
-            async with Producer(**settings, allow_auto_create_topics=False) as producer:
-                with pytest.raises(KafkaTimeout, match=f"supports Metadata up to version {version}, which cannot"):
-                    await producer.send("t", b"x")
-
-    run(main())
+    async with capped(MetadataRequest, version) as cluster:
+        settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "connector": cluster.connector}
+        async with Producer(**settings, allow_auto_create_topics=False) as producer:
+            with pytest.raises(KafkaTimeout, match=f"supports Metadata up to version {version}, which cannot"):
+                await producer.send("t", b"x")

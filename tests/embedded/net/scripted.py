@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from aiokafka_lite.aio.memory_pipe import memory_pipe
 from aiokafka_lite.aio.service import Component
-from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.net.connection import Connection
 from aiokafka_lite.protocol.connection import (
     ParsedRequest,
@@ -35,7 +33,6 @@ from aiokafka_lite.protocol.messages import (
 from aiokafka_lite.protocol.schema import Request
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
-T = TypeVar("T")
 
 
 class Owner(Component):
@@ -47,33 +44,6 @@ class Owner(Component):
 
 
 Script = Callable[["Served", RequestHeader, Any], None]
-
-
-def run_clean(main: Coroutine[Any, Any, T]) -> T:
-    """Run in virtual time. Fails if a task remains, or if the loop's exception handler was called."""
-
-    async def watched() -> T:
-        loop = asyncio.get_running_loop()
-        complaints: list[dict[str, Any]] = []
-        loop.set_exception_handler(lambda _, context: complaints.append(context))
-        result = await main
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not left, f"tasks are left: {left}"
-        gc.collect()
-        assert not complaints
-        return result
-
-    return run(watched())
-
-
-def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """A test that runs by ``run_clean``."""
-
-    def runs() -> None:
-        run_clean(test())
-
-    runs.__name__ = test.__name__
-    return runs
 
 
 def all_versions(**changes: Any) -> ApiVersionsResponse:

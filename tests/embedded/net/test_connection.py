@@ -42,9 +42,9 @@ from tests.embedded.net.scripted import (
     end,
     only_versions,
     open_to,
-    run_clean,
     usual,
 )
+from tests.virtual import run_clean
 
 # Opening.
 

@@ -40,7 +40,8 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.state import ConnectionState
 from aiokafka_lite.types import Node
-from tests.embedded.net.scripted import Owner, Peer, Served, ask, end, in_virtual_time, usual
+from tests.embedded.net.scripted import Owner, Peer, Served, ask, end, usual
+from tests.virtual import in_virtual_time
 
 PASSWORD = "hunter2"
 PLAIN = b"\0alice\0hunter2"

@@ -22,9 +22,9 @@ from tests.embedded.net.scripted import (
     end,
     only_versions,
     open_to,
-    run_clean,
     usual,
 )
+from tests.virtual import in_virtual_time, run_clean
 
 
 def in_one_segment(last: str) -> Script:
@@ -87,19 +87,17 @@ async def test_open_requests_are_bounded_and_further_ones_wait_in_order() -> Non
     await end(connection)
 
 
-def test_a_request_that_waits_for_its_place_times_out_alone_or_with_the_connection() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer(only_versions), max_open_requests=1)
-        first = connection.send_nowait(HEARTBEAT, timeout=60.0)
-        second = connection.send_nowait(HEARTBEAT, timeout=1.0)
-        with pytest.raises(KafkaTimeout, match=r"was not sent .* 1 earlier requests are not answered \(max_open_req"):
-            await second
-        assert not first.done()
-        await end(connection)
-        with pytest.raises(ConnectionLost):
-            await first
-
-    run_clean(main())
+@in_virtual_time
+async def test_a_request_that_waits_for_its_place_times_out_alone_or_with_the_connection() -> None:
+    connection = await open_to(Peer(only_versions), max_open_requests=1)
+    first = connection.send_nowait(HEARTBEAT, timeout=60.0)
+    second = connection.send_nowait(HEARTBEAT, timeout=1.0)
+    with pytest.raises(KafkaTimeout, match=r"was not sent .* 1 earlier requests are not answered \(max_open_req"):
+        await second
+    assert not first.done()
+    await end(connection)
+    with pytest.raises(ConnectionLost):
+        await first
 
 
 async def test_responses_in_one_segment_are_split() -> None:
@@ -146,15 +144,13 @@ async def test_a_callback_gets_the_error_of_its_connection_once() -> None:
     assert len(outcomes) == 1
 
 
-def test_a_callback_whose_request_times_out_is_called_once() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer(only_versions))
-        outcomes: list[object] = []
-        connection.send_with_callback(HEARTBEAT, outcomes.append, timeout=5)
-        assert isinstance(await connection.closed, KafkaTimeout)
-        assert [type(outcome) for outcome in outcomes] == [KafkaTimeout]
-
-    run_clean(main())
+@in_virtual_time
+async def test_a_callback_whose_request_times_out_is_called_once() -> None:
+    connection = await open_to(Peer(only_versions))
+    outcomes: list[object] = []
+    connection.send_with_callback(HEARTBEAT, outcomes.append, timeout=5)
+    assert isinstance(await connection.closed, KafkaTimeout)
+    assert [type(outcome) for outcome in outcomes] == [KafkaTimeout]
 
 
 async def test_a_request_that_cannot_be_encoded_does_not_affect_the_others() -> None:
@@ -220,50 +216,42 @@ def test_deadlines_are_kept_in_any_order() -> None:
     assert run_clean(main()) == pytest.approx(10, abs=0.01)
 
 
-def test_a_cancelled_request_times_out_too() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer(only_versions))
-        promise = connection.send_nowait(HEARTBEAT, timeout=5)
-        promise.cancel()
-        assert isinstance(await connection.closed, KafkaTimeout)
-
-    run_clean(main())
+@in_virtual_time
+async def test_a_cancelled_request_times_out_too() -> None:
+    connection = await open_to(Peer(only_versions))
+    promise = connection.send_nowait(HEARTBEAT, timeout=5)
+    promise.cancel()
+    assert isinstance(await connection.closed, KafkaTimeout)
 
 
-def test_answered_requests_never_time_out() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer())
-        for _ in range(100):
-            await connection.send(HEARTBEAT, timeout=2)
-            await asyncio.sleep(1.7)
-        assert connection.ready
-        await end(connection)
-
-    run_clean(main())
+@in_virtual_time
+async def test_answered_requests_never_time_out() -> None:
+    connection = await open_to(Peer())
+    for _ in range(100):
+        await connection.send(HEARTBEAT, timeout=2)
+        await asyncio.sleep(1.7)
+    assert connection.ready
+    await end(connection)
 
 
-def test_a_blocked_loop_does_not_make_answers_late() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer())
-        promise = connection.send_nowait(HEARTBEAT, timeout=1)
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        loop.now += 5  # as if code of the user had held the loop up
-        assert (await promise).error_code == 0
-        await end(connection)
-
-    run_clean(main())
+@in_virtual_time
+async def test_a_blocked_loop_does_not_make_answers_late() -> None:
+    connection = await open_to(Peer())
+    promise = connection.send_nowait(HEARTBEAT, timeout=1)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    loop.now += 5  # as if code of the user had held the loop up
+    assert (await promise).error_code == 0
+    await end(connection)
 
 
-def test_unanswered_requests_time_out_after_a_blocked_loop_too() -> None:
-    async def main() -> None:
-        connection = await open_to(Peer(only_versions))
-        promise = connection.send_nowait(HEARTBEAT, timeout=1)
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        loop.now += 5
-        with pytest.raises(KafkaTimeout):
-            await promise
-        assert loop.time() <= 6.1
-
-    run_clean(main())
+@in_virtual_time
+async def test_unanswered_requests_time_out_after_a_blocked_loop_too() -> None:
+    connection = await open_to(Peer(only_versions))
+    promise = connection.send_nowait(HEARTBEAT, timeout=1)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    loop.now += 5
+    with pytest.raises(KafkaTimeout):
+        await promise
+    assert loop.time() <= 6.1

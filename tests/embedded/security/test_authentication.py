@@ -19,7 +19,7 @@ from aiokafka_lite.protocol.messages import (
     SaslHandshakeRequest,
 )
 from tests.embedded.broker.peer import Peer
-from tests.embedded.net.scripted import in_virtual_time
+from tests.virtual import in_virtual_time
 
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}
 ALICE, BOB, WRONG = b"\0alice\0alice-secret", b"\0bob\0bob-secret", b"\0alice\0hunter2"

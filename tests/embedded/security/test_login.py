@@ -11,7 +11,7 @@ from aiokafka_lite.admin import Admin
 from aiokafka_lite.embedded import EmbeddedCluster, Security
 from aiokafka_lite.errors import AuthenticationError, ConfigurationError, ErrorCode
 from aiokafka_lite.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
-from tests.embedded.net.scripted import in_virtual_time
+from tests.virtual import in_virtual_time
 
 USERS = {"alice": "alice-secret", "zoe=,": "pass wörd Ⅸ"}
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.embedded import EmbeddedCluster
 from tests.embedded.transactions.producing import TransactionalPeer
+from tests.virtual import virtual_loops
 
 CONFIGS = {
     "transaction.state.log.num.partitions": "3",
@@ -18,10 +17,7 @@ CONFIGS = {
 }
 
 
-def pytest_asyncio_loop_factories(
-    config: pytest.Config, item: pytest.Item
-) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"virtual": VirtualTimeLoop}
+pytest_asyncio_loop_factories = virtual_loops
 
 
 @pytest.fixture

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from tests.virtual import virtual_loops
 
-import pytest
-
-from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
-
-
-def pytest_asyncio_loop_factories(
-    config: pytest.Config, item: pytest.Item
-) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"virtual": VirtualTimeLoop}
+pytest_asyncio_loop_factories = virtual_loops
