@@ -340,7 +340,7 @@ def _offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
 
 
 def _committed(code: ErrorCode, what: str) -> KafkaError | None:
-    # The usual text is about a member that was removed, and the caller is none.
+    # The usual text is about a member that was removed, but the caller is not a member.
     refused = code is ErrorCode.UNKNOWN_MEMBER_ID
     return answer_of(code, what, None, "the group has members, and takes commits only from them" if refused else None)
 

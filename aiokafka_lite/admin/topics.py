@@ -378,7 +378,7 @@ _DELETED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def _check_progress(cursor: TopicPartitionCursor | None, answer: DescribeTopicPartitionsResponse) -> None:
-    """Raise ProtocolError if the next page would begin where this one did, or before, or if this one has no topic.
+    """Raise ProtocolError unless this page has a topic, and the next page begins after the start of this page.
 
     Without this check, such a broker would be asked without end.
     """

@@ -35,10 +35,10 @@ Resolve = Literal["register", "lookup", "latest"]
 IdIn = Literal["prefix", "header"]
 
 DEEPEST_REFERENCE = 50
-"""Levels of references between schemas, at most. A registry could send schemas that refer to each other in a circle."""
+"""The largest depth of references. A registry could send schemas that refer to each other in a circle."""
 
 MOST_REFERENCED = 1000
-"""Schemas that one schema refers to, directly or indirectly, at most."""
+"""The largest number of schemas that one schema may refer to, directly or indirectly."""
 
 Write = Callable[[Any], bytes]
 """Serializes an object, without the id of its schema."""
