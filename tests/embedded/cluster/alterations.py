@@ -29,7 +29,7 @@ class Alteration:
         return self._copied(response)
 
     def _copied(self, value: Any) -> Any:
-        if isinstance(value, Struct):
+        if hasattr(value, "specs"):  # a message, or a struct in one
             fields = {name: self._copied(getattr(value, name)) for name in value.specs}
             if type(value) is self.owner:
                 before = fields[self.field]

@@ -17,7 +17,7 @@ import pytest
 from aiokafka_lite import Consumer, Producer, TopicPartition
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import KafkaError
-from aiokafka_lite.protocol.messages import ApiVersionsRequest
+from aiokafka_lite.protocol.messages import ApiVersionsRequest, MetadataResponse, MetadataResponseBroker
 from aiokafka_lite.testing.virtual_time import run
 from tests.embedded.cluster.alterations import Alteration, alterations
 from tests.embedded.cluster.apis import APIS
@@ -129,6 +129,8 @@ async def _heals(api: Any, alteration: Alteration) -> list[str]:
             await asyncio.sleep(WRONG_FOR * 2 / 3)
             sent = Counter(type(each.request).__name__ for each in cluster.history)
             fault.remove()
+            if api is ApiVersionsRequest:
+                scene.generation += 1  # the versions count as long as their connection
             scene.progress.clear()
             until = now() + HEALED_WITHIN
             while now() < until and len({"send", "read", "member"} & scene.progress.keys()) < 3:
@@ -146,6 +148,12 @@ async def _heals(api: Any, alteration: Alteration) -> list[str]:
 
 def _failures(api: Any, chosen: Iterable[Alteration]) -> str:
     return "\n".join(line for each in chosen if str(each) not in LEGAL for line in run(_heals(api, each)))
+
+
+def test_an_alteration_changes_the_structs_of_lists() -> None:
+    broker = MetadataResponseBroker(node_id=1, host="a", port=9092, rack=None)
+    answer = MetadataResponse(brokers=[broker], cluster_id="c", controller_id=1, topics=[])
+    assert [each.port for each in Alteration(MetadataResponseBroker, "port", -1)(answer).brokers] == [-1]
 
 
 @pytest.mark.parametrize("api", [ApiVersionsRequest, *APIS], ids=lambda api: api.__name__)
