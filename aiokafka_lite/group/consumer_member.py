@@ -15,7 +15,8 @@ Rule 3: After the first heartbeat only changed fields are sent. After a failure 
 Rule 4: After a fence nothing is committed: the coordinator may have given the partitions to other members long ago. The
         member joins again with epoch 0 under the same member id, which it keeps for its whole life (KIP-1082).
 Rule 5: A heartbeat that follows a failure pauses first. No change of state cuts that pause short.
-Rule 6: Topic ids that metadata does not know stay in the target assignment until their names are known.
+Rule 6: Topic ids that metadata does not know stay in the target assignment until their names are known. After each
+  ``UNNAMED_ANSWERS`` answers meanwhile, all fields are sent, so that the coordinator repeats the assignment.
 Rule 7: After a new epoch or assignment the next heartbeats are sent early, with growing pauses. Members that join often
         come together, and each of them may take partitions from the others. The coordinator assigns at most once a
         second. Java's client waits for the whole interval, 5 seconds by default, at each step.
@@ -72,6 +73,9 @@ EARLY = 0.5
 
 RELEASES = 5
 """The maximum number of times that a member releases its instance id to join again (rule 8)."""
+
+UNNAMED_ANSWERS = 5
+"""Answers without the name of an assigned topic, after which the assignment is requested again (rule 6)."""
 
 _API = "ConsumerGroupHeartbeat"
 
@@ -142,6 +146,7 @@ class ConsumerMember(BaseMember):
         self._may_be_known = False
         self._was_known = False  # the same, before the last heartbeat that joins was sent
         self._releases = 0  # rule 8
+        self._unnamed_answers = 0  # rule 6
         # The attempt of the heartbeat that was in flight when the member began to leave.
         self._late_attempt: int | None = None
         # The epoch of the heartbeat that leaves; None to leave without one.
@@ -300,6 +305,9 @@ class ConsumerMember(BaseMember):
         actions = self._reconcile()
         if self.has_unnamed_topics:
             actions.append(ResolveTopics())
+            self._unnamed_answers += 1
+            if self._unnamed_answers == UNNAMED_ANSWERS:
+                self._sent, self._unnamed_answers = None, 0
         return [*actions, *(self._send_changes() or [self._pause(self._until_next())])]
 
     def _until_next(self) -> float:
@@ -422,4 +430,4 @@ def problem_of(response: ConsumerGroupHeartbeatResponse) -> str | None:
     if response.member_epoch <= JOIN_EPOCH:
         return f"epoch {response.member_epoch}"
     topics = () if response.assignment is None else response.assignment.topic_partitions
-    return problem_of_assignment([each.partitions for each in topics])
+    return problem_of_assignment({each.topic_id: each.partitions for each in topics})

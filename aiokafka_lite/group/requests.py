@@ -17,6 +17,7 @@ from ..protocol.messages import (
     SyncGroupRequestAssignment,
 )
 from ..protocol.messages.metadata import MAX_PARTITIONS
+from ..protocol.schema import ZERO_UUID
 from ..protocol.versions import VersionTable
 from ..types import TopicPartition
 from .events import Identity, SendLeave
@@ -145,13 +146,15 @@ def heartbeat_interval(milliseconds: int) -> float:
     return min(max(milliseconds / 1000, SHORTEST_INTERVAL), LONGEST_INTERVAL)
 
 
-def problem_of_assignment(partitions: Sequence[Sequence[int]]) -> str | None:
-    """The reason why a coordinator's assignment makes no sense, by the partition numbers of its topics; None if it
+def problem_of_assignment(topics: Mapping[bytes, Sequence[int]]) -> str | None:
+    """The reason why a coordinator's assignment makes no sense, by the partition numbers of its topic ids; None if it
     does."""
-    count = sum(map(len, partitions))
+    count = sum(map(len, topics.values()))
     if count > MAX_ASSIGNED:
         return f"an assignment of {count} partitions, more than {MAX_ASSIGNED}"
-    wrong = next((number for each in partitions for number in each if not 0 <= number < MAX_PARTITIONS), None)
+    if ZERO_UUID in topics:
+        return "an assigned topic without an id"
+    wrong = next((number for each in topics.values() for number in each if not 0 <= number < MAX_PARTITIONS), None)
     return None if wrong is None else f"an assigned partition with the number {wrong}"
 
 

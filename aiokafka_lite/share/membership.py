@@ -39,16 +39,25 @@ LEAVE_TIMEOUT = 0.7
 class Membership:
     """Drives one ``ShareMember``. Owner: the ``ShareCore``.
 
-    ``on_assignment`` is called when the assigned partitions change. An error that is not retriable ends ``run``.
+    ``on_assignment`` is called when the assigned partitions change. ``names_topics`` returns whether the names of all
+    assigned topics are known. An error that is not retriable ends ``run``.
     """
 
-    def __init__(self, client: Client, member: ShareMember, *, on_assignment: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        member: ShareMember,
+        *,
+        on_assignment: Callable[[], None],
+        names_topics: Callable[[], bool],
+    ) -> None:
         self.member = member
         self.heartbeats = RequestCounters()
         self.rebalances = 0
         """How often the assigned partitions have changed."""
         self._client = client
         self._on_assignment = on_assignment
+        self._names_topics = names_topics
         self._channel = CoordinatorChannel(client, member.group_id)
         self._place = f"share group {member.group_id}"
         self._closing = asyncio.Event()
@@ -106,6 +115,8 @@ class Membership:
         member = self.member
         before, was = member.assignment, member.state
         began = asyncio.get_running_loop().time()
+        if not self._names_topics():
+            member.unanswered()  # the assignment may be wrong, so the coordinator has to repeat it
         try:
             response, node_id = await self._send(member.heartbeat())
         except KafkaError as error:

@@ -87,3 +87,22 @@ async def test_an_assignment_of_partitions_that_do_not_exist_is_refused_and_the_
         await asyncio.sleep(10.0)
         assert len(cluster.history.of(ConsumerGroupHeartbeatRequest)) <= 3
         assert sorted(member.assignment) == ORDERS
+
+
+@pytest.mark.parametrize("topic_id", [bytes(16), b"another topic id"], ids=["no id", "an unknown id"])
+async def test_an_assignment_of_a_topic_that_does_not_exist_is_requested_again(
+    cluster: EmbeddedCluster, topic_id: bytes
+) -> None:
+    def change(response: Any) -> Any:
+        for topic in response.assignment.topic_partitions if response.assignment else ():
+            topic.topic_id = topic_id
+        return response
+
+    wrong = cluster.on(ConsumerGroupHeartbeatRequest, times=None).alter(change)
+    async with member_of(cluster, **CONSUMER) as member:
+        await asyncio.sleep(30.0)
+        assert not member.assignment
+        assert wrong.hits <= 60
+        wrong.remove()
+        await asyncio.sleep(30.0)
+        assert sorted(member.assignment) == ORDERS

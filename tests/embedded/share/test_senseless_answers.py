@@ -131,6 +131,25 @@ async def test_a_wrong_epoch_costs_few_heartbeats_and_few_log_lines(
         assert len(consumer.assignment) == 2
 
 
+@pytest.mark.parametrize("topic_id", [bytes(16), b"another topic id"], ids=["no id", "an unknown id"])
+async def test_an_assignment_of_a_topic_that_does_not_exist_is_requested_again(
+    cluster: EmbeddedCluster, topic_id: bytes
+) -> None:
+    def change(response: Any) -> Any:
+        for topic in response.assignment.topic_partitions if response.assignment else ():
+            topic.topic_id = topic_id
+        return response
+
+    wrong = cluster.on(ShareGroupHeartbeatRequest, times=None).alter(change)
+    async with share_consumer(cluster) as consumer:
+        await asyncio.sleep(30.0)
+        assert not consumer.assignment
+        assert wrong.hits <= 60
+        wrong.remove()
+        await asyncio.sleep(30.0)
+        assert len(consumer.assignment) == 2
+
+
 async def test_batches_that_decompress_to_much_are_decoded_when_they_are_read(cluster: EmbeddedCluster) -> None:
     size, count = 4 << 20, 16
     async with Producer(
