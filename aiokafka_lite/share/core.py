@@ -75,7 +75,7 @@ class ShareCore:
                 options.client.client_rack or None,
             ),
             on_assignment=self._reassign,
-            names_topics=self._names_topics,
+            topic_names=self._topic_names,
         )
         self._service = service
         self._fetchers: dict[int, BrokerShareFetcher] = {}
@@ -150,11 +150,6 @@ class ShareCore:
     def _topic_names(self) -> dict[bytes, str]:
         topics = self.client.view.topics
         return {topics[name].topic_id: name for name in self.options.topics if name in topics}
-
-    def _names_topics(self) -> bool:
-        """Whether the names of all assigned topics are known."""
-        names = self._topic_names()
-        return all(key.topic_id in names for key in self.membership.member.assignment)
 
     def _view_changed(self, view: ClusterView) -> None:
         missing = frozenset(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import anyio
 
@@ -39,8 +39,8 @@ LEAVE_TIMEOUT = 0.7
 class Membership:
     """Drives one ``ShareMember``. Owner: the ``ShareCore``.
 
-    ``on_assignment`` is called when the assigned partitions change. ``names_topics`` returns whether the names of all
-    assigned topics are known. An error that is not retriable ends ``run``.
+    ``on_assignment`` is called when the assigned partitions change. ``topic_names`` returns the names of
+    topics by their ids. An error that is not retriable ends ``run``.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Membership:
         member: ShareMember,
         *,
         on_assignment: Callable[[], None],
-        names_topics: Callable[[], bool],
+        topic_names: Callable[[], Mapping[bytes, str]],
     ) -> None:
         self.member = member
         self.heartbeats = RequestCounters()
@@ -57,7 +57,7 @@ class Membership:
         """How often the assigned partitions have changed."""
         self._client = client
         self._on_assignment = on_assignment
-        self._names_topics = names_topics
+        self._topic_names = topic_names
         self._channel = CoordinatorChannel(client, member.group_id)
         self._place = f"share group {member.group_id}"
         self._closing = asyncio.Event()
@@ -115,7 +115,8 @@ class Membership:
         member = self.member
         before, was = member.assignment, member.state
         began = asyncio.get_running_loop().time()
-        if not self._names_topics():
+        names = self._topic_names()
+        if any(key.topic_id not in names for key in before):
             member.unanswered()  # the assignment may be wrong, so the coordinator has to repeat it
         try:
             response, node_id = await self._send(member.heartbeat())
