@@ -269,12 +269,12 @@ class Transactions:
             for topic in (await peer.send(DescribeProducersRequest(topics=topics))).topics:
                 for each in topic.partitions:
                     item = TopicPartition(topic.name, each.partition_index)
-                    answers[item] = answer_of(
-                        each.error_code,
-                        f"describing producers of {item}",
-                        tuple(_producer(state) for state in each.active_producers),
-                        each.error_message,
-                    )
+                    producers = tuple(map(_producer, each.active_producers))
+                    what = f"describing producers of {item}"
+                    answers[item] = answer_of(each.error_code, what, producers, each.error_message)
+                    lowest = min((state.producer_id for state in producers), default=0)
+                    if not each.error_code and lowest < 0:
+                        answers[item] = ProtocolError(f"{what} was answered with the producer id {lowest}")
             return answers
 
         async def at_broker(items: list[TopicPartition], deadline: Deadline) -> Targets:

@@ -14,10 +14,13 @@ from aiokafka_lite.errors import KafkaError, KafkaTimeout
 from aiokafka_lite.protocol.messages import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
+    DescribeProducersRequest,
     DescribeTopicPartitionsRequest,
     InitProducerIdRequest,
     TopicPartitionCursor,
 )
+from aiokafka_lite.types import TopicPartition
+from tests.embedded.transactions.producing import TransactionalPeer
 
 ORDERS = ConfigResource.topic("orders")
 
@@ -88,3 +91,21 @@ async def test_a_fenced_producer_has_an_id_and_an_epoch(admin: Admin, cluster: E
         results.raise_for_errors()
     wrong.remove()
     assert (await admin.transactions.fence_producers("x"))["x"].producer_epoch >= 0
+
+
+async def test_a_producer_without_an_id_is_no_value_error(admin: Admin, cluster: EmbeddedCluster) -> None:
+    def without_id(response: Any) -> Any:
+        for each in response.topics[0].partitions[0].active_producers:
+            each.producer_id = -1
+        return response
+
+    await admin.topics.create(NewTopic("orders", 1))
+    async with TransactionalPeer(cluster, "open") as writer:
+        await writer.initialize()
+        await writer.write("orders", b"1")
+        cluster.on(DescribeProducersRequest, times=None).alter(without_id)
+        hanging = admin.transactions.find_hanging(
+            partitions=[TopicPartition("orders", 0)], max_transaction_timeout=0.0, timeout=5.0
+        )
+        with pytest.raises(KafkaTimeout, match="was answered with the producer id -1"):
+            await hanging
