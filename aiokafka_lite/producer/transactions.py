@@ -158,12 +158,14 @@ class Transactions:
     async def begin(self, timeout: float | None) -> int:
         """Begin a transaction, and return its number. Waits until the outcome of the previous one is known."""
         bound = self._bound(timeout)
-        with deadline(bound, lambda: self._late("no transaction was begun")):
-            await self._service.while_running(self._idle.wait())
-            # No caller waited for the outcome of a commit. It is known now: the coordinator requires an abort.
-            if self._ending is not None and self.state is _S.ABORTABLE_ERROR:
-                await self._outcome(self._start_ending(committed=False))
-        await self._coordinator.wait_markers(bound)
+        end = self._timers.now() + bound
+        while True:
+            with deadline.at(end, lambda: self._late("no transaction was begun")):
+                await self._until_ended()
+            await self._coordinator.wait_markers(bound)
+            if self._idle.is_set():
+                break
+            # Another task has begun a transaction meanwhile, which is being committed or aborted now.
         self._service.check()
         if self._machine.state is _S.IN_TRANSACTION:
             raise IllegalStateError("a transaction is open: commit or abort it before the next one begins")
@@ -175,6 +177,13 @@ class Transactions:
         self._begun_at = self._timers.now()
         self._happened(_E.BEGIN)
         return self._machine.number
+
+    async def _until_ended(self) -> None:
+        """Wait until no commit or abort is in progress."""
+        await self._service.while_running(self._idle.wait())
+        # No caller waited for the outcome of a commit. It is known now: the coordinator requires an abort.
+        if self._ending is not None and self.state is _S.ABORTABLE_ERROR:
+            await self._outcome(self._start_ending(committed=False))
 
     async def commit(self, timeout: float | None) -> None:
         """Flush and commit. After a KafkaTimeout, another call waits for the outcome of the first one."""

@@ -48,6 +48,23 @@ async def write_record(producer: Producer, number: int) -> None:
         await transaction.send("t", b"%d" % number, partition=0)
 
 
+@generation_2
+async def test_begin_waits_for_a_transaction_that_another_task_begins_and_ends_meanwhile(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    await write_record(producer, 0)
+    # Both wait for the markers of the last transaction.
+    await asyncio.gather(write_all(producer, 1), write_all(producer, 2))
+    assert await committed_values(cluster) == [0, 1, 2]
+
+
+async def write_all(producer: Producer, number: int) -> None:
+    """One transaction, whose records are flushed by its commit."""
+    await producer.begin_transaction()
+    producer.send_nowait("t", b"%d" % number, partition=0)
+    await producer.commit_transaction()
+
+
 # What the protocol needs.
 
 
