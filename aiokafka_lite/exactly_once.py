@@ -63,11 +63,16 @@ _REPEATED = (
     ErrorCode.STALE_MEMBER_EPOCH,
     ErrorCode.TRANSACTION_ABORTABLE,
     ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
 )
-"""Errors after which the same records are processed again. The first four mean that the group has rebalanced."""
+"""Errors after which the same records are processed again. The first four mean that the group has rebalanced.
+
+INVALID_PRODUCER_EPOCH is repeated only after a successful abort, which shows that no other producer has taken over: the
+transaction was open for longer than ``transaction_timeout``. A producer that is fenced cannot abort.
+"""
 
 
 class _ReadAgain(KafkaError):
@@ -145,8 +150,9 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
     The consumer must be a member of a group with ``auto_commit=False``, and the producer must have a
     ``transactional_id`` of its own. Nothing else may read the consumer, commit its offsets, or begin transactions of
     the producer. The constructor raises ConfigurationError for others. Iterating raises ProducerFenced if another
-    producer has the same ``transactional_id``, or if a transaction was open for longer than ``transaction_timeout``,
-    and other errors that would come again.
+    producer has the same ``transactional_id``, and other errors that would come again. If a transaction was open for
+    longer than ``transaction_timeout``, brokers before Kafka 4.0 fence the producer, too; newer ones let it repeat the
+    batch.
     """
 
     def __init__(

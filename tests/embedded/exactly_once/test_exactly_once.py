@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka_lite import Admin, Consumer, ErrorCode, KafkaError, Record, TopicPartition
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import AuthorizationError, IllegalStateError
+from aiokafka_lite.errors import AuthorizationError, IllegalStateError, ProducerFenced
 from aiokafka_lite.protocol.messages import (
     EndTxnRequest,
     HeartbeatRequest,
@@ -208,6 +208,42 @@ async def test_an_end_that_is_cancelled_at_any_turn_repeats_and_loses_nothing(
         assert await bills(cluster, COUNT) == Counter(values)
         session.stop()
         await working
+
+
+@pytest.mark.parametrize("has_unwritten", [False, True], ids=["all written", "one sent after the timeout"])
+async def test_a_batch_that_takes_longer_than_the_transaction_timeout_is_returned_again(
+    cluster: EmbeddedCluster, has_unwritten: bool
+) -> None:
+    values = await write(cluster, 6)
+    async with worker(cluster, "first") as (session, producer):
+
+        async def bill_slowly_at_first() -> None:
+            work = 40.0
+            async for records in session:
+                for record in records:
+                    await producer.send("bills", record.value)
+                await asyncio.sleep(work)
+                if work and has_unwritten:
+                    producer.send_nowait("bills", b"late")
+                work = 0.0
+
+        working = asyncio.create_task(bill_slowly_at_first())
+        assert await bills(cluster, len(values)) == Counter(values)
+        session.stop()
+        await working
+
+
+async def test_a_batch_that_takes_longer_than_the_timeout_fences_a_producer_of_generation_1(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.set_feature("transaction.version", 1)
+    await write(cluster, 6)
+    async with worker(cluster, "first") as (session, producer):
+        slow = await anext(session)
+        await producer.send("bills", slow[0].value)
+        await asyncio.sleep(40.0)
+        with pytest.raises(ProducerFenced, match="open for longer than transaction_timeout=20 s"):
+            await anext(session)
 
 
 class Chaos:
