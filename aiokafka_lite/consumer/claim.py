@@ -47,6 +47,9 @@ class ClaimReader:
         self._on_room = on_room
         self._interceptors = interceptors
         self._initial: int | None = None
+        self._after_last: int | None = None
+        """The offset after the last returned record, once the user has asked for the next one; None while records are
+        being returned."""
         self._ready = asyncio.Event()
         self._budget = YIELD_BUDGET
 
@@ -74,12 +77,24 @@ class ClaimReader:
         self.has_ended = True
         self.settle()
 
+    def moved(self) -> None:
+        """Record that the position was moved, by the user or by a reset."""
+        self._after_last = None
+
+    def passed(self, marked: int) -> int | None:
+        """The position, if only hidden records, such as transaction markers, are between this mark and it."""
+        offset = self.assigned.offset
+        return offset if offset is not None and self._after_last == marked < offset else None
+
     def seek(self, offset: int) -> None:
         """Read from ``offset`` on."""
         self._subscription.change([self.assigned], lambda each: each.seek(offset), moves=True)
 
     async def next_record(self, deserializing: Deserializing | None) -> Record:
         """The next record, when ``current`` is exhausted. Raises StopAsyncIteration at the end of the session."""
+        chunk = self.assigned.buffer.chunk
+        if chunk is not None:
+            self._after_last = chunk.last_taken + 1
         while not self.has_ended:
             if self._budget <= 0:
                 self._budget = YIELD_BUDGET
@@ -124,7 +139,10 @@ class ClaimReader:
         self._subscription.update_ready(assigned)
         if assigned.wants_data:
             self._on_room(assigned)
-        return None if chunk is None else (assigned, chunk)
+        if chunk is None:
+            return None
+        self._after_last = None
+        return assigned, chunk
 
     def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
         self._budget -= len(values)

@@ -151,11 +151,18 @@ class GroupCore(ReadingCore):
     def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
             self.coordinator.offsets.may_go_back(partition)
+        self._forget_passed(partitions)
 
     def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
         self._reset[partition] = _Reset(new, self.coordinator.offsets.last_marked(partition))
         self._reached[partition] = new
+        self._forget_passed([partition])
         super().on_reset(partition, old, new, reason)
+
+    def _forget_passed(self, partitions: Sequence[TopicPartition]) -> None:
+        for reader in self._readers():
+            if reader.assigned.partition in partitions:
+                reader.moved()
 
     def on_callback_error(self, error: Exception) -> None:
         self._on_handler_error(error)
@@ -216,7 +223,18 @@ class GroupCore(ReadingCore):
         await self._begin_session(owned)
 
     def collect_marks(self) -> None:
-        pass  # a handler marks records itself
+        """Move the mark of a last record behind the transaction markers that follow it.
+
+        A handler marks records itself. Without this, the group would have a lag that no record ends.
+        """
+        offsets = self.coordinator.offsets
+        for reader in self._readers():
+            assigned = reader.assigned
+            marked = offsets.last_marked(assigned.partition)
+            position = None if marked is None else reader.passed(marked.offset)
+            if marked is not None and position is not None:
+                epoch = assigned.buffer.next_epoch
+                offsets.mark(assigned.partition, position, marked.metadata, leader_epoch=epoch)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         if self.options.interceptors is not None:

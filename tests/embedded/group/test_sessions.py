@@ -13,6 +13,7 @@ import pytest
 from aiokafka_lite.consumer import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode, IllegalStateError
+from aiokafka_lite.producer import Producer
 from aiokafka_lite.protocol.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest
 from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.consumer.logs import fill
@@ -391,3 +392,51 @@ async def test_a_second_member_with_the_same_instance_id_ends_the_first_consume(
     await asyncio.sleep(10.0)
     assert newer.calls == ["setup 6"]
     await second.cancel()
+
+
+# Transaction markers.
+
+
+async def write_transactions(cluster: EmbeddedCluster, count: int) -> None:
+    """Write transactions of one record each to the first partition. Each takes two offsets: a record and its marker."""
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector, transactional_id="t") as producer:
+        for _ in range(count):
+            async with producer.transaction() as transaction:
+                await transaction.send("orders", b"", partition=0)
+
+
+class Chooses(Recorder):
+    """Marks the first record, and seeks behind it to ``then``, if that is an offset."""
+
+    def __init__(self, then: int | None) -> None:
+        super().__init__()
+        self.then = then
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+        async for record in claim:
+            self.read.append(record)
+            if record.offset == 0:
+                session.mark(record)
+                if self.then is not None:
+                    claim.seek(self.then)
+
+
+@pytest.mark.parametrize(
+    ("handler", "expected"),
+    [
+        (Recorder(), 6),
+        (Chooses(None), 1),
+        (Chooses(6), 1),
+    ],
+    ids=["all marked", "one marked", "one marked, the others skipped by a seek"],
+)
+async def test_a_mark_moves_behind_transaction_markers_but_not_behind_unmarked_records(
+    cluster: EmbeddedCluster, handler: Recorder, expected: int
+) -> None:
+    await write_transactions(cluster, 3)
+    running = Running(cluster, handler)
+    await until(lambda: bool(handler.read))
+    await asyncio.sleep(20.0)  # longer than auto_commit_interval
+    assert (await committed(cluster))[ORDERS[0]] == expected
+    await running.cancel()
+    assert (await committed(cluster))[ORDERS[0]] == expected
