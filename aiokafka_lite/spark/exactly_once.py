@@ -287,6 +287,18 @@ async def _begin_commit(admin: Admin, batch: int, tasks: Sequence[Prepared]) -> 
             " of its rows may be committed, so no more are written: restart the query with the former number of"
             " partitions, and change it after this batch"
         )
+    else:
+        for task in tasks:
+            await _check_without_rows(admin, task)
+
+
+async def _check_without_rows(admin: Admin, task: Prepared) -> None:
+    """Raise IllegalStateError if a task without rows had rows in an earlier run, which other tasks may have now."""
+    place = task.place
+    if task.topic is None:
+        marker = await _read_marker(admin, place.transactional_id)
+        if _is_written(place.batch, marker, place.transactional_id):
+            _check_same(place, marker, _Counted(()))
 
 
 def abort(target: Target, tasks: Iterable[Prepared]) -> None:

@@ -166,6 +166,17 @@ async def test_a_repeated_task_with_other_rows_is_refused(cluster: EmbeddedClust
     assert await committed(cluster) == ["a"]
 
 
+async def test_a_repeated_batch_with_its_rows_in_another_task_is_refused(
+    cluster: EmbeddedCluster, query: Query
+) -> None:
+    await query.commit(0, await query.write(0, 0, "a"), await query.write(1, 0))
+    moved = [await query.write(0, 0), await query.write(1, 0, "a")]
+    with pytest.raises(IllegalStateError, match="task 0 of batch 0 has 0 rows with 0 bytes, but an earlier run has"):
+        await query.commit(0, *moved)
+    await query.abort(*moved)
+    assert await committed(cluster) == ["a"]
+
+
 async def test_an_older_batch_is_refused(cluster: EmbeddedCluster, query: Query) -> None:
     await query.commit(4, await query.write(0, 4, "a"))
     with pytest.raises(IllegalStateError, match="batch 3 is older than batch 4"):
