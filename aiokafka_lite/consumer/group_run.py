@@ -404,8 +404,11 @@ class GroupRun(Component):
         await self._core.coordinator.close(leave=not self._is_static)
 
     async def wait(self) -> None:
-        """Wait until ``finish``. Raises the failure of the membership."""
+        """Wait until ``finish``. Raises the first exception of the handler, or the failure of the membership."""
         await self._service.while_running(self._finished.wait())
+        # Raised before the close, whose KafkaTimeout would replace it if another claim resists its cancellation.
+        if self.handler_error is not None:
+            raise self.handler_error
 
     def finish(self) -> None:
         """Make ``consume`` return."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import anyio
 import pytest
 
 from aiokafka_lite.consumer import (
@@ -163,6 +164,31 @@ async def test_a_cleanup_that_hangs_when_the_group_is_closed_costs_no_commit(clu
         await running.task
     assert await committed(cluster) == dict.fromkeys(ORDERS, 10)
     assert all(group is None or not group.members for group in groups(cluster))
+
+
+class FailsBesideAStubbornClaim(ConsumerGroupHandler):
+    """The claim of the first partition fails. The one of the second does not end for a minute, although cancelled."""
+
+    def __init__(self) -> None:
+        self.is_over = asyncio.Event()
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+        if claim.partition == 0:
+            raise RuntimeError("the first claim fails")
+        if claim.partition == 1:
+            with anyio.CancelScope(shield=True):
+                await asyncio.sleep(60.0)
+            self.is_over.set()
+
+
+async def test_the_exception_of_a_handler_is_raised_although_another_claim_resists_cancellation(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = FailsBesideAStubbornClaim()
+    with pytest.raises(RuntimeError, match="the first claim fails"):
+        await group_of(cluster).consume(["orders"], handler)
+    assert "these tasks run on although cancelled: GroupRun, claim of orders-1" in caplog.text
+    await handler.is_over.wait()
 
 
 def groups(cluster: EmbeddedCluster) -> list[Any]:
