@@ -278,7 +278,9 @@ class Service:
 
     def __repr__(self) -> str:
         component = self._component()
-        return f"<{self.name} dropped without close()>" if component is None else repr(component)
+        if component is not None:
+            return repr(component)
+        return f"<{self.name} {'NEW' if self._state is ServiceState.NEW else 'dropped without close()'}>"
 
     @property
     def is_abandoned(self) -> bool:

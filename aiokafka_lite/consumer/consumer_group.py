@@ -17,7 +17,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, Unpack
+from typing import TYPE_CHECKING, Generic, Never, Self, Unpack
 
 import anyio
 
@@ -158,6 +158,11 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+    if not TYPE_CHECKING:
+
+        def __aiter__(self) -> Never:
+            raise TypeError("ConsumerGroup works by a handler: await consume(topics, handler), or read a Consumer")
 
     def diagnose(self) -> ConsumerDiagnosis:
         """Return ``Consumer.diagnose()`` of the running ``consume``. Raises IllegalStateError while none runs."""

@@ -9,6 +9,7 @@ import pytest
 
 from aiokafka_lite import Admin, Consumer, ConsumerGroup, EmbeddedCluster, Producer, ShareConsumer
 from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka_lite.errors import IllegalStateError
 from aiokafka_lite.schemas import SchemaRegistryClient
 
 HERE = "localhost:9092"
@@ -35,7 +36,7 @@ def test_with_names_async_with(client: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "client", [each for each in CLIENTS if hasattr(each, "__aiter__")], ids=lambda each: type(each).__name__
+    "client", [each for each in CLIENTS if hasattr(each, "__anext__")], ids=lambda each: type(each).__name__
 )
 def test_for_names_async_for(client: Any) -> None:
     for read in (iter, list, lambda each: [*each]):
@@ -48,3 +49,15 @@ def test_the_iterations_of_clients_name_async_for_too() -> None:
     for iteration in (producer.failures(), ConsumerGroup(HERE, group_id="g").errors()):
         with pytest.raises(TypeError, match="must be read with 'async for'"):
             iter(iteration)  # type: ignore[call-overload]
+
+
+async def test_a_group_names_its_handler() -> None:
+    group: Any = ConsumerGroup(HERE, group_id="g")
+    with pytest.raises(TypeError, match=r"await consume\(topics, handler\)"):
+        async for _ in group:
+            pass
+
+
+async def test_a_client_that_is_dropped_before_its_start_is_not_started() -> None:
+    with pytest.raises(IllegalStateError, match=r"^<Admin NEW> is not started"):
+        await Admin(HERE).topics.list()

@@ -168,3 +168,11 @@ async def test_rows_of_a_table_for_a_partition_above_a_gap_are_written(cluster: 
         with pytest.raises(UnknownTopic, match="brokers list no partition=0 of topic 't', which has partition 2"):
             await producer.send_arrow("t", pa.table({"value": [b"c", b"d"], "partition": [1, 0]}))
         assert producer.metrics().records_sent == 2  # a wrong table is refused as a whole
+
+
+async def test_a_send_that_times_out_names_a_partition_that_does_not_exist(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 2)
+    async with producer_of(cluster) as producer:
+        await producer.send("t", b"0", partition=1)
+        with pytest.raises(KafkaTimeout, match=r"within timeout=3 s; the topic has 2 partitions, got partition=99$"):
+            await producer.send("t", b"x", partition=99, timeout=3.0)
