@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, Self, Unpack
+from typing import Any, Generic, NamedTuple, Self, Unpack
 
 from ... import consumer as native
 from ...arguments import must_be
@@ -39,6 +39,13 @@ logger = logging.getLogger(__name__)
 
 MOST_RECORDS = 10_000
 """The maximum number of records of one ``getmany`` without ``max_records``."""
+
+
+class Membership(NamedTuple):
+    """The member id in its group, and the topics: what FastStream's rebalance listener logs."""
+
+    member_id: str
+    topics: frozenset[str]
 
 
 class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
@@ -193,6 +200,13 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
 
     def _known_cluster(self) -> ClusterMetadata:
         return known(self._consumer.traffic(), self._partitions)
+
+    @property
+    def _coordinator(self) -> Membership:
+        """With aiokafka's name, because frameworks look at it, as at ``_subscription``."""
+        return Membership(self._consumer.group_metadata().member_id, self.subscription())
+
+    _subscription = _coordinator
 
     # Topics and partitions.
 
