@@ -86,6 +86,7 @@ DOCUMENTATION = {
     "log.retention.hours": "log.retention.ms in hours, if that and log.retention.minutes are not set.",
     "log.retention.minutes": "log.retention.ms in minutes, if that is not set.",
     "log.roll.hours": "log.roll.ms in hours, if that is not set.",
+    "max.connection.creation.rate": "The new connections that are accepted in a second; those above it wait.",
     "max.connections": "The largest number of connections.",
     "max.connections.per.ip": "The largest number of connections from an IP address.",
     "max.connections.per.ip.overrides": "The same for single IP addresses, such as 127.0.0.1:100.",

@@ -94,6 +94,8 @@ class ConfigKey(NamedTuple):
 
     def _check_number(self, name: str, value: str) -> None:
         try:
+            if "_" in value:  # Python reads 1_000 as a number, Java does not
+                raise ValueError(value)
             number = float(value) if self.type is ConfigType.DOUBLE else int(value)
         except ValueError:
             raise InvalidConfig(must_be(name, "a number", value)) from None

@@ -327,6 +327,11 @@ class BrokerSettings:
         return self.value(name).strip().lower() == "true"
 
 
+MOST_CONNECTIONS = "max.connections"
+CREATION_RATE = "max.connection.creation.rate"
+MOST_OF_ADDRESS = "max.connections.per.ip"
+OVERRIDES = "max.connections.per.ip.overrides"
+
 _THREADS = (
     "background.threads",
     "log.cleaner.threads",
@@ -356,6 +361,13 @@ def check_dynamic(broker: str, changed: Mapping[str, str], settings: ClusterSett
         raise InvalidConfig(f"{', '.join(secure)} can be changed only with the prefix listener.name.<name>.")
     if own and not broker:
         raise InvalidConfig(f"{', '.join(own)} can be changed only for one broker, not for all brokers")
+    for name, value in changed.items():
+        base = bases.get(name, name)
+        # Kafka checks the limits of all listeners when one broker changes.
+        if base in (MOST_CONNECTIONS, CREATION_RATE) and (broker or name in bases) and int(value) == 0:
+            raise InvalidConfig(must_be(name, "> 0", value))
+        if name == MOST_OF_ADDRESS and int(value) == 0 and not settings.of(broker).value(OVERRIDES):
+            raise InvalidConfig(f"{name} can be 0 only with {OVERRIDES}")
     for name in _THREADS:
         if name in changed:
             present, wanted = settings.of(broker).number(name), int(changed[name])

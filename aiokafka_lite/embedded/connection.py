@@ -32,6 +32,7 @@ from ..protocol.messages import ApiVersionsRequest, ApiVersionsResponse, Produce
 from ..protocol.schema import Request, Response
 from .authentication import Authentication, LoginFailed
 from .certificates import subject_of
+from .connection_limits import Admission
 from .controller import Refused
 from .error_responses import error_response
 from .faults import Exchange, Fault, Faults, History, Outcome
@@ -225,7 +226,12 @@ class ServerConnection:
     """
 
     def __init__(
-        self, server: Server, stream: ServerStream, principal: str, authentication: Authentication | None
+        self,
+        server: Server,
+        stream: ServerStream,
+        principal: str,
+        authentication: Authentication | None,
+        admission: Admission,
     ) -> None:
         self.connection_id = next(server.connection_ids)
         self.server = server
@@ -236,6 +242,7 @@ class ServerConnection:
         self._time = asyncio.get_running_loop().time
         self.idle_since: float | None = self._time()  # None while a request is being handled
         self._authentication = authentication
+        self._admission = admission
         self._is_logged_in = False
         self._login_timer: asyncio.TimerHandle | None = None
         if authentication is not None:
@@ -268,7 +275,9 @@ class ServerConnection:
     async def serve(self) -> None:
         """Answer requests until either side closes the connection. Raises only cancellation."""
         try:
-            while (frame := await self.stream.read_frame()) is not None:
+            if self._admission.wait:
+                await self._wait_for(asyncio.sleep(self._admission.wait))
+            while self._admission.is_served and (frame := await self.stream.read_frame()) is not None:
                 self.idle_since = None
                 if self.server.is_frozen:
                     await self.server.until_thawed()

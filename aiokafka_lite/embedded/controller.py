@@ -19,7 +19,7 @@ from ..errors import ErrorCode
 from .config_keys import InvalidConfig, check_configs
 from .configs import TOPIC_KEYS, ClusterSettings, TopicConfig
 from .features import ELIGIBLE_LEADER_REPLICAS, Features
-from .topics import NO_LEADER, PartitionKey, PartitionState, Topic, is_legal_name, spread
+from .topics import METADATA_TOPIC, NO_LEADER, PartitionKey, PartitionState, Topic, is_legal_name, spread
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,12 @@ class Refused(Exception):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+def require_time(timeout_ms: int) -> None:
+    """Raise Refused if a request to the controller leaves it no time: as in Kafka, it has timed out at once."""
+    if timeout_ms <= 0:
+        raise Refused(ErrorCode.REQUEST_TIMED_OUT, must_be("timeout_ms", "> 0", timeout_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +420,8 @@ def _check_name(name: str, topics: Iterable[str]) -> None:
     """Metric names write dots as underscores, so two topics may not differ only in them."""
     if not is_legal_name(name):
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
+    if name == METADATA_TOPIC:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"the topic {name} belongs to the controllers")
     alike = name.replace(".", "_")
     if "_" in alike:
         for other in topics:

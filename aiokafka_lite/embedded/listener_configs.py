@@ -15,6 +15,7 @@ from .listeners import WITH_SASL, WITH_TLS
 
 ACTING = (
     "connections.max.reauth.ms",
+    "max.connection.creation.rate",
     "max.connections",
     "sasl.enabled.mechanisms",
     "sasl.server.max.receive.size",

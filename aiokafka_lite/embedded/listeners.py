@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias, cast
 
@@ -20,11 +21,17 @@ PLAINTEXT = "PLAINTEXT"
 WITH_TLS = ("SSL", "SASL_SSL")
 WITH_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 
-HANDSHAKE_TIMEOUT = 10.0
+HANDSHAKE_TIMEOUT = 10
 """Seconds that a client has for its TLS handshake."""
 
 SHUTDOWN_TIMEOUT = 1.0
 """Seconds that a client has to end TLS, after which the connection is reset."""
+
+
+class _Tls(SSLProtocol):
+    """asyncio's TLS with a small buffer for received bytes: its own has 256 KiB, which each connection would hold."""
+
+    max_size = 32 * 1024
 
 
 class _Handshake(asyncio.Protocol):
@@ -47,16 +54,22 @@ class _Handshake(asyncio.Protocol):
             accepted.abort()
 
     async def _run(self, accepted: asyncio.Transport) -> None:
-        stream = self._new_stream()
+        loop = asyncio.get_running_loop()
+        handshake: asyncio.Future[None] = loop.create_future()
+        encrypted = _Tls(
+            loop,
+            self._new_stream(),
+            self._context,
+            handshake,
+            server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
+            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,
+        )
+        accepted.set_protocol(encrypted)
         try:
-            encrypted = await asyncio.get_running_loop().start_tls(
-                accepted,
-                stream,
-                self._context,
-                server_side=True,
-                ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
-                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,
-            )
+            encrypted.connection_made(accepted)
+            accepted.resume_reading()
+            await handshake
         except OSError as error:
             logger.info("a TLS handshake with %s failed: %s", accepted.get_extra_info("peername"), error)
             return
@@ -68,8 +81,6 @@ class _Handshake(asyncio.Protocol):
         except BaseException:
             accepted.abort()
             raise
-        if encrypted is not None:
-            stream.connection_made(encrypted)
 
 
 class Listener:

@@ -394,7 +394,7 @@ class Log:
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
         """The largest epoch here that is not above ``epoch``, and the offset of its end (KIP-101, KIP-279)."""
-        if epoch < 0 or not self.epochs:
+        if epoch == -1 or not self.epochs:
             return EpochEnd(-1, -1)
         if epoch == self.last_epoch:
             return EpochEnd(epoch, self.end_offset)

@@ -10,14 +10,14 @@ import itertools
 import logging
 import math
 import sys
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from random import Random
 from typing import Any
 
-from ..arguments import INT32_MAX, INT64_MAX
+from ..arguments import INT64_MAX
 from ..errors import ErrorCode, IllegalStateError
 from ..protocol.framing import FrameMemory
 from ..protocol.state import next_state
@@ -26,8 +26,9 @@ from .authorizer import Authorizer
 from .broker_loggers import BrokerLoggers
 from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig
-from .configs import BrokerSettings, TopicConfig
+from .configs import TopicConfig
 from .connection import ServerConnection, ServerStream, UnsentResponses
+from .connection_limits import ConnectionLimits
 from .controller import Controller
 from .faults import Faults, History
 from .features import TRANSACTION_VERSION
@@ -177,6 +178,7 @@ class BrokerNode:
         self.shares = SharePartitions(self.metadata, self.replica_manager, cluster.share_groups, self.now_ms)
         self.share_sessions = ShareSessions(self.settings.number("group.share.max.share.sessions"))
         self.quotas = Quotas(cluster.quota_limits, self.time, self.settings)
+        self.limits = ConnectionLimits(self.settings, self.quotas, self.time)
         receive, telemetry = cluster.config.receive_client_metrics, None
         if receive is not None:
             telemetry = ClientTelemetry(cluster.controller.settings, self.time, receive)
@@ -318,12 +320,9 @@ class BrokerNode:
     def connected(self, stream: ServerStream) -> None:
         """Handle the connection of a client."""
         listener = stream.listener.name
-        is_full = _is_full(self.connections, self.settings, listener, stream.client_address)
+        is_full = self.limits.are_reached(self.connections, listener, stream.client_address)
         if self.state is NodeState.STOPPED or is_full:
             stream.abort()
-            return
-        if not self.quotas.allows_connection(stream.client_address):
-            stream.abort()  # Kafka closes it after the throttle time
             return
         try:
             principal = self._cluster.security.principal_of(listener, stream.subject)
@@ -335,7 +334,8 @@ class BrokerNode:
         if stream.listener.uses_sasl:
             credentials = self._cluster.security.credentials_of(listener)
             authentication = Authentication(credentials, self.settings.of_listener(listener), self.time)
-        connection = ServerConnection(self, stream, principal, authentication)
+        admission = self.limits.admit(listener, stream.client_address)
+        connection = ServerConnection(self, stream, principal, authentication, admission)
         self.connections[connection] = None
         try:
             self._cluster.spawn(connection.serve, f"node {self.node_id} connection {connection.connection_id}")
@@ -469,18 +469,3 @@ class BrokerNode:
             if registration.rack == parameters.rack and follower.end_offset >= wanted.fetch_offset:
                 return node_id
         return -1
-
-
-def _is_full(connections: Collection[ServerConnection], settings: BrokerSettings, listener: str, address: str) -> bool:
-    """Whether a broker has all the connections that it may have: in all, of this listener, or from this IP address."""
-    if len(connections) >= settings.number("max.connections"):
-        return True
-    of_listener = settings.of_listener(listener).number("max.connections")
-    if len(connections) >= of_listener and sum(each.listener == listener for each in connections) >= of_listener:
-        return True
-    most = settings.number("max.connections.per.ip")
-    for override in filter(None, settings.value("max.connections.per.ip.overrides").split(",")):
-        host, _, number = override.rpartition(":")
-        if host.strip() == address:
-            most = int(number)
-    return most < INT32_MAX and sum(each.client_address == address for each in connections) >= most

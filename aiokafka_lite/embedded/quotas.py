@@ -114,7 +114,9 @@ class Usage:
             self._samples.popleft()
         used = sum(amount for _, amount in self._samples)
         oldest = self._samples[0][0] if self._samples else now
-        span = max(now - oldest, (self._windows - 1) * self._window)
+        span = now - oldest
+        # Kafka counts whole windows: those that have not passed yet are added to the time since the oldest sample.
+        span += max(0, self._windows - 1 - int(span / self._window)) * self._window
         return min(max(0.0, used / limit - span), LONGEST_THROTTLE)
 
     @property
@@ -177,17 +179,16 @@ class Quotas:
         """Count partitions that were created or deleted. Returns the milliseconds that the client must wait."""
         return self._record(principal, client_id, MUTATIONS, partitions)
 
-    def allows_connection(self, address: str) -> bool:
-        """Count a new connection from an IP address. False if the address has recently made too many connections
-        (KIP-612)."""
+    def connection_wait(self, address: str) -> float:
+        """Count a new connection from an IP address (KIP-612). If it is above the quota, it is not counted, and these
+        are the seconds after which the broker closes it."""
         found = self._limits.find_address(address)
         if found is None:
-            return True
-        entity, limit = found
-        if self._throttle(CONNECTIONS, entity, limit, 0):
-            return False
-        self._throttle(CONNECTIONS, entity, limit, 1)
-        return True
+            return 0.0
+        wait = self._throttle(CONNECTIONS, *found, 1)
+        if wait:
+            self._throttle(CONNECTIONS, *found, -1)
+        return min(wait / 1000, self._window)
 
     def fetch_limit(self, principal: str, client_id: str) -> int | None:
         """The maximum bytes of one fetch: more would always exceed the limit. None without a limit."""

@@ -36,8 +36,8 @@ from ...protocol.schema import ZERO_UUID
 from ..controller import Refused, Registration
 from ..features import UpgradeType
 from ..handling import RequestContext, handles
+from ..topics import METADATA_TOPIC
 
-METADATA_TOPIC = "__cluster_metadata"
 METADATA_EPOCH = 1
 CONTROLLER_LISTENER = "CONTROLLER"
 

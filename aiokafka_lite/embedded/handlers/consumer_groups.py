@@ -154,6 +154,9 @@ def _describe(context: RequestContext, group_id: str) -> ConsumerGroupDescribeGr
     if not context.allows_group(AclOperation.DESCRIBE, group_id):
         described.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return described
+    if not group_id:
+        described.error_code = ErrorCode.INVALID_GROUP_ID
+        return described
     described.error_code = context.broker.groups.check(group_id)
     if described.error_code != ErrorCode.NONE:
         return described

@@ -26,7 +26,7 @@ from ...protocol.schema import ZERO_UUID
 from ..fetch_session import SessionPartition
 from ..handling import RequestContext, handles
 from ..replica_manager import FetchedPartition, FetchParameters, FetchPartition
-from ..topics import PartitionKey
+from ..topics import PartitionKey, PartitionState
 
 READ_COMMITTED = 1
 
@@ -41,15 +41,19 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     slots: dict[PartitionKey, SessionPartition] = {}
     refused: list[tuple[SessionPartition, FetchedPartition]] = []
     by_id = context.version >= FetchRequest.TOPIC_IDS
-    is_follower = _replica_id(context, request) >= 0
+    replica_id = _replica_id(context, request)
+    is_follower = replica_id >= 0
     for slot in session.partitions:
         name, error = context.topic(slot, AclOperation.READ, by_id=by_id)
         if is_follower and error is not ErrorCode.UNKNOWN_TOPIC_ID:
             is_allowed = context.allows(AclOperation.CLUSTER_ACTION)
             error = ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         key = (name, slot.index)
-        if error is ErrorCode.NONE and broker.metadata.partition_state(key) is None:
+        state = broker.metadata.partition_state(key)
+        if error is ErrorCode.NONE and state is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if error is ErrorCode.NONE and is_follower and state is not None and not _is_copied(context, state, replica_id):
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if error is not ErrorCode.NONE:
             refused.append((slot, FetchedPartition(error, aborted=[])))
         else:
@@ -76,6 +80,11 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     for slot, each in session.to_send(fetched):
         _add(context, response, slot, each)
     return response
+
+
+def _is_copied(context: RequestContext, state: PartitionState, replica_id: int) -> bool:
+    """Whether another broker has a replica of the partition."""
+    return replica_id in state.replicas and replica_id != context.broker.node_id
 
 
 def _replica_id(context: RequestContext, request: FetchRequest) -> int:

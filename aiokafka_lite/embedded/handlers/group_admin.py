@@ -132,7 +132,7 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGrou
 @handles(DeleteGroupsRequest)
 async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     results = []
-    for group_id in request.groups_names:
+    for group_id in dict.fromkeys(request.groups_names):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         if context.allows_group(AclOperation.DELETE, group_id):
             error = await _delete(context, group_id)

@@ -89,6 +89,7 @@ async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
 

@@ -24,7 +24,7 @@ from ...protocol.messages import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from ..controller import Refused
+from ..controller import Refused, require_time
 from ..handling import RequestContext, handles
 from ..topics import PartitionKey
 
@@ -35,6 +35,7 @@ UNCLEAN = 1
 @handles(ElectLeadersRequest, requires=AclOperation.ALTER)
 def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     controller = context.broker.controller
+    require_time(request.timeout_ms)
     if request.topic_partitions is None:
         keys = [(topic.name, index) for topic in controller.topics.values() for index in range(len(topic.partitions))]
     else:
@@ -46,7 +47,11 @@ def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Elec
             continue
         topic = results.setdefault(key[0], ElectLeadersTopicResult(topic=key[0], partition_result=[]))
         topic.partition_result.append(result)
-    return ElectLeadersResponse(replica_election_results=list(results.values()))
+    known = request.election_type in (PREFERRED, UNCLEAN)
+    return ElectLeadersResponse(
+        error_code=ErrorCode.NONE if known else ErrorCode.INVALID_REQUEST,
+        replica_election_results=list(results.values()),
+    )
 
 
 def _elect(context: RequestContext, key: PartitionKey, election_type: int) -> ElectLeadersPartitionResult:
@@ -68,6 +73,7 @@ def _elect(context: RequestContext, key: PartitionKey, election_type: int) -> El
 def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
+    require_time(request.timeout_ms)
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,

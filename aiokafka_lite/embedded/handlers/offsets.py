@@ -53,7 +53,7 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOf
     denied = {topic.name for topic in request.topics if not context.allows_topic(AclOperation.DESCRIBE, topic.name)}
     asked = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     topics: dict[str, ListOffsetsResponseTopic] = {}
-    for topic in request.topics:
+    for topic in filter(lambda topic: topic.partitions, request.topics):
         answer = topics.setdefault(topic.name, ListOffsetsResponseTopic(name=topic.name, partitions=[]))
         for wanted in topic.partitions:
             count = asked.pop((topic.name, wanted.partition_index), 0)

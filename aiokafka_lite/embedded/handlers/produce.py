@@ -135,9 +135,10 @@ def _send_response(
             refused = split.refused.get((topic.topic_id, topic.name, data.index))
             outcome = refused or results.get((name, data.index)) or PartitionResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
             partitions.append(_partition(context, response, (name, data.index), outcome))
-        response.responses.append(
-            ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
-        )
+        if partitions:
+            response.responses.append(
+                ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
+            )
     return response
 
 

@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
+from ipaddress import ip_address
 
 from ...acls import AclOperation
-from ...arguments import must_be
+from ...arguments import INT32_MAX, INT64_MAX, must_be
 from ...errors import ErrorCode
 from ...protocol.messages import (
     AlterClientQuotasOperation,
@@ -41,6 +43,8 @@ def describe_client_quotas(
     if not context.allows(AclOperation.DESCRIBE_CONFIGS):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wrong = [each.entity_type for each in request.components if each.entity_type not in (USER, CLIENT_ID, IP)]
+    if problem := _problem_of_filter(request.components):
+        return _refused(ErrorCode.INVALID_REQUEST, problem)
     if wrong:
         return _refused(ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type {wrong[0]!r}")
     entries = [
@@ -52,6 +56,18 @@ def describe_client_quotas(
         if _matches(dict(entity), request)
     ]
     return DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message=None, entries=entries)
+
+
+def _problem_of_filter(components: Sequence[DescribeClientQuotasComponent]) -> str | None:
+    kinds = [each.entity_type for each in components]
+    if "" in kinds or len(set(kinds)) != len(kinds):
+        return f"each component must have another entity type, got {kinds}"
+    if IP in kinds and len(kinds) > 1:
+        return f"the entity type ip must be alone, got {kinds}"
+    for each in components:
+        if each.match_type not in (EXACT, DEFAULT, ANY) or (each.match is None) == (each.match_type == EXACT):
+            return f"match type {each.match_type} does not go with the name {each.match!r}"
+    return None
 
 
 def _refused(code: ErrorCode, message: str | None = None) -> DescribeClientQuotasResponse:
@@ -97,8 +113,10 @@ def _matches_part(entity: dict[str, str | None], component: DescribeClientQuotas
 @handles(AlterClientQuotasRequest, requires=AclOperation.ALTER_CONFIGS)
 def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     entries = []
-    for entry in request.entries:
-        problem = _problem(entry)
+    counts = Counter(_entity_of(entry) for entry in request.entries)
+    for entity, count in counts.items():
+        entry = next(each for each in request.entries if _entity_of(each) == entity)
+        problem = _problem(entry) if count == 1 else f"the request names the entity {count} times"
         if problem is None and not request.validate_only:
             _apply(context, entry)
         entries.append(
@@ -106,8 +124,8 @@ def alter_client_quotas(context: RequestContext, request: AlterClientQuotasReque
                 error_code=ErrorCode.NONE if problem is None else ErrorCode.INVALID_REQUEST,
                 error_message=problem,
                 entity=[
-                    AlterClientQuotasResponseEntity(entity_type=part.entity_type, entity_name=part.entity_name)
-                    for part in sorted(entry.entity, key=lambda part: part.entity_type)
+                    AlterClientQuotasResponseEntity(entity_type=kind, entity_name=name)
+                    for kind, name in _sorted(entity)
                 ],
             )
         )
@@ -115,28 +133,50 @@ def alter_client_quotas(context: RequestContext, request: AlterClientQuotasReque
     return AlterClientQuotasResponse(entries=entries)
 
 
+def _entity_of(entry: AlterClientQuotasRequestEntry) -> Entity:
+    """The entity; as in Kafka, the last name of each type counts."""
+    return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
+
+
 def _problem(entry: AlterClientQuotasRequestEntry) -> str | None:
     kinds = {part.entity_type for part in entry.entity}
-    if not kinds or len(kinds) != len(entry.entity) or not (kinds <= {USER, CLIENT_ID} or kinds == {IP}):
+    if not kinds or not (kinds <= {USER, CLIENT_ID} or kinds == {IP}):
         return f"an entity of {sorted(kinds)} cannot have quotas"
     if any(part.entity_name == "" for part in entry.entity):
         return "the name of an entity must not be empty; the default is null"
-    return next((problem for change in entry.ops if not change.remove and (problem := _wrong_value(change))), None)
+    for part in entry.entity:
+        if part.entity_type == IP and part.entity_name is not None and not _is_address(part.entity_name):
+            return must_be("the name of an entity of the type ip", "an IP address", part.entity_name)
+    if len({change.key for change in entry.ops}) != len(entry.ops):
+        return "each quota must be named once"
+    changes = [change for change in entry.ops if not change.remove]
+    return next((problem for change in changes if (problem := _wrong_value(change, IP in kinds))), None)
 
 
-def _wrong_value(change: AlterClientQuotasOperation) -> str | None:
-    if change.key not in KEYS:
+def _is_address(name: str) -> bool:
+    """Whether it is an IP address. Kafka takes every name that it can resolve."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return name == "localhost"
+    return True
+
+
+def _wrong_value(change: AlterClientQuotasOperation, of_address: bool) -> str | None:
+    if change.key not in KEYS or (change.key == CONNECTIONS) is not of_address:
         return f"unknown quota {change.key!r}"
     if not change.value > 0:
         return must_be(change.key, "> 0", change.value)
-    if change.key in (PRODUCE, FETCH, CONNECTIONS) and change.value % 1:
-        return must_be(change.key, "a whole number", change.value)
+    if change.key in (PRODUCE, FETCH, CONNECTIONS):
+        largest = INT32_MAX if change.key == CONNECTIONS else INT64_MAX
+        if change.value > largest or change.value % 1:
+            return must_be(change.key, f"a whole number <= {largest}", change.value)
     return None
 
 
 def _apply(context: RequestContext, entry: AlterClientQuotasRequestEntry) -> None:
     limits = context.broker.quota_limits
-    entity: Entity = frozenset((part.entity_type, part.entity_name) for part in entry.entity)
+    entity = _entity_of(entry)
     for change in entry.ops:
         if change.remove:
             limits.remove(entity, change.key)

@@ -32,6 +32,7 @@ from ..features import SHARE_VERSION
 from ..handling import RequestContext, handles
 from ..partition import NotLeader
 from ..server_assignors import TopicIdPartition
+from ..share_group import LONGEST_MEMBER_ID
 from ..share_partition import Acknowledgement, AcknowledgeType, BadAcknowledgement
 from ..share_partitions import ShareFetched, ShareFetchParameters, ShareKey
 from ..share_session import FINAL_EPOCH, INITIAL_EPOCH, SessionRefused, ShareSession
@@ -149,7 +150,7 @@ def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest)
 
 
 def _refusal(context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode:
-    if group_id is None or member_id is None:
+    if group_id is None or not member_id or len(member_id) > LONGEST_MEMBER_ID:
         return ErrorCode.INVALID_REQUEST
     if not context.allows_group(AclOperation.READ, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -24,7 +24,7 @@ from ...protocol.messages import (
 from ..consumer_group import GroupRefusal
 from ..features import SHARE_VERSION
 from ..handling import RequestContext, handles
-from ..share_group import ASSIGNOR, JOIN_EPOCH, LEAVE_EPOCH, ShareGroup, ShareHeartbeat, ShareMember
+from ..share_group import ASSIGNOR, JOIN_EPOCH, LEAVE_EPOCH, LONGEST_MEMBER_ID, ShareGroup, ShareHeartbeat, ShareMember
 from .group_admin import add_authorized_operations
 
 
@@ -85,6 +85,7 @@ def _check(context: RequestContext, request: ShareGroupHeartbeatRequest) -> None
     refusals = {
         "GroupId can't be empty.": not group_id.strip(),
         "MemberId can't be empty.": not request.member_id.strip(),
+        f"MemberId can't have more than {LONGEST_MEMBER_ID} characters.": len(request.member_id) > LONGEST_MEMBER_ID,
         "MemberEpoch is invalid.": request.member_epoch < LEAVE_EPOCH,
         "RackId can't be empty.": request.rack_id is not None and not request.rack_id.strip(),
         "SubscribedTopicNames must be set in first request.": request.member_epoch == JOIN_EPOCH and not topics,

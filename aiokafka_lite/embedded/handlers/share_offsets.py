@@ -141,6 +141,8 @@ def _require_idle(context: RequestContext, group_id: str, operation: AclOperatio
     """The group, None if there is none. Raises GroupRefusal unless its offsets may be changed here."""
     if not context.allows_group(operation, group_id):
         raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+    if not group_id:
+        raise GroupRefusal(ErrorCode.INVALID_GROUP_ID)
     require_share_group(context, group_id)
     group = context.broker.share_groups.find(group_id)
     if group is not None and group.state is not ShareGroupState.EMPTY:

@@ -19,6 +19,7 @@ from ...protocol.messages import (
 )
 from ...protocol.schema import ZERO_UUID
 from ..authorizer import Resource
+from ..controller import Refused
 from ..handling import RequestContext, handles
 from ..topics import NO_LEADER, PartitionState, is_legal_name
 
@@ -30,6 +31,8 @@ def describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
+    if cursor is not None and (cursor.partition_index < 0 or not cursor.topic_name):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"the cursor must be a topic and a partition, got {cursor}")
     names = {topic.name for topic in request.topics}
     asked = sorted(names or context.broker.metadata.topics)
     if cursor is not None:

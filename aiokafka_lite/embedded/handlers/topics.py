@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ...acls import AclOperation
+from ...arguments import must_be
 from ...errors import ErrorCode
 from ...protocol.messages import (
     CreatableTopic,
@@ -30,13 +31,24 @@ from ...protocol.messages import (
 )
 from ...protocol.schema import ZERO_UUID
 from ..configs import TOPIC_KEYS, topic_synonyms
-from ..controller import Refused
+from ..controller import Refused, require_time
 from ..handling import RequestContext, handles
 from ..topics import Topic
+
+MAX_NEW_PARTITIONS = 10_000
+"""The largest number of partitions that one request may create, as in Kafka."""
 
 
 @handles(CreateTopicsRequest)
 def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    require_time(request.timeout_ms)
+    default = context.broker.settings.number("num.partitions")
+    asked = sum(
+        len(each.assignments) or (default if each.num_partitions == -1 else each.num_partitions)
+        for each in request.topics
+    )
+    if asked > MAX_NEW_PARTITIONS:
+        raise Refused(ErrorCode.POLICY_VIOLATION, must_be("partitions", f"<= {MAX_NEW_PARTITIONS} in a request", asked))
     counts = Counter(topic.name for topic in request.topics)
     results = []
     for name in counts:
@@ -108,10 +120,16 @@ def _created(context: RequestContext, topic: Topic) -> CreatableTopicResult:
 
 @handles(DeleteTopicsRequest)
 def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    require_time(request.timeout_ms)
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     counts = Counter((each.name, each.topic_id) for each in wanted)
-    responses = []
+    named = {each.name for each in wanted}
+    names = {each.topic_id: context.broker.controller.names.get(each.topic_id) for each in wanted if each.name is None}
+    by_both = {topic_id: name for topic_id, name in names.items() if name is not None and name in named}
+    responses = [_named_by_both(topic_id, name) for topic_id, name in by_both.items()]
     for each in wanted:
+        if each.name in by_both.values() or each.topic_id in by_both:
+            continue
         result = DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=ErrorCode.NONE)
         try:
             if not context.broker.settings.enabled("delete.topic.enable"):
@@ -133,6 +151,15 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
     return DeleteTopicsResponse(throttle_time_ms=context.throttle_ms, responses=responses)
 
 
+def _named_by_both(topic_id: bytes, name: str) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=name,
+        topic_id=topic_id,
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message=f"the request has the topic {name!r} by name and by id",
+    )
+
+
 def _delete(context: RequestContext, result: DeletableTopicResult) -> None:
     """Delete the topic that a result is about, and fill in the result. Raises Refused."""
     broker, name = context.broker, result.name
@@ -150,6 +177,7 @@ def _delete(context: RequestContext, result: DeletableTopicResult) -> None:
 
 @handles(CreatePartitionsRequest)
 def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    require_time(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     results = []
     for name in counts:

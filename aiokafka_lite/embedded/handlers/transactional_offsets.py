@@ -67,6 +67,7 @@ async def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitReq
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ],
     )
 

@@ -45,7 +45,7 @@ from ...protocol.messages import (
 from ..group_records import OFFSETS_TOPIC, partition_of
 from ..handling import RequestContext, handles
 from ..producer_state import Marker
-from ..topics import PartitionKey
+from ..topics import INTERNAL_TOPICS, PartitionKey
 from ..transaction import GENERATION_1, GENERATION_2, Transaction, TransactionState
 from ..transaction_markers import append_marker
 
@@ -104,7 +104,8 @@ def _check_topics(
     for topic in topics:
         for index in topic.partitions:
             error = ErrorCode.NONE
-            if for_client and not context.allows_topic(AclOperation.WRITE, topic.name):
+            is_writable = topic.name not in INTERNAL_TOPICS and context.allows_topic(AclOperation.WRITE, topic.name)
+            if for_client and not is_writable:
                 error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif context.broker.metadata.partition_state((topic.name, index)) is None:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -213,22 +213,43 @@ async def test_the_quota_of_controller_mutations_refuses_or_delays_by_version() 
 
 
 @in_virtual_time
-async def test_the_quota_of_new_connections_refuses_those_above_it() -> None:
+async def test_a_connection_above_the_quota_of_its_address_is_closed_after_the_throttle_time() -> None:
     async with EmbeddedCluster(brokers=1, tcp=False) as cluster:  # noqa: SIM117
         async with Peer(cluster) as peer:
             await peer.ask(alter({"ip": None}, "connection_creation_rate", 1.0))
-            answered = 0
-            for _ in range(20):
+            for _ in range(10):
                 async with Peer(cluster) as other:
-                    try:
-                        await other.ask(MetadataRequest(topics=[]), 9)
-                        answered += 1
-                    except (ConnectionLost, AssertionError):
-                        pass
-            assert answered == 11
+                    assert (await other.ask(MetadataRequest(topics=[]), 9)).brokers
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            async with Peer(cluster) as other:
+                other.send(MetadataRequest(topics=[]), 9)
+                assert await other.receive() is None
+            assert loop.time() - began == pytest.approx(1.0, abs=0.1)
             await asyncio.sleep(12)
             async with Peer(cluster) as other:
                 assert (await other.ask(MetadataRequest(topics=[]), 9)).brokers
+
+
+@pytest.mark.parametrize("prefix", ["", "listener.name.plaintext."])
+@in_virtual_time
+async def test_connections_above_the_rate_are_accepted_one_after_the_other(prefix: str) -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        loop = asyncio.get_running_loop()
+
+        async def answered_after() -> float:
+            began = loop.time()
+            async with Peer(cluster) as peer:
+                assert (await peer.ask(MetadataRequest(topics=[]), 9)).brokers
+            return round(loop.time() - began, 1)
+
+        assert await asyncio.gather(*(answered_after() for _ in range(30))) == [0] * 30
+        cluster.controller.settings.replace_dynamic("1", {f"{prefix}max.connection.creation.rate": "2"})
+        waits = await asyncio.gather(*(answered_after() for _ in range(30)))
+        assert waits[:20] == [0] * 20
+        assert waits[-1] == 9  # as on Kafka: 0.5 s, 1 s, and then one a second
+        cluster.controller.settings.replace_dynamic("1", {})
+        assert await asyncio.gather(*(answered_after() for _ in range(30))) == [0] * 30
 
 
 @pytest.mark.parametrize("key", ["producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"])

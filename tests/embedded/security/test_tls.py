@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import socket
+import ssl
+import tracemalloc
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Security
 from aiokafka_lite.embedded.certificates import distinguished_name
 from aiokafka_lite.errors import AuthenticationError, ConfigurationError, KafkaError, ProtocolError
+from tests.waiting import until
 
 USERS = {"alice": "alice-secret"}
 
@@ -84,6 +88,23 @@ async def test_a_handshake_that_never_ends_does_not_outlive_the_cluster() -> Non
     assert [task for task in asyncio.all_tasks() if "handshake" in task.get_name()] == []
     assert await reader.read() == b""
     writer.close()
+
+
+async def test_a_connection_with_tls_takes_less_than_a_hundred_kilobytes() -> None:
+    async with EmbeddedCluster(brokers=1, security="SSL") as cluster:
+        node, context = cluster.nodes[1], ssl.create_default_context(cafile=cluster.client_settings()["ssl_cafile"])
+
+        def connected() -> ssl.SSLSocket:
+            plain = socket.create_connection(("127.0.0.1", node.port))
+            return context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+        with ExitStack() as stack:
+            tracemalloc.start()
+            stack.callback(tracemalloc.stop)
+            for _ in range(10):
+                stack.enter_context(await asyncio.to_thread(connected))
+            await until(lambda: len(node.connections) == 10, "all clients are connected")
+            assert tracemalloc.get_traced_memory()[0] < 10 * 100_000
 
 
 async def test_a_client_without_tls_is_not_connected() -> None:

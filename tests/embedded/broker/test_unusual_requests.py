@@ -1,0 +1,264 @@
+"""Unusual requests of admin tools, groups and followers get the answers of Apache Kafka 4.3.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol import messages as m
+from tests.embedded.broker.peer import Peer, fetch_request, produce_request
+from tests.pure.embedded.batches import produced
+
+NONE, INVALID, TIMED_OUT = ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.REQUEST_TIMED_OUT
+
+
+def new_topic(name: str, partitions: int = 1, **configs: str) -> m.CreatableTopic:
+    settings = [m.CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    return m.CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=settings
+    )
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_a_request_to_the_controller_without_time_has_timed_out(one: EmbeddedCluster, timeout_ms: int) -> None:
+    more = m.CreatePartitionsTopic(name="t", count=2, assignments=None)
+    moved = m.ReassignableTopic(name="t", partitions=[m.ReassignablePartition(partition_index=0, replicas=[1])])
+    async with Peer(one) as peer:
+        created = await peer.ask(m.CreateTopicsRequest(topics=[new_topic("t")], timeout_ms=timeout_ms))
+        deleted = await peer.ask(m.DeleteTopicsRequest(topic_names=["t"], timeout_ms=timeout_ms), 5)
+        grown = await peer.ask(m.CreatePartitionsRequest(topics=[more], timeout_ms=timeout_ms, validate_only=True))
+        elected = await peer.ask(m.ElectLeadersRequest(topic_partitions=None, timeout_ms=timeout_ms))
+        begun = await peer.ask(m.AlterPartitionReassignmentsRequest(topics=[moved], timeout_ms=timeout_ms))
+    codes = [created.topics[0], deleted.responses[0], grown.results[0], elected, begun]
+    assert [each.error_code for each in codes] == [TIMED_OUT] * 5
+    assert "t" not in one.nodes[1].metadata.topics
+
+
+@pytest.mark.parametrize(
+    "topics, codes",
+    [
+        ([new_topic("a", 6_000), new_topic("b", 4_001)], {ErrorCode.POLICY_VIOLATION}),
+        ([new_topic("a", 2**31 - 1)], {ErrorCode.POLICY_VIOLATION}),
+        ([new_topic("a", 10_000)], {NONE}),
+        ([new_topic("__cluster_metadata")], {INVALID}),
+        ([new_topic("a", retention_ms="1_000")], {ErrorCode.INVALID_CONFIG}),
+    ],
+)
+async def test_topics_are_created_within_kafkas_limits(
+    one: EmbeddedCluster, topics: list[m.CreatableTopic], codes: set[ErrorCode]
+) -> None:
+    async with Peer(one) as peer:
+        answer = await peer.ask(m.CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True))
+        assert {each.error_code for each in answer.topics} == codes
+
+
+async def test_a_topic_that_is_named_by_name_and_by_id_is_not_deleted(one: EmbeddedCluster) -> None:
+    topic = await one.create_topic("t")
+    async with Peer(one) as peer:
+        wanted = [m.DeleteTopicState(name="t"), m.DeleteTopicState(name=None, topic_id=topic.topic_id)]
+        (answer,) = (await peer.ask(m.DeleteTopicsRequest(topics=wanted, timeout_ms=1000))).responses
+    assert (answer.name, answer.topic_id, answer.error_code) == ("t", topic.topic_id, INVALID)
+    assert "t" in one.nodes[1].metadata.topics
+
+
+@pytest.mark.parametrize("cursor", [("t", -1), ("", 0)])
+async def test_a_cursor_names_a_topic_and_a_partition(one: EmbeddedCluster, cursor: tuple[str, int]) -> None:
+    await one.create_topic("t")
+    topic = m.DescribeTopicPartitionsRequestTopic(name="t")
+    async with Peer(one) as peer:
+        place = m.TopicPartitionCursor(topic_name=cursor[0], partition_index=cursor[1])
+        answer = await peer.ask(m.DescribeTopicPartitionsRequest(topics=[topic], cursor=place))
+    assert [each.error_code for each in answer.topics] == [INVALID]
+
+
+async def test_a_topic_without_partitions_is_left_out_of_the_answer(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    produce = produce_request("t", b"")
+    produce.topic_data[0].partition_data = []
+    async with Peer(one) as peer:
+        assert (await peer.ask(produce, 12)).responses == []
+        listed = m.ListOffsetsRequestTopic(name="t", partitions=[])
+        assert (await peer.ask(m.ListOffsetsRequest(replica_id=-1, topics=[listed]))).topics == []
+        committed = m.OffsetCommitRequestTopic(name="t", partitions=[])
+        assert (await peer.ask(m.OffsetCommitRequest(group_id="g", topics=[committed]), 9)).topics == []
+
+
+async def test_only_a_broker_with_a_replica_fetches_as_a_follower(three: EmbeddedCluster) -> None:
+    await three.create_topic("t", assignments=[[1, 2]])
+    found = {}
+    async with Peer(three) as peer:
+        await peer.produce("t", produced(b"x", timestamp=-1), acks=1)
+        for replica_id in (-1, 1, 2, 3, 55):
+            request = fetch_request("t", 0)
+            request.replica_id = replica_id
+            found[replica_id] = (await peer.ask(request, 12)).responses[0].partitions[0].error_code
+    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert found == {-1: NONE, 1: refused, 2: NONE, 3: refused, 55: refused}
+
+
+async def test_an_epoch_below_all_of_the_log_ends_where_the_log_begins(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    wanted = [m.OffsetForLeaderEpochRequestPartition(partition=0, leader_epoch=epoch) for epoch in (-5, -1)]
+    topic = m.OffsetForLeaderEpochRequestTopic(topic="t", partitions=wanted)
+    async with Peer(one) as peer:
+        await peer.produce("t", produced(b"x", timestamp=-1))
+        answer = await peer.ask(m.OffsetForLeaderEpochRequest(topics=[topic]))
+    assert [(each.leader_epoch, each.end_offset) for each in answer.topics[0].partitions] == [(-5, 0), (-1, -1)]
+
+
+@pytest.mark.parametrize("version, code", [(3, ErrorCode.TOPIC_AUTHORIZATION_FAILED), (5, None)])
+async def test_a_client_adds_no_internal_topic_to_a_transaction(
+    one: EmbeddedCluster, version: int, code: ErrorCode | None
+) -> None:
+    internal = m.AddPartitionsToTxnTopic(name="__consumer_offsets", partitions=[0])
+    request = m.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=1,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[internal],
+    )
+    if code is None:
+        request = m.AddPartitionsToTxnRequest(
+            transactions=[m.AddPartitionsToTxnTransaction(transactional_id="x", producer_id=1, topics=[internal])]
+        )
+    async with Peer(one) as peer:
+        answer: Any = await peer.ask(request, version)
+    topics = answer.results_by_topic_v3_and_below or answer.results_by_transaction[0].topic_results
+    found = topics[0].results_by_partition[0].partition_error_code
+    assert found == code if code is not None else found != ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_an_election_of_no_known_kind_is_an_error_of_the_request(one: EmbeddedCluster) -> None:
+    async with Peer(one) as peer:
+        answer = await peer.ask(m.ElectLeadersRequest(election_type=2, topic_partitions=[], timeout_ms=1000))
+    assert answer.error_code == INVALID
+
+
+# Groups.
+
+
+async def test_a_group_that_is_named_twice_is_deleted_once(one: EmbeddedCluster) -> None:
+    async with Peer(one) as peer:
+        await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
+        answer = await peer.ask(m.DeleteGroupsRequest(groups_names=["g", "g"]))
+    assert [each.error_code for each in answer.results] == [ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+async def test_an_empty_name_of_a_group_is_not_valid(one: EmbeddedCluster) -> None:
+    async with Peer(one) as peer:
+        described = await peer.ask(m.ConsumerGroupDescribeRequest(group_ids=[""], include_authorized_operations=False))
+        altered = await peer.ask(m.AlterShareGroupOffsetsRequest(group_id="", topics=[]))
+        deleted = await peer.ask(m.DeleteShareGroupOffsetsRequest(group_id="", topics=[]))
+    codes = [each.error_code for each in (described.groups[0], altered, deleted)]
+    assert codes == [ErrorCode.INVALID_GROUP_ID] * 3
+
+
+@pytest.mark.parametrize("length, code", [(0, INVALID), (1, NONE), (36, NONE), (37, INVALID)])
+async def test_the_id_of_a_share_member_is_as_long_as_a_uuid(
+    one: EmbeddedCluster, length: int, code: ErrorCode
+) -> None:
+    heartbeat = m.ShareGroupHeartbeatRequest(
+        group_id="g", member_id="m" * length, member_epoch=0, subscribed_topic_names=["t"]
+    )
+    fetch = m.ShareFetchRequest(
+        group_id="g",
+        member_id="m" * length,
+        share_session_epoch=0,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_records=1,
+        batch_size=1,
+        topics=[],
+        forgotten_topics_data=[],
+    )
+    async with Peer(one) as peer:
+        await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
+        answers: list[Any] = [await peer.ask(heartbeat), await peer.ask(fetch)]
+        assert [each.error_code for each in answers] == [code, code]
+
+
+# Quotas.
+
+
+@pytest.mark.parametrize(
+    "components, code",
+    [
+        ([("user", 0, "a")], NONE),
+        ([("user", 1, None), ("client-id", 2, None)], NONE),
+        ([("user", 9, "a")], INVALID),
+        ([("user", 0, None)], INVALID),
+        ([("user", 1, "a")], INVALID),
+        ([("user", 2, "a")], INVALID),
+        ([("user", 0, "a"), ("user", 0, "b")], INVALID),
+        ([("", 0, "a")], INVALID),
+        ([("ip", 0, "1.2.3.4"), ("user", 0, "a")], INVALID),
+        ([("group", 0, "a")], ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+async def test_a_filter_of_quotas_has_to_make_sense(
+    one: EmbeddedCluster, components: list[tuple[str, int, str | None]], code: ErrorCode
+) -> None:
+    wanted = [
+        m.DescribeClientQuotasComponent(entity_type=kind, match_type=match, match=name)
+        for kind, match, name in components
+    ]
+    async with Peer(one) as peer:
+        assert (await peer.ask(m.DescribeClientQuotasRequest(components=wanted, strict=False))).error_code == code
+
+
+@pytest.mark.parametrize(
+    "entity, quotas, code",
+    [
+        ([("user", "a")], [("producer_byte_rate", 2.0**62)], NONE),
+        ([("user", "a")], [("producer_byte_rate", 1e30)], INVALID),
+        ([("user", "a")], [("producer_byte_rate", 1.0), ("producer_byte_rate", 2.0)], INVALID),
+        ([("user", "a")], [("connection_creation_rate", 1.0)], INVALID),
+        ([("user", "a"), ("user", "b")], [("producer_byte_rate", 1.0)], NONE),
+        ([("ip", "1.2.3.4")], [("producer_byte_rate", 1.0)], INVALID),
+        ([("ip", "1.2.3.4")], [("connection_creation_rate", 2.0**31 - 1)], NONE),
+        ([("ip", "1.2.3.4")], [("connection_creation_rate", 2.0**31)], INVALID),
+        ([("ip", "999.1.1.1")], [("connection_creation_rate", 1.0)], INVALID),
+        ([("ip", "localhost")], [("connection_creation_rate", 1.0)], NONE),
+    ],
+)
+async def test_a_quota_belongs_to_its_entity_and_has_a_largest_value(
+    one: EmbeddedCluster, entity: list[tuple[str, str]], quotas: list[tuple[str, float]], code: ErrorCode
+) -> None:
+    entry = m.AlterClientQuotasRequestEntry(
+        entity=[m.AlterClientQuotasRequestEntity(entity_type=kind, entity_name=name) for kind, name in entity],
+        ops=[m.AlterClientQuotasOperation(key=key, value=value, remove=False) for key, value in quotas],
+    )
+    async with Peer(one) as peer:
+        (once,) = (await peer.ask(m.AlterClientQuotasRequest(entries=[entry], validate_only=True))).entries
+        (twice,) = (await peer.ask(m.AlterClientQuotasRequest(entries=[entry, entry], validate_only=True))).entries
+    assert (once.error_code, twice.error_code) == (code, INVALID)
+    assert [(each.entity_type, each.entity_name) for each in once.entity] == [entity[-1]]
+
+
+# Limits of connections.
+
+
+@pytest.mark.parametrize(
+    "broker, name, value, code",
+    [
+        ("1", "max.connections", "0", INVALID),
+        ("1", "max.connections", "1", NONE),
+        ("1", "max.connection.creation.rate", "0", INVALID),
+        ("", "max.connection.creation.rate", "0", NONE),
+        ("", "listener.name.plaintext.max.connections", "0", INVALID),
+        ("1", "listener.name.plaintext.max.connection.creation.rate", "0", INVALID),
+        ("1", "listener.name.plaintext.max.connection.creation.rate", "5", NONE),
+        ("1", "max.connections.per.ip", "0", INVALID),
+    ],
+)
+async def test_a_running_broker_refuses_a_limit_of_no_connections(
+    one: EmbeddedCluster, broker: str, name: str, value: str, code: ErrorCode
+) -> None:
+    change = m.IncrementalAlterConfigsRequestConfig(name=name, config_operation=0, value=value)
+    resource = m.IncrementalAlterConfigsRequestResource(resource_type=4, resource_name=broker, configs=[change])
+    async with Peer(one) as peer:
+        answer = await peer.ask(m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=True))
+    assert answer.responses[0].error_code == code
