@@ -17,7 +17,12 @@ import pytest
 from aiokafka_lite import Consumer, Producer, TopicPartition
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import KafkaError
-from aiokafka_lite.protocol.messages import ApiVersionsRequest, MetadataResponse, MetadataResponseBroker
+from aiokafka_lite.protocol.messages import (
+    ApiVersionsRequest,
+    JoinGroupResponseMember,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from aiokafka_lite.testing.virtual_time import run
 from tests.embedded.cluster.alterations import Alteration, alterations
 from tests.embedded.cluster.apis import APIS
@@ -32,6 +37,8 @@ MOST_A_SECOND = 40
 
 GROUP: dict[str, Any] = {"session_timeout": 6, "heartbeat_interval": 1, "max_poll_interval": 20}
 
+UNREADABLE = b"\xff" * 20
+
 LEGAL = {
     # An empty assignment is right for a member of a group with more members than partitions: it waits.
     "SyncGroupResponse.assignment=b''",
@@ -39,6 +46,11 @@ LEGAL = {
     "JoinGroupResponse.leader=''",
     "JoinGroupResponse.leader='another'",
     "JoinGroupResponse.members=[]",
+    # The leader assigns everything to another member, or nothing to a member whose subscription it cannot read.
+    "JoinGroupResponseMember.member_id=''",
+    "JoinGroupResponseMember.member_id='another'",
+    "JoinGroupResponseMember.metadata=b''",
+    str(Alteration(JoinGroupResponseMember, "metadata", UNREADABLE)),
 }
 """Values that do not heal before the next rebalance, because each is right for some member of some group."""
 
