@@ -15,6 +15,7 @@ from typing import TypeAlias, cast
 
 from ..errors import ConnectionLost, ProtocolError
 from ..protocol.framing import FrameMemory, FrameSplitter
+from .light_event import LightEvent
 
 Frame: TypeAlias = bytes | memoryview
 """A frame without its size. Its memory is not reused, so views of it may be kept."""
@@ -41,8 +42,8 @@ class FramedStream(asyncio.BufferedProtocol):
         self._splitter = FrameSplitter(max_size, peer, memory=memory)
         self._transport: asyncio.Transport | None = None
         self._writing_paused = False
-        self._drainers: deque[asyncio.Future[None]] = deque()
-        self._lost = asyncio.Event()
+        self._drainers: list[asyncio.Future[None]] = []
+        self._lost = LightEvent()
         self._abort_timer: asyncio.TimerHandle | None = None
 
     # For subclasses. These methods must not raise.

@@ -40,6 +40,7 @@ from ..errors import IllegalStateError, KafkaTimeout
 from ..method_names import AsyncContext
 from ..protocol.state import next_state
 from .deadline import deadline
+from .light_event import LightEvent
 
 logger = logging.getLogger(__name__)
 
@@ -129,10 +130,10 @@ class Service:
         self._is_attached = False  # whether another service owns this one, and logs for both
         self.start_timeout: float | None = None
         """The ``timeout`` of ``start()``, of this service or of the service that owns it; None without a timeout."""
-        self._started = asyncio.Event()
-        self._closing = asyncio.Event()
-        self._unusable = asyncio.Event()  # the component has failed or ended; tasks may still be ending
-        self._ended = asyncio.Event()
+        self._started = LightEvent()
+        self._closing = LightEvent()
+        self._unusable = LightEvent()  # the component has failed or ended; tasks may still be ending
+        self._ended = LightEvent()
         self._close_scope: anyio.CancelScope | None = None
         self._interruptible: dict[_Interruptible, None] = {}  # in the order in which they were attached
 

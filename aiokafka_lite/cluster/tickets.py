@@ -6,8 +6,7 @@ a thousand callers cost one request, and a cancelled caller cancels nothing but 
 
 from __future__ import annotations
 
-import asyncio
-
+from ..aio.light_event import LightEvent
 from ..errors import KafkaError
 
 
@@ -21,7 +20,7 @@ class Tickets:
         self._sent = 0
         self._failed = 0  # tickets up to this one ended with _error, and another attempt would not help
         self._error: KafkaError | None = None
-        self._changed = asyncio.Event()  # replaced each time tickets are served or fail
+        self._changed = LightEvent()  # replaced each time tickets are served or fail
 
     def issue(self) -> int:
         """A ticket for the next request. All callers until then share it."""
@@ -59,5 +58,5 @@ class Tickets:
             await self._changed.wait()
 
     def _notify(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
+        changed, self._changed = self._changed, LightEvent()
         changed.set()

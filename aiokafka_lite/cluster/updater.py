@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 import anyio
 
 from ..aio.hedged import hedged
+from ..aio.light_event import LightEvent
 from ..aio.outages import Outages
 from ..aio.retry import Backoff
 from ..aio.runtime import Runtime
@@ -99,7 +100,7 @@ class Updater:
         self._missing = MissingTopics(logger)
         # Consecutive rounds before the first answer in which every address failed with a final error; see _is_hopeless.
         self._hopeless_rounds = 0
-        self._wake = asyncio.Event()
+        self._wake = LightEvent()
 
     # Called by the client.
 

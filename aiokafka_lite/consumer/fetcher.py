@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 
 import anyio
 
+from ..aio.light_event import LightEvent
 from ..aio.retry import Backoff, is_retriable
 from ..cluster.client import Client
 from ..config import ConsumerConfig
@@ -81,7 +82,7 @@ class BrokerFetcher:
         )
         self._place = f"fetching from broker {node_id}"
         self._closing = False
-        self._wake = asyncio.Event()
+        self._wake = LightEvent()
         self._answered_at = 0.0
         self._backoff = client.retry_backoff()
         self._short_waits = Backoff(SHORT_WAIT, max(config.fetch_max_wait, SHORT_WAIT), jitter=0.0)

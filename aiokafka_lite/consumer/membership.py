@@ -8,12 +8,12 @@ then stay paused.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 
+from ..aio.light_event import LightEvent
 from ..cluster.client import Client
 from ..config import GroupConfig
 from ..errors import IllegalStateError
@@ -61,7 +61,7 @@ class Membership(GroupSide):
         self._positions = positions
         self._position_timeout = min(client.config.api_timeout, config.time_to_revoke)
         self._started = False
-        self._assigned = asyncio.Event()
+        self._assigned = LightEvent()
         self.coordinator = Coordinator(client, config, client.config, strategies=strategies, reading=self, spawn=spawn)
         self.offsets = self.coordinator.offsets
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Protocol, Self, cast
 
+from ..aio.light_event import LightEvent
 from ..errors import IllegalStateError
 from ..types import TopicPartition
 from .fetched import Chunk
@@ -60,7 +61,7 @@ class PollTracker:
         self._read: set[TopicPartition] = set()
         """The partitions with processed records since their assignment."""
         self._iterated: tuple[AssignedPartition, Chunk] | None = None
-        self._processed = asyncio.Event()
+        self._processed = LightEvent()
         self._idle_since: float | None = None
         self._seen: object = None
         self._waiting: set[asyncio.Task[object]] = set()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import anyio
 
+from ..aio.light_event import LightEvent
 from ..aio.retry import is_retriable
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, TopicView
@@ -57,7 +58,7 @@ class PositionKeeper:
         self._config = config
         self._spawn = spawn
         self._on_found = on_found
-        self._wake = asyncio.Event()
+        self._wake = LightEvent()
         self._retry_backoff = client.retry_backoff()
         self._refresh_backoff = client.retry_backoff()
         self._refresh_at = 0.0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
 from ..aio.deadline import deadline
+from ..aio.light_event import LightEvent
 from ..cluster.client import Client
 from ..errors import KafkaTimeout
 from ..types import TopicPartition
@@ -24,7 +24,7 @@ class PositionWait:
     def __init__(self, client: Client, subscription: Subscription) -> None:
         self._client = client
         self._subscription = subscription
-        self._changed = asyncio.Event()
+        self._changed = LightEvent()
 
     def notify(self) -> None:
         """Check again: a position may have become known, or can no longer become known."""

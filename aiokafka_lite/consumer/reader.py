@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
+from ..aio.light_event import LightEvent
 from ..aio.retry import Backoff
 from ..config import ConsumerConfig
 from ..errors import CorruptRecord, KafkaError
@@ -89,7 +90,7 @@ class Reader:
         self._served: AssignedPartition | None = None  # the partition of the chunk that was returned last
         self._failed: AssignedPartition | None = None  # the partition whose error was raised last
         self._error: Exception | None = None  # an exception of a callback, which the next read raises
-        self._data = asyncio.Event()
+        self._data = LightEvent()
         self._turn_left = TURN
         self._budget = YIELD_BUDGET
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
+from ..aio.light_event import LightEvent
 from ..cluster.client import Client
 from ..config import ClientConfig, GroupConfig
 from ..errors import KafkaError
@@ -88,7 +89,7 @@ class Coordinator:
         self._polled = False  # whether a Polled event is queued; a second one would add nothing
         self._choosing: anyio.CancelScope | None = None  # rule 5
         self._closing = False
-        self._gone = asyncio.Event()
+        self._gone = LightEvent()
         self.rebalances = RebalanceCounters()
         self.heartbeats = RequestCounters()
         self.offsets = Offsets(

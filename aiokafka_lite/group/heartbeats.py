@@ -27,6 +27,7 @@ from collections.abc import Callable
 import anyio
 
 from ..aio.deadline import deadline
+from ..aio.light_event import LightEvent
 from ..aio.outages import Outages
 from ..aio.retry import Backoff
 from ..cluster.client import Client
@@ -87,8 +88,8 @@ class Heartbeats:
         self._post = post
         self._on_answer = on_answer
         self._on_error = on_error
-        self._needed = asyncio.Event()
-        self._new_generation = asyncio.Event()  # whether a generation began whose first heartbeat is not sent yet
+        self._needed = LightEvent()
+        self._new_generation = LightEvent()  # whether a generation began whose first heartbeat is not sent yet
         self._generation = member.generation
         self._session_ends = 0.0  # the loop's time (rule 4)
         self._calm_at = 0.0

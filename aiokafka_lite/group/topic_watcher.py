@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import anyio
 
+from ..aio.light_event import LightEvent
 from ..aio.retry import Backoff
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
@@ -57,7 +58,7 @@ class TopicWatcher:
         self._on_error = on_error
         self._pattern_task: anyio.CancelScope | None = None
         # Set when a matching topic was deleted: the topics are listed now and not at the interval.
-        self._topic_gone = asyncio.Event()
+        self._topic_gone = LightEvent()
         self.subscribed: frozenset[str] = frozenset()
         """The topics to read; for a pattern, the topics that match now."""
         self._watched: frozenset[str] = frozenset()

@@ -286,6 +286,7 @@ class Broker:
             # A producer bounds its requests itself, by max_in_flight_requests_per_connection.
             max_open_requests=math.inf if purpose is Purpose.PRODUCE else self._config.max_open_requests,
             counters=self._counters,
+            on_gone=self._drop_gone,
         )
         self._counters.connects += 1
         logger.debug("connecting to %s for %s requests", self.place, purpose.value)
@@ -369,8 +370,13 @@ class Broker:
             self._backoff.connection_lost(connection.opened_at)
 
     def _end(self, connection: Connection) -> None:
-        self._ending = {other: None for other in self._ending if not other.gone}
         self._ending[connection] = None
+        self._drop_gone()
+
+    def _drop_gone(self) -> None:
+        # Called when a transport is closed as well, because a connection takes 5 KiB, and the broker of a bootstrap
+        # address may have no other connection. One that is being opened has no transport either, and stays.
+        self._ending = {each: None for each in self._ending if not (each.gone and each.closed.done())}
 
     def _close_idle(self) -> None:
         """Close the idle connections, and set the timer to the time at which the next connection could be idle."""

@@ -87,11 +87,12 @@ class Connection:
         uses_tls: bool = False,
         max_open_requests: float = math.inf,
         counters: TrafficCounters | None = None,
+        on_gone: Callable[[], None] | None = None,
     ) -> None:
         """``oldest_first`` begins with version 0 of ApiVersions, for a peer that closed a connection on a newer one.
 
         ``login`` has the credentials, None if there is no login. ``uses_tls`` only chooses the text of errors.
-        ``counters`` are the broker's.
+        ``counters`` are the broker's. ``on_gone`` is called when the transport is closed.
         """
         self.host = host
         self.port = port
@@ -112,7 +113,9 @@ class Connection:
         self._agreed: AgreedVersions | None = None
         self._max_response_size = max_response_size
         first_limit = min(max_response_size, MAX_BEFORE_READY)
-        self._wire = _Wire(first_limit, self.peer, on_frames=self._frames_received, on_end=self._stream_ended)
+        self._wire = _Wire(
+            first_limit, self.peer, on_frames=self._frames_received, on_end=self._stream_ended, on_gone=on_gone
+        )
         self._requests = InFlightRequests(
             self.peer,
             client_id,
@@ -421,10 +424,12 @@ class _Wire(FramedStream):
         *,
         on_frames: Callable[[list[Frame]], None],
         on_end: Callable[[Exception | None], None],
+        on_gone: Callable[[], None] | None,
     ) -> None:
         super().__init__(max_size, peer)
         self._on_frames = on_frames
         self._on_end = on_end
+        self._on_gone = on_gone
 
     def frames_received(self, frames: list[Frame]) -> None:
         self._on_frames(frames)
@@ -438,3 +443,5 @@ class _Wire(FramedStream):
             if explained is not None:
                 self._end(explained)
         super().connection_lost(exc)
+        if self._on_gone is not None:
+            self._on_gone()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import anyio
 
+from ..aio.light_event import LightEvent
 from ..aio.retry import Backoff
 
 STABLE_AFTER = 1.0
@@ -26,7 +27,7 @@ class ReconnectBackoff:
         """The loop's time of the next attempt; in the past, or 0.0, if it may begin at once."""
         self._backoff = Backoff(initial, maximum, random=random)
         self._pause = 0.0
-        self._was_reset = asyncio.Event()
+        self._was_reset = LightEvent()
 
     @property
     def stable_after(self) -> float:

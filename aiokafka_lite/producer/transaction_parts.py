@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from ..aio.light_event import LightEvent
 from ..errors import KafkaError, TransactionAborted
 from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from .accumulator import Spawn
@@ -42,7 +43,7 @@ class TransactionParts:
         self._spawn = spawn
         self._fail = fail
         self._tasks = 0
-        self._quiet = asyncio.Event()
+        self._quiet = LightEvent()
         self._quiet.set()
         self._is_adding = False
         self._offset_calls = 0

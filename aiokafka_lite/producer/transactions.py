@@ -21,7 +21,6 @@ Produce request waits.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -29,6 +28,7 @@ from functools import partial
 import anyio
 
 from ..aio.deadline import deadline
+from ..aio.light_event import LightEvent
 from ..aio.service import Service
 from ..cluster.client import Client
 from ..config import ProducerConfig
@@ -64,7 +64,7 @@ class _Ending:
 
     def __init__(self, committed: bool) -> None:
         self.committed = committed
-        self.done = asyncio.Event()
+        self.done = LightEvent()
         self.error: KafkaError | None = None
 
 
@@ -106,7 +106,7 @@ class Transactions:
         self.parts = TransactionParts(
             self._machine, self._coordinator, ids, settlement, dispatcher, spawn, fail=self._fail
         )
-        self._idle = asyncio.Event()  # no commit or abort is in progress
+        self._idle = LightEvent()  # no commit or abort is in progress
         self._flushing: anyio.CancelScope | None = None
         self._ending: _Ending | None = None  # kept until a caller has got its outcome
         self._begun_at = 0.0

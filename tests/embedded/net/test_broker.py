@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -221,6 +223,19 @@ async def test_idle_connections_are_closed_and_busy_ones_kept() -> None:
         assert broker.retry_at == 0.0
         assert (await broker.connection(Purpose.OTHER)).ready
         promise.cancel()
+
+
+@in_virtual_time
+async def test_a_closed_connection_is_dropped_with_its_transport() -> None:
+    async with broker_of(Peer()) as broker:
+        connection = await broker.connection(Purpose.OTHER)
+        connection.retire()
+        await connection.wait_closed()
+        await asyncio.sleep(0)
+        closed = weakref.ref(connection)
+        del connection
+        gc.collect()  # a connection and its transport refer to each other
+        assert closed() is None
 
 
 @in_virtual_time
