@@ -72,7 +72,7 @@ class Pipeline:
         self._failures = failures
         self._service = service
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._id_requested = asyncio.Event()
+        self._is_requesting_id = False
         self._timers = Timers(self._crash)
         self.counters = Counters()
         self.ids = self._make_ids(config)
@@ -136,7 +136,7 @@ class Pipeline:
     def _make_ids(self, config: ProducerConfig) -> ProducerIds | None:
         if config.transactional_id is not None:
             return TransactionalIds(self._request_partitions)
-        return ProducerIds(self._id_requested.set) if config.idempotence else None
+        return ProducerIds(self._request_id) if config.idempotence else None
 
     def _make_transactions(self, config: ProducerConfig) -> Transactions | None:
         if not isinstance(self.ids, TransactionalIds):
@@ -181,8 +181,6 @@ class Pipeline:
         self._spawn(self._fail_deliveries_at_end, "deliveries")
         if self.transactions is not None:
             await self.transactions.start()
-        elif self.ids is not None:
-            self._spawn(self._obtain_producer_ids, "producer id")
 
     def _spawn(self, function: Callable[[], Coroutine[Any, Any, object]], name: str) -> anyio.CancelScope:
         return self._service.start_child(function, name=f"Producer: {name}")
@@ -224,15 +222,19 @@ class Pipeline:
             self.settlement.fail_all(error, log=log)
             self._failures.end()
 
-    async def _obtain_producer_ids(self) -> None:
-        """Obtain a producer id before the first batch, and again when all epochs of an id are used up."""
+    def _request_id(self) -> None:
+        """Request a producer id: before the first batch, and again when all epochs of an id are used up."""
+        if not self._is_requesting_id:
+            self._is_requesting_id = True
+            self._spawn(self._obtain_producer_id, "producer id")
+
+    async def _obtain_producer_id(self) -> None:
         assert self.ids is not None
         backoff = self._client.retry_backoff()
         outages = self._client.outages
-        while True:
-            await self._id_requested.wait()
+        while self.ids.newest is None:
             try:
-                self.ids.received(await self._request_producer_id())
+                self.ids.received(await self._ask_for_producer_id())
             except KafkaError as error:
                 if self._service.state not in (ServiceState.RUNNING, ServiceState.CLOSING):
                     raise
@@ -241,14 +243,12 @@ class Pipeline:
                     return
                 outages.report(logger, _PLACE, error, "could not obtain a producer id: %s", error)
                 await asyncio.sleep(backoff.next())
-                continue
-            outages.recovered(logger, _PLACE, "obtained a producer id")
-            self._id_requested.clear()
-            backoff.reset()
-            for partition in self.settlement.partitions():
-                self._dispatcher.offer(partition)
+        outages.recovered(logger, _PLACE, "obtained a producer id")
+        self._is_requesting_id = False
+        for partition in self.settlement.partitions():
+            self._dispatcher.offer(partition)
 
-    async def _request_producer_id(self) -> ProducerIdAndEpoch:
+    async def _ask_for_producer_id(self) -> ProducerIdAndEpoch:
         answer = await self._client.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
         if answer.error_code:
             raise error_for(

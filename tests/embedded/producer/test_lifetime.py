@@ -14,9 +14,10 @@ from aiokafka_lite.errors import (
     KafkaTimeout,
 )
 from aiokafka_lite.producer import Producer
-from aiokafka_lite.protocol.messages import ProduceRequest
+from aiokafka_lite.protocol.messages import InitProducerIdRequest, ProduceRequest
 from tests.cancelling import cancel_after
 from tests.embedded.producer.logs import producer_of, values_of
+from tests.waiting import until
 
 
 async def test_the_constructor_needs_no_loop_and_does_no_io() -> None:
@@ -149,6 +150,22 @@ async def test_a_wait_cancelled_at_any_await_can_be_repeated(cluster: EmbeddedCl
             await producer.flush()
         assert steps > 3
         assert producer.metrics().buffered_bytes == 0
+
+
+async def test_a_producer_has_a_task_for_its_id_only_while_it_requests_one(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+
+    def tasks() -> list[str]:
+        return [task.get_name() for task in asyncio.all_tasks() if "producer id" in task.get_name()]
+
+    async with producer_of(cluster) as producer:
+        await producer.partitions_for("t")
+        assert tasks() == []
+        cluster.on(InitProducerIdRequest).delay(1.0)
+        delivery = producer.send_nowait("t", b"v")
+        await until(lambda: tasks() == ["Producer: producer id"])
+        await delivery
+        assert tasks() == []
 
 
 @pytest.mark.parametrize("name", ["start", "close"])
