@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
+from typing import Final
 
 from ..aio.callbacks import RAISED, CallbackErrors
 from ..compiled import mypyc_attr
@@ -22,7 +23,9 @@ from ..types import RecordMetadata
 
 logger = logging.getLogger(__name__)
 
-_new_tuple = tuple.__new__  # creates a NamedTuple without the Python call of its constructor
+# Compiled code reads a Final without a look-up in the module's dictionary.
+_new_tuple: Final = tuple.__new__  # creates a NamedTuple without the Python call of its constructor
+_RECORD_METADATA: Final = RecordMetadata
 
 UNKNOWN_OFFSET = -1
 """The offset of a written record that the broker did not report: acks=0, or a duplicate of an old batch."""
@@ -288,7 +291,7 @@ def metadata_of(result: BatchResult, index: int, timestamp: int, key_size: int, 
     if result.log_append_time >= 0:
         timestamp = result.log_append_time
     offset = result.base_offset if result.base_offset < 0 else result.base_offset + index
-    return _new_tuple(RecordMetadata, (result.topic, result.partition, offset, timestamp, key_size, value_size))
+    return _new_tuple(_RECORD_METADATA, (result.topic, result.partition, offset, timestamp, key_size, value_size))
 
 
 # In the compiled build, the garbage collector ignores deliveries, because it took a fifth of the time if a caller kept

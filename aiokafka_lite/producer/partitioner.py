@@ -7,7 +7,7 @@ from collections.abc import Callable, Container
 from functools import lru_cache
 from itertools import repeat
 from operator import index
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..aio.callbacks import RAISED, CallbackErrors
 from ..arguments import is_whole, must_be
@@ -26,6 +26,10 @@ CACHED_KEYS = 4096
 
 CACHED_SIZE = 128
 """Bytes of the longest key that is cached. The cache takes about a megabyte at most."""
+
+# Compiled code reads a Final without a look-up in the module's dictionary.
+_partition_for_key: Final = partition_for_key
+_HASHES_EACH_KEY: Final = COMPILED
 
 
 class _Idle:
@@ -90,15 +94,15 @@ class DefaultPartitioner:
         if count is None:
             count = self._counts[topic] = len(view.topics[topic].partitions)
         if key is not None:
-            if COMPILED or len(key) > CACHED_SIZE:
-                return partition_for_key(key, count)
+            if _HASHES_EACH_KEY or len(key) > CACHED_SIZE:
+                return _partition_for_key(key, count)
             return self._cached(key, count)
         sticky = self._sticky.get(topic, count)
         return sticky if sticky < count else self._switch(topic, view)
 
     def of_keys(self, keys: list[bytes], count: int) -> list[int]:
         """The partition of each key, out of ``count`` partitions, without a call of Python code for a cached key."""
-        cached = not COMPILED and max(map(len, keys), default=0) <= CACHED_SIZE
+        cached = not _HASHES_EACH_KEY and max(map(len, keys), default=0) <= CACHED_SIZE
         return list(map(self._cached if cached else partition_for_key, keys, repeat(count)))
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
