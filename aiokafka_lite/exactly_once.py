@@ -358,6 +358,10 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
                     raise _ReadAgain(str(error)) from None
                 await self._producer.send_offsets_to_transaction(transaction.offsets, group)
                 transaction.has_sent_offsets = True
+            # A partition was lost while the offsets were sent. With the consumer protocol a member that joins again may
+            # get its former epoch, and reads on from the offsets before these: the coordinator cannot tell the two.
+            if transaction.failure is not None:
+                return False
             while True:
                 try:
                     await self._producer.commit_transaction()
