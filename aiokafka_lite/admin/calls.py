@@ -210,12 +210,25 @@ class Calls:
         return await self.settle(what, groups, find, ask, deadline, already=already, key_of=_group_key)
 
     async def coordinators(self, kind: CoordinatorKind, names: Iterable[str], deadline: Deadline) -> Results[str, Node]:
-        """The coordinators of groups or of transactional ids, which accept connections."""
+        """The coordinators of groups or of transactional ids, which accept connections.
+
+        They are looked up again: the cached ones may have moved, which only their next request would show.
+        """
+        names = list(names)
+        for name in names:
+            self._client.forget_coordinator(name, kind)
 
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, Node | KafkaError]:
             return dict.fromkeys(items, peer.node)
 
-        return await self.settle("finding coordinators", names, partial(self._coordinators, kind), ask, deadline)
+        return await self.settle(
+            "finding coordinators",
+            names,
+            partial(self._coordinators, kind),
+            ask,
+            deadline,
+            key_of=partial(CoordinatorKey, kind),
+        )
 
     async def of_group(
         self,

@@ -79,6 +79,24 @@ async def test_coordinators_are_found_also_for_groups_that_do_not_exist(admin: A
     assert others["orders-1"].node_id in (1, 2, 3)
 
 
+@pytest.mark.parametrize("kind", ["groups", "transactions"])
+async def test_a_coordinator_that_moves_or_stops_is_not_named_again(
+    admin: Admin, cluster: EmbeddedCluster, kind: str
+) -> None:
+    topic = "__consumer_offsets" if kind == "groups" else "__transaction_state"
+    await cluster.create_topic(topic, assignments=[[1, 2, 3]])
+
+    async def coordinator() -> int:
+        calls = admin.groups if kind == "groups" else admin.transactions
+        return (await calls.coordinators("orders"))["orders"].node_id
+
+    assert await coordinator() == 1
+    await cluster.move_leader(topic, 0, 2)
+    assert await coordinator() == 2
+    await cluster.stop(2)
+    assert await coordinator() in (1, 3)
+
+
 async def test_members_are_described_with_their_assignments(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin, 1)
     async with two_members(cluster) as members:
