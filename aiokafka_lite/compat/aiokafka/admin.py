@@ -49,6 +49,8 @@ class AIOKafkaAdminClient(ClientOwner):
     def __init__(self, **settings: Unpack[ConnectionSettings]) -> None:
         self._given = settings
         self._admin = self._made()
+        self._is_used = False  # whether a start() of this client has begun
+        self._is_closed = False
 
     def _made(self) -> native.Admin:
         with naming(self._given):
@@ -56,14 +58,19 @@ class AIOKafkaAdminClient(ClientOwner):
 
     async def start(self) -> None:
         """Connect. Raises KafkaConnectionError if no broker answers within ``request_timeout_ms``."""
+        is_first = not self._is_used
+        self._is_used = True
         try:
             with connecting():
                 await self._admin.start()
         except BaseException:
-            self._admin = self._made()  # so that another start() is possible, and close() has no error to raise
+            if is_first and not self._is_closed:
+                self._admin = self._made()  # so that another start() is possible, and close() has no error to raise
+                self._is_used = False
             raise
 
     async def close(self) -> None:
+        self._is_closed = True
         try:
             with translating():
                 await self._admin.close()

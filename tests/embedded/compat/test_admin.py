@@ -11,6 +11,7 @@ import pytest
 
 from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.compat.aiokafka.admin import AIOKafkaAdminClient, ConfigResource
+from aiokafka_lite.compat.aiokafka.errors import IllegalStateError
 
 
 @pytest.fixture
@@ -153,3 +154,22 @@ async def test_an_admin_client_that_cannot_start_can_be_closed(library: Any) -> 
         with pytest.raises(library.errors.KafkaConnectionError):
             await admin.start()
     await admin.close()
+
+
+async def test_a_second_start_keeps_the_running_client(cluster: EmbeddedCluster) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    outcomes = await asyncio.gather(admin.start(), admin.start(), return_exceptions=True)
+    assert [type(each) for each in outcomes] == [type(None), IllegalStateError]
+    with pytest.raises(IllegalStateError, match="cannot be started: it is RUNNING"):
+        await admin.start()
+    assert await admin.list_topics() == ["orders"]
+    await admin.close()
+
+
+async def test_a_closed_client_cannot_be_started(cluster: EmbeddedCluster) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    await admin.start()
+    await admin.close()
+    for _ in range(2):
+        with pytest.raises(IllegalStateError, match="cannot be started: it is CLOSED"):
+            await admin.start()
