@@ -42,9 +42,15 @@ MOST_RECORDS = 10_000
 
 
 class Membership(NamedTuple):
-    """The member id in its group, and the topics: what FastStream's rebalance listener logs."""
+    """What FastStream's rebalance listener logs of ``_coordinator``."""
 
     member_id: str
+    """Empty while the consumer is not a member."""
+
+
+class Subscription(NamedTuple):
+    """What FastStream's rebalance listener logs of ``_subscription``."""
+
     topics: frozenset[str]
 
 
@@ -202,11 +208,19 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         return known(self._consumer.traffic(), self._partitions)
 
     @property
-    def _coordinator(self) -> Membership:
-        """With aiokafka's name, because frameworks look at it, as at ``_subscription``."""
-        return Membership(self._consumer.group_metadata().member_id, self.subscription())
+    def _coordinator(self) -> Membership | None:
+        """With aiokafka's name, because frameworks look at it, as at ``_subscription``. None without a group."""
+        if self._group_id is None:
+            return None
+        try:
+            with translating():
+                return Membership(self._consumer.group_metadata().member_id)
+        except KafkaError:
+            return Membership("")
 
-    _subscription = _coordinator
+    @property
+    def _subscription(self) -> Subscription:
+        return Subscription(self.subscription())
 
     # Topics and partitions.
 

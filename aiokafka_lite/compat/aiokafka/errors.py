@@ -46,7 +46,7 @@ class NoOffsetForPartitionError(KafkaError):
     """The first argument is the partition, the second one the text."""
 
     def __str__(self) -> str:
-        return f"NoOffsetForPartitionError: {self.args[-1]}"
+        return f"NoOffsetForPartitionError: {self.args[-1]}" if self.args else super().__str__()
 
 
 class ProducerClosed(KafkaError): ...

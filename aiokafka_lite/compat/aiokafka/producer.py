@@ -267,7 +267,8 @@ class AIOKafkaProducer(Managed):
                 yield
         except IllegalStateError as error:
             if error.__cause__ is not None and isinstance(error.__cause__.__cause__, _PartitionerFailed):
-                raise error.__cause__.__cause__.args[0] from None
+                failed: BaseException = error.__cause__.__cause__.args[0]
+                raise failed from failed.__cause__
             # a call that needs a transactional_id, or a transaction in another state
             raise IllegalOperation(*error.args) from error.__cause__
 

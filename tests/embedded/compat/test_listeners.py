@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import EmbeddedCluster
+from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import OffsetCommitRequest
 from tests.waiting import DEADLINE
@@ -114,3 +115,16 @@ async def test_a_listener_finds_what_faststream_logs(library: Any, cluster: Embe
         ((member_id, topics),) = found
     assert member_id.startswith("orders-service-")
     assert topics == {"orders"}
+
+
+async def test_frameworks_may_look_at_a_consumer_that_is_no_member(cluster: EmbeddedCluster) -> None:
+    servers = cluster.bootstrap_servers
+    member = AIOKafkaConsumer("orders", bootstrap_servers=servers, group_id="billing")
+    assert member._coordinator is not None
+    assert member._coordinator.member_id == ""
+    assert member._subscription.topics == {"orders"}
+    reader = AIOKafkaConsumer("orders", bootstrap_servers=servers)
+    assert not hasattr(reader._coordinator, "member_id")
+    assert reader._subscription.topics == {"orders"}
+    async with member:
+        assert member._coordinator.member_id

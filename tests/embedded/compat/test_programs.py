@@ -191,6 +191,23 @@ def test_the_hash_of_a_key_is_an_unsigned_number(library: Any) -> None:
     assert library.partitioner.murmur2(b"21") == 3321034988
 
 
+async def test_an_exception_of_a_partitioner_keeps_its_cause(library: Any, cluster: EmbeddedCluster) -> None:
+    cause = OSError("the table of keys cannot be read")
+
+    def fail(*_: object) -> int:
+        raise LookupError("no partition for this key") from cause
+
+    producer = library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, partitioner=fail)
+    async with producer:
+        with pytest.raises(LookupError) as caught:
+            await producer.send("orders", b"x")
+    assert caught.value.__cause__ is cause
+
+
+def test_an_error_without_arguments_has_a_text(library: Any) -> None:
+    assert str(library.errors.NoOffsetForPartitionError()) == "NoOffsetForPartitionError"
+
+
 async def test_the_partition_without_an_offset_is_in_the_error(library: Any, cluster: EmbeddedCluster) -> None:
     settings = SETTINGS | {"auto_offset_reset": "none"}
     consumer = library.AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g", **settings)
