@@ -50,7 +50,7 @@ class SchemaRegistryClient(AsyncContext):
 
     All calls raise SchemaRegistryError if the registry refuses a request, KafkaTimeout if it does not answer in time,
     AuthenticationError for a certificate that is not trusted and a token that no header can carry, ProtocolError for an
-    answer without the needed fields, ConfigurationError if ``url`` is the port of a Kafka broker, and IllegalStateError
+    answer without the needed fields, ConfigurationError if a Kafka broker answers at ``url``, and IllegalStateError
     after ``close``. They may be cancelled.
     """
 

@@ -4,8 +4,8 @@ Rule 1: a lost connection and the statuses 408, 429 and 5xx are retried, at the 
 round over all addresses with a pause. ``timeout`` ends the retries with KafkaTimeout.
 
 Rule 2: any other status than success is a SchemaRegistryError at once. The error says what to do. So is an answer that
-is no JSON. A certificate that is not trusted is an AuthenticationError. The port of a Kafka broker is a
-ConfigurationError.
+is no JSON. A certificate that is not trusted is an AuthenticationError. A Kafka broker is a ConfigurationError: if no
+address answers in the first round, each is asked once in Kafka's protocol.
 
 Rule 3: no error and no log contains a password or a token.
 """
@@ -133,6 +133,7 @@ class RegistryHttp:
         """The JSON of the answer. ``subject`` is for the text of an error. Raises KafkaError."""
         backoff = Backoff(*self._backoff, random=self._random)
         failure: KafkaError | None = None
+        is_first_round = True
 
         def describe() -> str:
             return (
@@ -142,6 +143,7 @@ class RegistryHttp:
 
         with deadline(self._timeout, describe):
             while True:
+                closed: dict[str, KafkaError] = {}
                 for number in range(len(self.urls)):
                     index = (self._preferred + number) % len(self.urls)
                     url = self.urls[index]
@@ -151,13 +153,23 @@ class RegistryHttp:
                         if not is_retriable(error):
                             raise
                         failure = error
+                        if self._was_closed(error):
+                            closed[url] = error
                         self._outages.report(logger, url, error, "the schema registry fails, retrying: %s", error)
                         continue
                     self._preferred = index
                     if self._outages:
                         self._outages.recovered(logger, url, "the schema registry at %s answered", url)
                     return answer
+                if is_first_round:
+                    is_first_round = False
+                    await _refuse_brokers(closed)
                 await asyncio.sleep(backoff.next())
+
+    def _was_closed(self, error: KafkaError) -> bool:
+        """Whether the peer closed or refused the connection, as a Kafka broker closes one with an HTTP request."""
+        cause = error.__cause__
+        return isinstance(cause, self._httpx.RequestError) and not isinstance(cause, self._httpx.TimeoutException)
 
     async def _once(
         self,
@@ -179,10 +191,6 @@ class RegistryHttp:
                 given = await _content(answer)
             content = json.loads(given)
         except self._httpx.RequestError as error:
-            if not isinstance(error, self._httpx.TimeoutException) and await is_kafka(url):
-                raise ConfigurationError(
-                    f"{url} is the port of a Kafka broker; url must be that of a schema registry"
-                ) from error
             raise _lost(url, error) from error
         except _UnusableAnswer as error:
             problem = str(error)
@@ -255,6 +263,16 @@ def _is_token(token: str) -> bool:
 def _named(method: str, path: str, subject: str | None) -> str:
     about = f" for subject {subject!r}" if subject is not None else ""
     return f"{method} {harmless(path, _LONGEST_QUOTE)}{about}"
+
+
+async def _refuse_brokers(closed: Mapping[str, KafkaError]) -> None:
+    """Raise ConfigurationError if one of these addresses is a Kafka broker. ``closed`` has the error of each."""
+    answers = await asyncio.gather(*map(is_kafka, closed))
+    for (url, error), is_broker in zip(closed.items(), answers, strict=True):
+        if is_broker:
+            raise ConfigurationError(
+                f"a Kafka broker answers at {url}; url must be the address of a schema registry"
+            ) from error
 
 
 def _lost(url: str, error: BaseException) -> KafkaError:

@@ -226,7 +226,7 @@ async def referenced(registry: SchemaRegistryClient, schema: Schema) -> dict[str
     """The schemas that a schema refers to, directly or indirectly, by the names in its text.
 
     A schema comes after the schemas that it uses. Raises ProtocolError for schemas that refer to each other in a
-    circle, and for more than ``MOST_REFERENCED`` of them.
+    circle or use the same name for two levels, and for more than ``MOST_REFERENCED`` of them.
     """
     found: dict[str, Schema] = {}
     await _add_referenced(registry, schema, found, ())
@@ -244,8 +244,8 @@ async def _add_referenced(
         if name in path or len(path) == DEEPEST_REFERENCE:
             names = ", ".join(map(printable, [*path[-3:], name]))
             raise ProtocolError(
-                f"the schemas of the registry refer to each other in a circle, or more than {DEEPEST_REFERENCE} levels"
-                f" deep; the last names are {names}"
+                "the schemas of the registry refer to each other in a circle, with the same name on two levels, or more"
+                f" than {DEEPEST_REFERENCE} levels deep; the last names are {names}"
             )
         if len(found) == MOST_REFERENCED:
             raise ProtocolError(f"the schemas of the registry refer to more than {MOST_REFERENCED} others")

@@ -6,7 +6,8 @@ import asyncio
 import json
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -240,5 +241,43 @@ def test_wrong_arguments_are_refused(make: Callable[[], object], text: str) -> N
 
 async def test_the_port_of_a_broker_is_an_error_at_once() -> None:
     async with EmbeddedCluster(1) as cluster, SchemaRegistryClient(f"http://{cluster.bootstrap_servers}") as registry:
-        with pytest.raises(ConfigurationError, match="is the port of a Kafka broker; url must be that of a schema"):
+        with pytest.raises(ConfigurationError, match=r"a Kafka broker answers at .*; url must be the address of"):
             await registry.register("orders", ORDER)
+
+
+@asynccontextmanager
+async def closing_server(heard: list[bytes]) -> AsyncIterator[str]:
+    """The URL of a server that closes each connection after the first bytes, which it adds to ``heard``."""
+
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(64))
+        writer.transport.abort()
+
+    async with await asyncio.start_server(close, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def is_http(heard: bytes) -> bool:
+    return heard.startswith(b"GET /subjects")
+
+
+async def test_the_next_address_is_asked_before_a_search_for_brokers(
+    embedded_schema_registry: EmbeddedSchemaRegistry,
+) -> None:
+    heard: list[bytes] = []
+    async with (
+        closing_server(heard) as closing,
+        SchemaRegistryClient([closing, embedded_schema_registry.url]) as registry,
+    ):
+        assert await registry.subjects() == []
+    assert [is_http(each) for each in heard] == [True]
+
+
+async def test_an_address_is_taken_for_a_broker_at_most_once_in_a_call() -> None:
+    heard: list[bytes] = []
+    async with closing_server(heard) as closing, SchemaRegistryClient(closing, retry_backoff=0.001) as registry:
+        call = asyncio.create_task(registry.subjects())
+        await until(lambda: len(heard) >= 5, "the call is retried")
+        call.cancel()
+        await asyncio.wait([call])
+    assert [is_http(each) for each in heard[:5]] == [True, False, True, True, True]
