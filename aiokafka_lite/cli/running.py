@@ -65,10 +65,18 @@ def say(text: str) -> None:
 
 
 def with_options(text: str) -> str:
-    """The text of an error, with the properties and options instead of this client's settings."""
+    """The text of an error, with the properties and options instead of this client's settings.
+
+    A setting whose name is an ordinary word, such as ``compression``, is replaced only if the text gives its value or
+    says what it must be.
+    """
+    import re
+
     from ..spelling import property_names, respelled
 
-    return respelled(text, property_names(()) | dict.fromkeys(_TIMEOUTS, "--timeout"), {})
+    names = property_names(()) | dict.fromkeys(_TIMEOUTS, "--timeout")
+    used = {each: name for each, name in names.items() if "_" in each or re.search(rf"\b{each}(=| must\b| is\b)", text)}
+    return respelled(text, used, {})
 
 
 def log_warnings() -> None:
