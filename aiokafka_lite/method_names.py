@@ -158,7 +158,10 @@ CONSUMER_ARGUMENTS = {
 
 
 class AsyncContext:
-    """A base class of objects for ``async with``. Type checkers do not see its methods: they report ``with``."""
+    """A base class of objects for ``async with``. Type checkers do not see its methods: they report ``with``.
+
+    Such a class is a subclass of ``contextlib.AbstractContextManager`` for ``issubclass``, although ``with`` raises.
+    """
 
     __slots__ = ()
 
@@ -171,7 +174,10 @@ class AsyncContext:
 
 
 class AsyncIteration:
-    """A base class of objects for ``async for``. Type checkers do not see its method: they report ``for``."""
+    """A base class of objects for ``async for``. Type checkers do not see its method: they report ``for``.
+
+    Such a class is a subclass of ``collections.abc.Iterable`` for ``issubclass``, although ``for`` raises.
+    """
 
     __slots__ = ()
 

@@ -389,7 +389,7 @@ def _check_progress(cursor: TopicPartitionCursor | None, answer: DescribeTopicPa
     if not answer.topics or (following.topic_name, following.partition_index) <= begin:
         raise ProtocolError(
             f"a page of {len(answer.topics)} topics ends at partition {following.partition_index} of topic"
-            f" {following.topic_name!r}, which is no progress"
+            f" {following.topic_name!r}, which is not after the start of this page"
         )
 
 

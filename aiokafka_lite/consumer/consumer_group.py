@@ -162,7 +162,9 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
     if not TYPE_CHECKING:
 
         def __aiter__(self) -> Never:
-            raise TypeError("ConsumerGroup works by a handler: await consume(topics, handler), or read a Consumer")
+            raise TypeError(
+                "ConsumerGroup cannot be read with 'async for': call await consume(topics, handler), or use a Consumer"
+            )
 
     def diagnose(self) -> ConsumerDiagnosis:
         """Return ``Consumer.diagnose()`` of the running ``consume``. Raises IllegalStateError while none runs."""
