@@ -32,7 +32,7 @@ from ..protocol.messages import ApiVersionsRequest, ApiVersionsResponse, Produce
 from ..protocol.schema import Request, Response
 from .authentication import Authentication, LoginFailed
 from .certificates import subject_of
-from .connection_limits import Admission
+from .connection_limits import ConnectionLimits
 from .controller import Refused
 from .error_responses import error_response
 from .faults import Exchange, Fault, Faults, History, Outcome
@@ -53,6 +53,7 @@ class Server(Protocol):
     parts: BrokerParts
     faults: Faults
     history: History
+    limits: ConnectionLimits
     connection_ids: itertools.count[int]
 
     @property
@@ -231,7 +232,6 @@ class ServerConnection:
         stream: ServerStream,
         principal: str,
         authentication: Authentication | None,
-        admission: Admission,
     ) -> None:
         self.connection_id = next(server.connection_ids)
         self.server = server
@@ -240,13 +240,13 @@ class ServerConnection:
         self.principal, self.has_token = principal, False
         self.client_address = stream.client_address
         self._time = asyncio.get_running_loop().time
-        self.idle_since: float | None = self._time()  # None while a request is being handled
+        self.idle_since: float | None = None  # None until it is accepted, and while a request is being handled
+        self.is_refused = False
+        """Whether the broker closes it without an answer: its IP address is above its quota."""
+        self._is_accepted = False
         self._authentication = authentication
-        self._admission = admission
         self._is_logged_in = False
         self._login_timer: asyncio.TimerHandle | None = None
-        if authentication is not None:
-            self._login_timer = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT, self._login_timed_out)
         self._waiting: asyncio.Task[Any] | None = None  # this connection's task, while a request has to wait
         self._client_disconnected = False
         self._node_stopped = False
@@ -275,9 +275,8 @@ class ServerConnection:
     async def serve(self) -> None:
         """Answer requests until either side closes the connection. Raises only cancellation."""
         try:
-            if self._admission.wait:
-                await self._wait_for(asyncio.sleep(self._admission.wait))
-            while self._admission.is_served and (frame := await self.stream.read_frame()) is not None:
+            await self._wait_for(self._accept())
+            while self._is_accepted and (frame := await self.stream.read_frame()) is not None:
                 self.idle_since = None
                 if self.server.is_frozen:
                     await self.server.until_thawed()
@@ -309,6 +308,18 @@ class ServerConnection:
                 self._login_timer.cancel()
             self.stream.release_all()
             self.server.disconnected(self)
+
+    async def _accept(self) -> None:
+        """Wait until the listener accepts this connection. It is served unless its client leaves while it waits."""
+        refused_for = await self.server.limits.admit(self.listener, self.client_address)
+        if refused_for:
+            self.is_refused = True
+            await asyncio.sleep(refused_for)
+            return
+        self._is_accepted = True
+        self.idle_since = self._time()
+        if self._authentication is not None:
+            self._login_timer = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT, self._login_timed_out)
 
     def reset(self) -> None:
         """Close the connection so that the client sees a reset. Over TCP, a plain abort looks like a normal close."""

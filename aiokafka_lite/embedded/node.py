@@ -260,6 +260,8 @@ class BrokerNode:
         Raises ConfigurationError if a port cannot be used.
         """
         state = next_state(TRANSITIONS, self.state, NodeEvent.START)
+        self.limits.clear()
+        self.quotas.clear()
         if port is not None:
             next(iter(self.listeners.values())).port = port
         if self._cluster.tcp:
@@ -334,8 +336,7 @@ class BrokerNode:
         if stream.listener.uses_sasl:
             credentials = self._cluster.security.credentials_of(listener)
             authentication = Authentication(credentials, self.settings.of_listener(listener), self.time)
-        admission = self.limits.admit(listener, stream.client_address)
-        connection = ServerConnection(self, stream, principal, authentication, admission)
+        connection = ServerConnection(self, stream, principal, authentication)
         self.connections[connection] = None
         try:
             self._cluster.spawn(connection.serve, f"node {self.node_id} connection {connection.connection_id}")

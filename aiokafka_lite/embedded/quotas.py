@@ -115,7 +115,7 @@ class Usage:
         used = sum(amount for _, amount in self._samples)
         oldest = self._samples[0][0] if self._samples else now
         span = now - oldest
-        # Kafka counts whole windows: those that have not passed yet are added to the time since the oldest sample.
+        # As in Kafka: add the windows that have not passed yet to the time since the oldest sample.
         span += max(0, self._windows - 1 - int(span / self._window)) * self._window
         return min(max(0.0, used / limit - span), LONGEST_THROTTLE)
 
@@ -180,8 +180,10 @@ class Quotas:
         return self._record(principal, client_id, MUTATIONS, partitions)
 
     def connection_wait(self, address: str) -> float:
-        """Count a new connection from an IP address (KIP-612). If it is above the quota, it is not counted, and these
-        are the seconds after which the broker closes it."""
+        """Count a new connection from an IP address (KIP-612), and return 0.
+
+        Above the quota it is not counted; returns the seconds after which the broker closes it.
+        """
         found = self._limits.find_address(address)
         if found is None:
             return 0.0
@@ -200,6 +202,10 @@ class Quotas:
     def limits_requests(self, principal: str, client_id: str) -> bool:
         """Whether a request quota applies to the client, so that its work has to be measured."""
         return self._limits.are_set and self._limits.find(_user_of(principal), client_id, REQUEST) is not None
+
+    def clear(self) -> None:
+        """Forget the usage so far: the broker starts."""
+        self._usage.clear()
 
     def clean_up(self) -> None:
         """Drop the usage of clients that sent nothing for an hour."""
