@@ -366,8 +366,11 @@ def check_dynamic(broker: str, changed: Mapping[str, str], settings: ClusterSett
         # Kafka checks the limits of all listeners when one broker changes.
         if base in (MOST_CONNECTIONS, CREATION_RATE) and (broker or name in bases) and int(value) == 0:
             raise InvalidConfig(must_be(name, "> 0", value))
-        if name == MOST_OF_ADDRESS and int(value) == 0 and not settings.of(broker).value(OVERRIDES):
-            raise InvalidConfig(f"{name} can be 0 only with {OVERRIDES}")
+    (source, _), *rest = settings.layers(broker)
+    after: Layers = [(source, changed), *rest]
+    of_address, overrides = (broker_synonyms(name, after)[0].value or "" for name in (MOST_OF_ADDRESS, OVERRIDES))
+    if int(of_address) == 0 and not overrides:
+        raise InvalidConfig(f"{MOST_OF_ADDRESS} can be 0 only with {OVERRIDES}")
     for name in _THREADS:
         if name in changed:
             present, wanted = settings.of(broker).number(name), int(changed[name])

@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 def require_time(timeout_ms: int) -> None:
-    """Raise Refused if a request to the controller leaves it no time: as in Kafka, it has timed out at once."""
+    """Raise Refused (REQUEST_TIMED_OUT) if `timeout_ms` is <= 0, as Kafka's controller does."""
     if timeout_ms <= 0:
         raise Refused(ErrorCode.REQUEST_TIMED_OUT, must_be("timeout_ms", "> 0", timeout_ms))
 

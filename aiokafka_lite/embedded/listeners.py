@@ -56,17 +56,17 @@ class _Handshake(asyncio.Protocol):
     async def _run(self, accepted: asyncio.Transport) -> None:
         loop = asyncio.get_running_loop()
         handshake: asyncio.Future[None] = loop.create_future()
-        encrypted = _Tls(
-            loop,
-            self._new_stream(),
-            self._context,
-            handshake,
-            server_side=True,
-            ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
-            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,
-        )
-        accepted.set_protocol(encrypted)
         try:
+            encrypted = _Tls(
+                loop,
+                self._new_stream(),
+                self._context,
+                handshake,
+                server_side=True,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
+                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,
+            )
+            accepted.set_protocol(encrypted)
             encrypted.connection_made(accepted)
             accepted.resume_reading()
             await handshake

@@ -113,10 +113,10 @@ def _matches_part(entity: dict[str, str | None], component: DescribeClientQuotas
 @handles(AlterClientQuotasRequest, requires=AclOperation.ALTER_CONFIGS)
 def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     entries = []
-    counts = Counter(_entity_of(entry) for entry in request.entries)
-    for entity, count in counts.items():
-        entry = next(each for each in request.entries if _entity_of(each) == entity)
-        problem = _problem(entry) if count == 1 else f"the request names the entity {count} times"
+    counts = Counter(map(_entity_of, request.entries))
+    by_entity = {_entity_of(entry): entry for entry in request.entries}
+    for entity, entry in by_entity.items():
+        problem = _problem(entry) if counts[entity] == 1 else f"the request names the entity {counts[entity]} times"
         if problem is None and not request.validate_only:
             _apply(context, entry)
         entries.append(

@@ -44,15 +44,14 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Crea
     require_time(request.timeout_ms)
     default = context.broker.settings.number("num.partitions")
     asked = sum(
-        len(each.assignments) or (default if each.num_partitions == -1 else each.num_partitions)
+        len(each.assignments) or (default if each.num_partitions == -1 else max(each.num_partitions, 0))
         for each in request.topics
     )
     if asked > MAX_NEW_PARTITIONS:
         raise Refused(ErrorCode.POLICY_VIOLATION, must_be("partitions", f"<= {MAX_NEW_PARTITIONS} in a request", asked))
     counts = Counter(topic.name for topic in request.topics)
     results = []
-    for name in counts:
-        wanted = next(topic for topic in request.topics if topic.name == name)
+    for name, wanted in {topic.name: topic for topic in request.topics}.items():
         try:
             if counts[name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
@@ -127,8 +126,9 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
     names = {each.topic_id: context.broker.controller.names.get(each.topic_id) for each in wanted if each.name is None}
     by_both = {topic_id: name for topic_id, name in names.items() if name is not None and name in named}
     responses = [_named_by_both(topic_id, name) for topic_id, name in by_both.items()]
+    names_of_both = set(by_both.values())
     for each in wanted:
-        if each.name in by_both.values() or each.topic_id in by_both:
+        if each.name in names_of_both or each.topic_id in by_both:
             continue
         result = DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=ErrorCode.NONE)
         try:
@@ -180,8 +180,7 @@ def create_partitions(context: RequestContext, request: CreatePartitionsRequest)
     require_time(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     results = []
-    for name in counts:
-        wanted = next(topic for topic in request.topics if topic.name == name)
+    for name, wanted in {topic.name: topic for topic in request.topics}.items():
         result = CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
         try:
             if counts[name] > 1:

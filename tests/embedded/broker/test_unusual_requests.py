@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ async def test_a_request_to_the_controller_without_time_has_timed_out(one: Embed
     [
         ([new_topic("a", 6_000), new_topic("b", 4_001)], {ErrorCode.POLICY_VIOLATION}),
         ([new_topic("a", 2**31 - 1)], {ErrorCode.POLICY_VIOLATION}),
+        ([new_topic("a", 10_001), new_topic("b", -5_000)], {ErrorCode.POLICY_VIOLATION}),
         ([new_topic("a", 10_000)], {NONE}),
         ([new_topic("__cluster_metadata")], {INVALID}),
         ([new_topic("a", retention_ms="1_000")], {ErrorCode.INVALID_CONFIG}),
@@ -262,3 +264,45 @@ async def test_a_running_broker_refuses_a_limit_of_no_connections(
     async with Peer(one) as peer:
         answer = await peer.ask(m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=True))
     assert answer.responses[0].error_code == code
+
+
+PER_IP, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
+BOTH = {PER_IP: "0", OVERRIDES: "127.0.0.1:5"}
+
+
+@pytest.mark.parametrize(
+    "before, after, code",
+    [
+        ({}, BOTH, NONE),
+        (BOTH, {PER_IP: "0"}, INVALID),
+        (BOTH, {OVERRIDES: "127.0.0.1:5"}, NONE),
+        (BOTH, {}, NONE),
+        ({OVERRIDES: "127.0.0.1:5"}, {PER_IP: "0"}, INVALID),
+    ],
+)
+@pytest.mark.parametrize("broker", ["", "1"])
+async def test_no_connections_for_an_address_requires_overrides_after_the_change(
+    one: EmbeddedCluster, broker: str, before: dict[str, str], after: dict[str, str], code: ErrorCode
+) -> None:
+    values = after if broker else {"min.insync.replicas": "1", **after}
+    changes = [m.AlterConfigsRequestConfig(name=name, value=value) for name, value in values.items()]
+    resource = m.AlterConfigsRequestResource(resource_type=4, resource_name=broker, configs=changes)
+    async with Peer(one) as peer:
+        one.controller.settings.replace_dynamic(broker, before)
+        answer = await peer.ask(m.AlterConfigsRequest(resources=[resource], validate_only=True))
+    assert answer.responses[0].error_code == code
+
+
+async def test_quotas_of_many_entities_are_checked_in_one_pass(one: EmbeddedCluster) -> None:
+    change = m.AlterClientQuotasOperation(key="producer_byte_rate", value=1.0, remove=False)
+    entries = [
+        m.AlterClientQuotasRequestEntry(
+            entity=[m.AlterClientQuotasRequestEntity(entity_type="user", entity_name=f"u{index}")], ops=[change]
+        )
+        for index in range(5_000)
+    ]
+    async with Peer(one) as peer:
+        began = time.process_time()
+        answer = await peer.ask(m.AlterClientQuotasRequest(entries=entries, validate_only=True))
+        assert time.process_time() - began < 3  # 0.1 s; with a search for each entity 6 s
+    assert [each.entity[0].entity_name for each in answer.entries] == [f"u{index}" for index in range(5_000)]

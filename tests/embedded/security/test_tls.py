@@ -18,6 +18,7 @@ from aiokafka_lite.admin import Admin, ConfigResource
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Security
 from aiokafka_lite.embedded.certificates import distinguished_name
+from aiokafka_lite.embedded.listeners import Listener
 from aiokafka_lite.errors import AuthenticationError, ConfigurationError, KafkaError, ProtocolError
 from tests.waiting import until
 
@@ -88,6 +89,23 @@ async def test_a_handshake_that_never_ends_does_not_outlive_the_cluster() -> Non
     assert [task for task in asyncio.all_tasks() if "handshake" in task.get_name()] == []
     assert await reader.read() == b""
     writer.close()
+
+
+async def test_a_failure_before_a_handshake_ends_its_connection_alone() -> None:
+    def fails() -> asyncio.BaseProtocol:
+        raise RuntimeError("no stream")
+
+    listener = Listener("SSL", "127.0.0.1", 0)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    async with asyncio.TaskGroup() as group:
+        await listener.open(fails, context, "broker 1", lambda run, name: group.create_task(run(), name=name))
+        try:
+            reader, writer = await asyncio.open_connection(listener.host, listener.port)
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+        finally:
+            listener.close()
 
 
 async def test_a_connection_with_tls_takes_less_than_a_hundred_kilobytes() -> None:
