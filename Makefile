@@ -120,7 +120,8 @@ test-all: WORKERS = 4
 test-all: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) $(PYTEST_ARGS)
 
-# The oldest PySpark that pyproject.toml allows, in an environment of its own. The rows that a sink refuses are the same.
+# The oldest PySpark that pyproject.toml allows, in an environment of its own. Of the rows that a sink refuses, three
+# cases run: a column's type, a nested type, and the error of a task. The others would take a minute of the processor.
 OLDEST_SPARK := $(shell sed -n 's/^spark = \["pyspark>=\([0-9.]*\)".*/\1/p' pyproject.toml)
 
 .venv/oldest-spark/.installed: pyproject.toml | .venv/bin/python
@@ -131,7 +132,8 @@ OLDEST_SPARK := $(shell sed -n 's/^spark = \["pyspark>=\([0-9.]*\)".*/\1/p' pypr
 	@touch $@
 
 test-oldest-spark: .venv/oldest-spark/.installed
-	@.venv/oldest-spark/bin/python -m pytest -q -m "not long" -k "not are_refused_with" --kafka=embedded \
+	@.venv/oldest-spark/bin/python -m pytest -q -m "not long" --kafka=embedded \
+		-k "not are_refused_with or double or headers or max_request_size" \
 		$(addprefix tests/spark/test_,batch_read.py sink.py stream_read.py) $(PYTEST_ARGS)
 
 fuzz: MINUTES = 5
