@@ -5,25 +5,24 @@ This file imports no extra: ``tests/pure`` runs without testcontainers, Java and
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import inspect
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
 
 import build_backend
 from aiokafka_lite.compiled import BUILD, COMPILED
+from tests import left_behind
 
 pytest_plugins = ["tests.real.report", "tests.real.grouping"]
 
+# The scripts that write pages are there. Their tests import them.
 sys.path.append(str(Path(__file__).parents[1] / "docs"))
-"""The scripts that write pages are there. Their tests import them."""
 
 # The time of one example depends on the machine's load more than on the code.
 settings.register_profile("without deadlines", settings(), deadline=None)
@@ -98,21 +97,8 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 async def _watched_loop() -> AsyncIterator[None]:
-    loop = asyncio.get_running_loop()
-    complaints: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _loop, context: complaints.append(context))
-    before = asyncio.all_tasks()
-    yield
-    left = asyncio.all_tasks() - before - {asyncio.current_task()}
-    names = sorted(repr(task) for task in left)
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
-    left.clear()
-    _Garbage.collect()  # a future reports an exception that was never retrieved when it is collected
-    await asyncio.sleep(0)
-    assert not names, "the test left tasks behind:\n" + "\n".join(names)
-    assert not complaints, "errors reached the event loop's exception handler:\n" + "\n".join(map(str, complaints))
+    async with left_behind.nothing_left_behind(_Garbage.collect):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,9 +1,10 @@
-"""Tests in virtual time: of a folder, by the hook that its conftest takes from here, or single ones, by a decorator."""
+"""Run tests in virtual time: a conftest takes ``virtual_loops`` for its folder, a single test has the decorator
+``in_virtual_time``.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from aiokafka_lite.aio.virtual_time import VirtualTimeLoop, run
+from tests.left_behind import nothing_left_behind
 
 T = TypeVar("T")
 
@@ -21,18 +23,11 @@ def virtual_loops(config: pytest.Config, item: pytest.Item) -> Mapping[str, Call
 
 
 def run_clean(main: Coroutine[Any, Any, T]) -> T:
-    """Run in virtual time. Fails if a task remains, or if the loop's exception handler was called."""
+    """Run in virtual time, with the check of ``nothing_left_behind``."""
 
     async def watched() -> T:
-        loop = asyncio.get_running_loop()
-        complaints: list[dict[str, Any]] = []
-        loop.set_exception_handler(lambda _, context: complaints.append(context))
-        result = await main
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not left, f"tasks are left: {left}"
-        gc.collect()
-        assert not complaints
-        return result
+        async with nothing_left_behind():
+            return await main
 
     return run(watched())
 
@@ -43,7 +38,9 @@ def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[
     def runs(*args: Any, **fixtures: Any) -> None:
         run_clean(test(*args, **fixtures))
 
+    runs.__dict__.update(test.__dict__)  # the marks of decorators below this one
     runs.__name__ = test.__name__
+    runs.__module__ = test.__module__
     runs.__doc__ = test.__doc__
     runs.__signature__ = inspect.signature(test)  # type: ignore[attr-defined]
     return runs

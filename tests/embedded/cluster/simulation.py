@@ -3,47 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import inspect
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from aiokafka_lite.aio import virtual_time
 from aiokafka_lite.aio.runtime import Runtime
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.net.connector import Connector
 from aiokafka_lite.protocol.messages import MetadataRequest
+from tests.virtual import in_virtual_time
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
-def simulated(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run an asynchronous test in virtual time; no task and no unhandled error may be left at its end."""
-
-    def run_in_virtual_time(**arguments: Any) -> None:
-        virtual_time.run(_watched(test(**arguments)))
-
-    run_in_virtual_time.__name__ = test.__name__
-    run_in_virtual_time.__doc__ = test.__doc__
-    run_in_virtual_time.__signature__ = inspect.signature(test)  # type: ignore[attr-defined]
-    return run_in_virtual_time
-
-
-async def _watched(test: Coroutine[Any, Any, None]) -> None:
-    loop = asyncio.get_running_loop()
-    complaints: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _loop, context: complaints.append(context))
-    await test
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    gc.collect()
-    await asyncio.sleep(0)
-    assert not left
-    assert not complaints
+simulated = in_virtual_time
 
 
 class CountingConnector:

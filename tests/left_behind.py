@@ -1,0 +1,49 @@
+"""The check that a test left no task and no error behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+@asynccontextmanager
+async def nothing_left_behind(collect: Callable[[], object] = gc.collect) -> AsyncIterator[None]:
+    """Fail if the body leaves a task behind, or if an error reaches the event loop's exception handler.
+
+    If the body raises, what was found becomes a note of its error. ``collect`` collects the body's garbage.
+    """
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
+    before = asyncio.all_tasks()
+    try:
+        yield
+    except BaseException as error:
+        if found := await _found(before, complaints, collect):
+            error.add_note(found)
+        raise
+    found = await _found(before, complaints, collect)
+    assert not found, found
+
+
+async def _found(
+    before: set[asyncio.Task[Any]], complaints: list[dict[str, Any]], collect: Callable[[], object]
+) -> str:
+    """Cancel the tasks that are left. Returns a text that lists them and the errors; empty if there are none."""
+    # A fixture may begin and end in different tasks.
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    names = sorted(repr(task) for task in left)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    left.clear()
+    collect()  # a future reports an exception that was never retrieved when it is collected
+    await asyncio.sleep(0)
+    lines = []
+    if names:
+        lines += ["the test left tasks behind:", *names]
+    if complaints:
+        lines += ["errors reached the event loop's exception handler:", *map(str, complaints)]
+    return "\n".join(lines)
