@@ -27,15 +27,16 @@ def turns_to_try() -> Iterator[int]:
 
 
 async def cancel_after(turns: int, call: Awaitable[object]) -> bool:
-    """Cancel a call after some turns of the event loop. Returns whether it was over before."""
+    """Cancel a call after some turns of the event loop. Returns whether it ended in another way than by this
+    cancellation.
+    """
     task = asyncio.ensure_future(call)
     for _ in range(turns):
         await asyncio.sleep(0)
-    is_over = task.done()
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    return is_over
+    return not task.cancelled()
 
 
 async def at_every_turn(

@@ -137,4 +137,4 @@ async def test_a_cancelled_start_of_the_http_server_leaves_no_open_port() -> Non
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
-    assert public_coroutines(SchemaRegistryClient, EmbeddedSchemaRegistry) <= covers
+    assert public_coroutines(SchemaRegistryClient, EmbeddedSchemaRegistry) == covers
