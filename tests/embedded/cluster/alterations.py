@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,17 @@ class Alteration:
         if isinstance(value, list):
             return [self._copied(each) for each in value]
         return value
+
+
+def with_topic_id(topic_id: bytes) -> Callable[[Any], Any]:
+    """Give every topic of an assignment in a heartbeat response this id."""
+
+    def change(response: Any) -> Any:
+        for topic in response.assignment.topic_partitions if response.assignment else ():
+            topic.topic_id = topic_id
+        return response
+
+    return change
 
 
 def alterations(request: type[Request[Any]], version: int | None = None) -> Iterator[Alteration]:

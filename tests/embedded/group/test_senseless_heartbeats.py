@@ -16,6 +16,7 @@ from aiokafka_lite.protocol.messages import (
     ConsumerGroupHeartbeatTopicPartitions,
     MetadataRequest,
 )
+from tests.embedded.cluster.alterations import with_topic_id
 from tests.embedded.group.members import CONSUMER, ORDERS, member_of, until_stable
 
 LAST = 2**31 - 1
@@ -93,12 +94,7 @@ async def test_an_assignment_of_partitions_that_do_not_exist_is_refused_and_the_
 async def test_an_assignment_of_a_topic_that_does_not_exist_is_requested_again(
     cluster: EmbeddedCluster, topic_id: bytes
 ) -> None:
-    def change(response: Any) -> Any:
-        for topic in response.assignment.topic_partitions if response.assignment else ():
-            topic.topic_id = topic_id
-        return response
-
-    wrong = cluster.on(ConsumerGroupHeartbeatRequest, times=None).alter(change)
+    wrong = cluster.on(ConsumerGroupHeartbeatRequest, times=None).alter(with_topic_id(topic_id))
     async with member_of(cluster, **CONSUMER) as member:
         await asyncio.sleep(30.0)
         assert not member.assignment

@@ -21,6 +21,7 @@ from aiokafka_lite.protocol.messages import (
     ShareFetchRequest,
     ShareGroupHeartbeatRequest,
 )
+from tests.embedded.cluster.alterations import with_topic_id
 from tests.embedded.share.sharing import read, share_consumer, write
 from tests.waiting import until
 
@@ -135,12 +136,7 @@ async def test_a_wrong_epoch_costs_few_heartbeats_and_few_log_lines(
 async def test_an_assignment_of_a_topic_that_does_not_exist_is_requested_again(
     cluster: EmbeddedCluster, topic_id: bytes
 ) -> None:
-    def change(response: Any) -> Any:
-        for topic in response.assignment.topic_partitions if response.assignment else ():
-            topic.topic_id = topic_id
-        return response
-
-    wrong = cluster.on(ShareGroupHeartbeatRequest, times=None).alter(change)
+    wrong = cluster.on(ShareGroupHeartbeatRequest, times=None).alter(with_topic_id(topic_id))
     async with share_consumer(cluster) as consumer:
         await asyncio.sleep(30.0)
         assert not consumer.assignment

@@ -55,5 +55,5 @@ async def turns(count: int = 10) -> None:
         await asyncio.sleep(0)
 
 
-def others() -> set[asyncio.Task[object]]:
+def other_tasks() -> set[asyncio.Task[object]]:
     return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]

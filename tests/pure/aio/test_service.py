@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.errors import IllegalStateError
-from tests.pure.aio.probe import Boom, Probe, boom, others, turns
+from tests.pure.aio.probe import Boom, Probe, boom, other_tasks, turns
 from tests.virtual import in_virtual_time
 from tests.waiting import DEADLINE
 
@@ -24,7 +24,7 @@ async def test_it_starts_runs_children_and_closes() -> None:
         assert repr(probe) == "<Probe RUNNING>"
     assert probe.notes == ["start", "close", "child ended"]
     assert probe.state is ServiceState.CLOSED
-    assert not others()
+    assert not other_tasks()
 
 
 async def test_start_and_close_may_come_from_different_tasks() -> None:
@@ -45,7 +45,7 @@ async def test_a_failed_start_raises_and_leaves_no_task() -> None:
     with pytest.raises(Boom, match="no broker"):
         await probe.start()
     assert probe.notes == ["start", "child ended"]
-    assert not others()
+    assert not other_tasks()
     with pytest.raises(Boom):
         await probe.close()
 
@@ -71,7 +71,7 @@ async def test_a_start_cancelled_at_any_turn_leaves_no_task(after: int) -> None:
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert not others()
+    assert not other_tasks()
     assert probe.state in (ServiceState.CLOSED, ServiceState.NEW)
     await probe.close()
 
@@ -112,7 +112,7 @@ async def test_the_failure_of_a_child_reaches_waiting_calls_the_next_call_and_cl
             await probe.close()
     assert probe.state is ServiceState.FAILED
     assert "child ended" in probe.notes
-    assert not others()
+    assert not other_tasks()
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
@@ -179,7 +179,7 @@ async def test_a_child_that_is_cancelled_from_outside_is_a_failure() -> None:
     await probe.start()
     probe.service.start_child(probe.forever, name="victim")
     await turns()
-    next(task for task in others() if task.get_name() == "victim").cancel()
+    next(task for task in other_tasks() if task.get_name() == "victim").cancel()
     with pytest.raises(IllegalStateError, match=r"'victim'.*cancelled from outside"):
         await probe.service.while_running(asyncio.Event().wait())
     with pytest.raises(IllegalStateError):
@@ -189,12 +189,12 @@ async def test_a_child_that_is_cancelled_from_outside_is_a_failure() -> None:
 async def test_a_root_task_that_is_cancelled_from_outside_is_a_failure() -> None:
     probe = Probe()
     await probe.start()
-    next(task for task in others() if task.get_name() == "Probe").cancel()
+    next(task for task in other_tasks() if task.get_name() == "Probe").cancel()
     with pytest.raises(IllegalStateError, match="cancelled from outside"):
         await probe.service.while_running(asyncio.Event().wait())
     with pytest.raises(IllegalStateError):
         await probe.close()
-    assert not others()
+    assert not other_tasks()
 
 
 async def test_a_child_can_be_cancelled_alone() -> None:

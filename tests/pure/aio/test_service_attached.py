@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.errors import IllegalStateError
-from tests.pure.aio.probe import Boom, Probe, boom, others, turns
+from tests.pure.aio.probe import Boom, Probe, boom, other_tasks, turns
 
 
 async def test_an_attached_component_lives_within_the_owner() -> None:
@@ -27,7 +27,7 @@ async def test_an_attached_component_lives_within_the_owner() -> None:
         await turns()
     assert outer.notes == ["start", "close", "inner is RUNNING"]
     assert inner.state is ServiceState.CLOSED
-    assert not others()
+    assert not other_tasks()
 
 
 async def test_only_the_owner_of_dropped_components_is_a_warning() -> None:
@@ -50,7 +50,7 @@ async def test_the_failure_of_an_attached_component_is_the_owners() -> None:
         await outer.service.while_running(asyncio.Event().wait())
     with pytest.raises(Boom):
         await outer.close()
-    assert not others()
+    assert not other_tasks()
 
 
 async def test_an_attached_component_is_closed_when_the_owner_fails_to_start() -> None:
@@ -69,7 +69,7 @@ async def test_an_attached_component_that_cannot_start_fails_the_owner() -> None
     inner = Probe(lambda _: boom())
     with pytest.raises(Boom):
         await Probe(lambda probe: probe.service.attach(inner.service)).start()
-    assert not others()
+    assert not other_tasks()
 
 
 async def test_an_attached_component_that_is_closed_directly_fails_its_owner() -> None:
@@ -81,4 +81,4 @@ async def test_an_attached_component_that_is_closed_directly_fails_its_owner() -
         await outer.service.while_running(asyncio.Event().wait())
     with pytest.raises(IllegalStateError):
         await outer.close()
-    assert not others()
+    assert not other_tasks()

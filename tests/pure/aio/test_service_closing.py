@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
 from aiokafka_lite.aio.service import CANCEL_TIMEOUT, ServiceState
-from aiokafka_lite.aio.virtual_time import VirtualTimeLoop, run
+from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.errors import IllegalStateError
-from tests.pure.aio.probe import Boom, Probe, boom, others, turns
+from tests.pure.aio.probe import Boom, Probe, boom, other_tasks, turns
 from tests.virtual import in_virtual_time
 
 
@@ -49,64 +51,62 @@ async def test_an_error_while_closing_is_raised_by_close() -> None:
     assert probe.state is ServiceState.FAILED
 
 
-def test_on_close_is_cancelled_at_the_timeout() -> None:
-    async def main() -> float:
-        probe = Probe(on_close=lambda _: asyncio.sleep(3600))
-        await probe.start()
-        probe.service.start_child(probe.forever)
-        loop = asyncio.get_running_loop()
-        before = loop.time()
+@asynccontextmanager
+async def takes(seconds: float) -> AsyncIterator[None]:
+    """Fail if the body takes another time."""
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    yield
+    assert loop.time() - before == pytest.approx(seconds)
+
+
+async def slow_to_close() -> Probe:
+    """A started component with a child. Its close takes an hour."""
+    probe = Probe(on_close=lambda _: asyncio.sleep(3600))
+    await probe.start()
+    probe.service.start_child(probe.forever)
+    return probe
+
+
+@in_virtual_time
+async def test_on_close_is_cancelled_at_the_timeout() -> None:
+    probe = await slow_to_close()
+    async with takes(1.5):
         await probe.close(timeout=1.5)
-        assert not others()
-        return loop.time() - before
-
-    assert run(main()) == pytest.approx(1.5)
+    assert not other_tasks()
 
 
-def test_a_second_close_can_shorten_the_first_but_not_extend_it() -> None:
-    async def main() -> float:
-        probe = Probe(on_close=lambda _: asyncio.sleep(3600))
-        await probe.start()
-        loop = asyncio.get_running_loop()
-        before = loop.time()
+@in_virtual_time
+async def test_a_second_close_can_shorten_the_first_but_not_extend_it() -> None:
+    probe = await slow_to_close()
+    async with takes(1.0):
         await asyncio.gather(probe.close(timeout=60), probe.close(timeout=1), probe.close(timeout=100))
-        return loop.time() - before
-
-    assert run(main()) == pytest.approx(1.0)
 
 
-def test_a_cancelled_close_becomes_abrupt_and_leaves_no_task() -> None:
-    async def main() -> float:
-        probe = Probe(on_close=lambda _: asyncio.sleep(3600))
-        await probe.start()
-        probe.service.start_child(probe.forever)
-        loop = asyncio.get_running_loop()
-        before = loop.time()
+@in_virtual_time
+async def test_a_cancelled_close_becomes_abrupt_and_leaves_no_task() -> None:
+    probe = await slow_to_close()
+    async with takes(1.0):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await probe.close(timeout=100)
         assert probe.state is ServiceState.CLOSED
-        assert not others()
+        assert not other_tasks()
         await probe.close()
-        return loop.time() - before
-
-    assert run(main()) == pytest.approx(1.0)
 
 
-def test_close_in_a_cancelled_scope_still_runs_on_close() -> None:
-    async def main() -> list[str]:
-        async def hook(probe: Probe) -> None:
-            await asyncio.sleep(0.5)
-            probe.notes.append("flushed")
+@in_virtual_time
+async def test_close_in_a_cancelled_scope_still_runs_on_close() -> None:
+    async def hook(probe: Probe) -> None:
+        await asyncio.sleep(0.5)
+        probe.notes.append("flushed")
 
-        probe = Probe(on_close=hook)
-        with anyio.CancelScope() as scope:
-            async with probe:
-                scope.cancel()
-                await asyncio.sleep(0)
-        return probe.notes
-
-    assert run(main()) == ["start", "close", "flushed"]
+    probe = Probe(on_close=hook)
+    with anyio.CancelScope() as scope:
+        async with probe:
+            scope.cancel()
+            await asyncio.sleep(0)
+    assert probe.notes == ["start", "close", "flushed"]
 
 
 @in_virtual_time
@@ -119,13 +119,12 @@ async def test_a_task_that_resists_cancellation_is_named() -> None:
     await probe.start()
     probe.service.start_child(stubborn, name="stubborn")
     await turns()
-    before = asyncio.get_running_loop().time()
-    with pytest.raises(TimeoutError, match="stubborn"):
-        await probe.close(timeout=0.5)
-    assert asyncio.get_running_loop().time() - before == pytest.approx(0.5 + CANCEL_TIMEOUT)
+    async with takes(0.5 + CANCEL_TIMEOUT):
+        with pytest.raises(TimeoutError, match="stubborn"):
+            await probe.close(timeout=0.5)
     await asyncio.sleep(60)
     await probe.close()
-    assert not others()
+    assert not other_tasks()
 
 
 @pytest.mark.parametrize("after", [0.0, 0.7, 1.0])
@@ -144,7 +143,7 @@ async def test_a_blocked_event_loop_does_not_count_as_a_task_that_resists_cancel
     loop.call_later(after, block)
     await probe.close(timeout=1.0)
     assert probe.state is ServiceState.CLOSED
-    assert not others()
+    assert not other_tasks()
 
 
 async def test_a_child_that_closes_the_component_does_not_wait_for_itself() -> None:
