@@ -4,6 +4,7 @@
 (close the newest ones) and ``counts``. The process reports lines of JSON: ``owned``, the partitions that its members
 own now; ``first``, the seconds from the constructor of a member to its first record; ``leaving``, a member begins to
 close; ``heartbeats`` and ``cpu``, the heartbeats of the members and the CPU seconds of the process until now.
+confluent-kafka counts heartbeats only in the statistics that it writes every second: its CPU includes them.
 ``java/GroupMembers.java`` does the same with Java's client.
 """
 

@@ -4,11 +4,12 @@ The members of each candidate are in a process of its own (``group_members``), a
 Apache Kafka. All send a heartbeat every second and have a session of 3 seconds, and groups form without the wait for
 company (group.initial.rebalance.delay.ms=0). Measured are, each as the median of some rounds:
 
-- join: one more member joins a group that is stable, from its constructor to its first record. With 1 member, it is
-  alone; the process has had another member before.
+- join: one more member joins a group that is stable, from its constructor to its first record. With 1 member, the
+  group is empty before. The process has started and closed one member, so its code is loaded.
 - leave: one of the members closes, until the others own all partitions;
 - death: one of 50 members is killed, until the others own all partitions. Its session is part of this time;
-- idle: heartbeats a second of a group of 50 without records, and the CPU of its process.
+- idle: heartbeats a second of a group of 50 without records, and the CPU of its process. The CPU of confluent-kafka
+  includes its statistics, which alone count its heartbeats.
 
 Then the memory that 1,000 assigned, empty partitions take, and what idling with them costs. ``--embedded`` measures on
 an embedded cluster of three brokers, whose process is that of this program.
@@ -33,6 +34,7 @@ from aiokafka_lite import Consumer, EmbeddedCluster, Producer
 from aiokafka_lite.net.connection import Connection
 from benchmarks.group_members import HEARTBEAT, SESSION
 from benchmarks.kafka import VALUE, apache_kafka, java_program, new_topic
+from tests.real.jvm import JavaMissing
 
 SIZES = (1, 10, 50)
 PARTITIONS = 50
@@ -51,17 +53,28 @@ SETTINGS = {
 }
 
 
-def candidates() -> dict[str, list[str]]:
-    """The command of each client's members, without the place where they read."""
-    python = [sys.executable, "-m", "benchmarks.group_members"]
-    return {
-        "aiokafka_lite, classic": [*python, "aiokafka_lite", "classic"],
-        "aiokafka_lite, KIP-848": [*python, "aiokafka_lite", "consumer"],
-        "confluent-kafka, classic": [*python, "confluent-kafka", "classic"],
-        "confluent-kafka, KIP-848": [*python, "confluent-kafka", "consumer"],
-        "Java, classic": [*java_program("GroupMembers"), "classic"],
-        "Java, KIP-848": [*java_program("GroupMembers"), "consumer"],
-    }
+PROTOCOLS = {"classic": "classic", "KIP-848": "consumer"}
+
+
+def candidates(only: str) -> dict[str, list[str]]:
+    """The command of each client's members whose name contains ``only``, without the place where they read.
+
+    Without Java and Maven, prints why Java's client is left out.
+    """
+    chosen: dict[str, list[str]] = {}
+    for client in ("aiokafka_lite", "confluent-kafka", "Java"):
+        for title, protocol in PROTOCOLS.items():
+            if only not in (name := f"{client}, {title}"):
+                continue
+            program = [sys.executable, "-m", "benchmarks.group_members", client]
+            if client == "Java":
+                try:
+                    program = java_program("GroupMembers")
+                except JavaMissing as problem:
+                    print(f"{name} is left out: {problem}\n")
+                    continue
+            chosen[name] = [*program, protocol]
+    return chosen
 
 
 class Members:
@@ -227,14 +240,14 @@ async def fill(servers: str, topic: str) -> None:
 async def measure_all(servers: str, sizes: tuple[int, ...], rounds: int, only: str) -> None:
     topic = await new_topic(servers, f"groups-{time.time_ns():x}", PARTITIONS)
     await fill(servers, topic)
-    chosen = {name: command for name, command in candidates().items() if only in name}
+    chosen = candidates(only)
     figures = {name: Figures() for name in chosen}
     for size in sizes:
         for name, command in chosen.items():
             await measure_group(command, servers, topic, size, rounds, figures[name])
             print(f"{size} members, {name}: {figures[name]}", file=sys.stderr)
     titles = [f"join, {size}" for size in sizes] + [f"leave, {size}" for size in sizes if size > 1]
-    titles += ["death of one of 50", "heartbeats/s", "CPU"] if max(SIZES) in sizes else []
+    titles += ["death of one of 50", "heartbeats/s", "CPU (confluent: with statistics)"] if max(SIZES) in sizes else []
     print(f"| members | {' | '.join(titles)} |\n|---|{'---:|' * len(titles)}")
     for name, found in figures.items():
         print(f"| {name} | {' | '.join(found.cells())} |", flush=True)

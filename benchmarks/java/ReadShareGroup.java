@@ -6,6 +6,7 @@
 import java.lang.management.ManagementFactory;
 import java.time.Duration;
 import java.util.List;
+import java.util.Locale;
 import java.util.Properties;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 
@@ -33,7 +34,8 @@ public class ReadShareGroup {
             }
             consumer.commitSync();
             double ended = System.nanoTime() / 1e9;
-            return String.format("{\"first\": %f, \"all\": %f, \"cpu\": %f}", first - began, ended - began, cpu() - cpu);
+            return String.format(Locale.ROOT, "{\"first\": %f, \"all\": %f, \"cpu\": %f}",
+                first - began, ended - began, cpu() - cpu);
         }
     }
 
