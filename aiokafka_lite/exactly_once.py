@@ -359,7 +359,8 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
                 await self._producer.send_offsets_to_transaction(transaction.offsets, group)
                 transaction.has_sent_offsets = True
             # A partition was lost while the offsets were sent. With the consumer protocol a member that joins again may
-            # get its former epoch, and reads on from the offsets before these: the coordinator cannot tell the two.
+            # get its former epoch, and reads on from the offsets before these: the coordinator cannot see
+            # the difference.
             if transaction.failure is not None:
                 return False
             while True:

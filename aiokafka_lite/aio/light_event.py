@@ -1,4 +1,9 @@
-"""An event that tasks wait for, in less memory than asyncio's: a client has twenty of them, and few have a waiter."""
+"""An event that tasks wait for, in less memory than asyncio's: a client has twenty of them, and few have a waiter.
+
+Producers, consumers and admin clients use it where an event lives as long as the client: in services, connections,
+metadata, groups, fetching and transactions. ``asyncio.Event`` stays where the saving would be small: events of one
+call, claim or session, and the few of a ``ConsumerGroup``, a share consumer, the embedded broker and the command line.
+"""
 
 from __future__ import annotations
 

@@ -15,8 +15,9 @@ Rule 4: A topic that is missing for a moment keeps its partitions, and has no le
         it would move keys to other partitions and lose the epochs.
 Rule 5: Partitions are never removed from an existing topic. If a partition is missing in an answer with the same topic
         id, the broker's metadata is outdated.
-Rule 6: Rules 1 and 5 have a time limit, so that one wrong answer has no effect forever. If all answers within
-        ``CONTRADICTED_FOR`` seconds contradict the known state of a partition, they count.
+Rule 6: Rules 1 and 5 end after a time, so that one wrong answer does not count forever. An answer that contradicts
+        the known state of a partition counts if it comes at least ``CONTRADICTED_FOR`` seconds after the first one that
+        did, and all answers between them did. No refresh is scheduled for this: the next one may come later.
 Rule 7: An answer about 100,000 partitions takes 0.3 s to merge, and would hold the event loop as long. ``merging`` does
         it in slices. Its caller gives the loop a turn after each, and starts over if the snapshot changed meanwhile.
 """
@@ -44,7 +45,8 @@ SLICE = 2_000
 """Partitions that are merged in one slice (rule 7), in about 5 ms."""
 
 CONTRADICTED_FOR = 60.0
-"""Seconds for which an answer that contradicts the known state of a partition counts as outdated (rule 6)."""
+"""Seconds after a first answer that contradicts the known state of a partition, in which such answers count as outdated
+(rule 6)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ Rule 1: ``run`` is the only task that sends requests. Callers take a ticket (``d
 Rule 2: Requests are paced, because an endless loop of metadata requests is the most usual bug of this code in other
         clients. A topic that was never requested is requested at once. Everything else waits ``retry_backoff`` after
         an answer, doubled up to ``retry_backoff_max`` while answers bring no change. A round without an answer backs
-        off in the same way. A caller whose user sets the pace demands metadata ``at_once``.
+        off in the same way. Calls that a user repeats, such as ``groups.list()``, demand metadata
+        ``at_once``: they are not paced.
 Rule 3: A round asks the reachable brokers, then the bootstrap addresses (KIP-899). A broker that fails is marked
         unreachable; when none is left, all are reachable again. Silent brokers are hedged (``aio.hedged``).
 Rule 4: Nothing is awaited between choosing the topics and writing the request, so a ticket is never served by a

@@ -5,9 +5,9 @@ subscription and the owned partitions, and leaves. ``handle(event)`` moves the m
 
 Rules of this file:
 
-Rule 1: One heartbeat is in flight at a time. Only the heartbeat that leaves does not wait. A second one could overtake
-  the first, and the coordinator would get outdated owned partitions. Each heartbeat and each pause has an attempt
-  number, and the outcome of another attempt is dropped.
+Rule 1: One heartbeat is in flight at a time. A second one could overtake the first, and the coordinator would get
+  outdated owned partitions. Only the heartbeat that leaves the group may be sent while another one is in flight. Each
+  heartbeat and each pause has an attempt number, and the outcome of another attempt is dropped.
 Rule 2: Partitions are released before they are reported as not owned, and before added ones are assigned. The
         coordinator gives a partition to another member when no heartbeat reports it any more.
 Rule 3: After the first heartbeat only changed fields are sent. After a failure all fields are sent, because it is not
@@ -15,8 +15,9 @@ Rule 3: After the first heartbeat only changed fields are sent. After a failure 
 Rule 4: After a fence nothing is committed: the coordinator may have given the partitions to other members long ago. The
         member joins again with epoch 0 under the same member id, which it keeps for its whole life (KIP-1082).
 Rule 5: A heartbeat that follows a failure pauses first. No change of state cuts that pause short.
-Rule 6: Topic ids that metadata does not know stay in the target assignment until their names are known. After each
-  ``UNNAMED_ANSWERS`` answers meanwhile, all fields are sent, so that the coordinator repeats the assignment.
+Rule 6: Topic ids that metadata does not know stay in the target assignment until their names are known. While a name
+  is unknown, the member sends all fields after every ``UNNAMED_ANSWERS`` answers, so that the coordinator repeats the
+  assignment.
 Rule 7: After a new epoch or assignment the next heartbeats are sent early, with growing pauses. Members that join often
         come together, and each of them may take partitions from the others. The coordinator assigns at most once a
         second. Java's client waits for the whole interval, 5 seconds by default, at each step.

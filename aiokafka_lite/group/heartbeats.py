@@ -89,7 +89,7 @@ class Heartbeats:
         self._on_answer = on_answer
         self._on_error = on_error
         self._needed = LightEvent()
-        self._new_generation = LightEvent()  # whether a generation began whose first heartbeat is not sent yet
+        self._new_generation = LightEvent()  # a generation has begun, and its first heartbeat is not sent yet
         self._generation = member.generation
         self._session_ends = 0.0  # the loop's time (rule 4)
         self._calm_at = 0.0

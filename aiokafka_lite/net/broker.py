@@ -375,7 +375,7 @@ class Broker:
 
     def _drop_gone(self) -> None:
         # Called when a transport is closed as well, because a connection takes 5 KiB, and the broker of a bootstrap
-        # address may have no other connection. One that is being opened has no transport either, and stays.
+        # address may have no other connection. A connection that is being opened has no transport yet, and stays.
         self._ending = {each: None for each in self._ending if not (each.gone and each.closed.done())}
 
     def _close_idle(self) -> None:

@@ -293,7 +293,9 @@ async def _begin_commit(admin: Admin, batch: int, tasks: Sequence[Prepared]) -> 
 
 
 async def _check_without_rows(admin: Admin, task: Prepared) -> None:
-    """Raise IllegalStateError if a task without rows had rows in an earlier run, which other tasks may have now."""
+    """Raise IllegalStateError if a task that has no rows now had rows in an earlier run: another task may have them
+    now.
+    """
     place = task.place
     if task.topic is None:
         marker = await _read_marker(admin, place.transactional_id)
