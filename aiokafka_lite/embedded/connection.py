@@ -410,7 +410,7 @@ class ServerConnection:
         except (CloseConnection, KafkaError, LoginFailed):
             raise
         except Refused as refusal:
-            logger.error("%r: %s is refused: %s", self, type(request).__name__, refusal)
+            logger.info("%r: %s is refused: %s", self, type(request).__name__, refusal)
             failure = error_response(request, refusal.code, context.version)
             if failure is None:
                 raise CloseConnection from None

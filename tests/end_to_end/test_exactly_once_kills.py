@@ -116,7 +116,9 @@ async def write(kafka: Kafka, topic: str, written: list[str], ended: asyncio.Eve
 async def test_a_chain_of_groups_keeps_each_record_once_while_workers_are_killed(
     kafka: Kafka, record_property: Callable[[str, object], None]
 ) -> None:
-    seconds = float(SECONDS or (HALF_A_MINUTE if kafka.kind != "embedded" and kafka.version == NEWEST else SHORT))
+    if SECONDS is None and kafka.kind == "embedded":
+        pytest.skip("the simulation has this chain on the embedded cluster; EXACTLY_ONCE_SECONDS runs it here too")
+    seconds = float(SECONDS or (HALF_A_MINUTE if kafka.version == NEWEST else SHORT))
     topics = [await kafka.create_topic(partitions=4) for _ in range(len(STAGES) + 1)]
     stages = [Stage(kafka, kind, *topics[number : number + 2]) for number, kind in enumerate(STAGES)]
     seed = random.randrange(2**32)

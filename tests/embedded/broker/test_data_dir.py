@@ -354,7 +354,8 @@ async def test_a_change_of_two_files_is_undone_in_both_if_the_disk_refuses_one(t
         (await client.configs.alter({broker: {"min.insync.replicas": "2"}})).raise_for_errors()
         refused = tmp_path / "features.tmp"  # the file under its first name: a directory cannot be written
         refused.mkdir()
-        assert "KAFKA_STORAGE_ERROR" in await outcome(lambda one: one.cluster.update_features({name: 1}), client)
+        async with admin(cluster, api_timeout=0.5) as impatient:
+            assert "KAFKA_STORAGE_ERROR" in await outcome(lambda one: one.cluster.update_features({name: 1}), impatient)
         assert await state(client) == (0, "2")
         refused.rmdir()
     async with run(tmp_path, brokers=1) as cluster, admin(cluster) as client:

@@ -32,7 +32,7 @@ def encoded(message: Message, version: int) -> bytes:
 
 @each_message
 @given(data=st.data(), seed=st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=15, deadline=None, suppress_health_check=QUIET)
 def test_a_message_decodes_to_itself_and_corrupted_bytes_to_a_message_or_a_protocol_error(
     cls: type[Any], data: st.DataObject, seed: int
 ) -> None:
