@@ -7,7 +7,8 @@ the next snapshot, so two snapshots can be compared by identity.
 Rules of this file, each of which follows from a bug:
 
 Rule 1: A new leader becomes known to different brokers at different times, so an answer may be stale. A partition with
-        a lower leader epoch than the known one is ignored (KIP-320).
+        a lower leader epoch than the known one is ignored (KIP-320), however often it comes: a broker that is cut off
+        from the controller still answers, and names leaders of before.
 Rule 2: A topic that was deleted and created again starts at epoch 0. Another topic id resets everything known of the
         topic (KIP-516). Where topic ids are unknown, an answer that the topic does not exist resets it.
 Rule 3: Epochs in answers older than Metadata v9 are unreliable and are ignored: the answer is taken as it is.
@@ -15,10 +16,7 @@ Rule 4: A topic that is missing for a moment keeps its partitions, and has no le
         it would move keys to other partitions and lose the epochs.
 Rule 5: Partitions are never removed from an existing topic. If a partition is missing in an answer with the same topic
         id, the broker's metadata is outdated.
-Rule 6: Rules 1 and 5 end after a time, so that one wrong answer does not count forever. An answer that contradicts
-        the known state of a partition counts if it comes at least ``CONTRADICTED_FOR`` seconds after the first one that
-        did, and all answers between them did. No refresh is scheduled for this: the next one may come later.
-Rule 7: An answer about 100,000 partitions takes 0.3 s to merge, and would hold the event loop as long. ``merging`` does
+Rule 6: An answer about 100,000 partitions takes 0.3 s to merge, and would hold the event loop as long. ``merging`` does
         it in slices. Its caller gives the loop a turn after each, and starts over if the snapshot changed meanwhile.
 """
 
@@ -42,19 +40,14 @@ NO_TOPICS: MappingProxyType[str, TopicView] = MappingProxyType({})
 NO_NODES: Mapping[int, Node] = MappingProxyType({})
 
 SLICE = 2_000
-"""Partitions that are merged in one slice (rule 7), in about 5 ms."""
-
-CONTRADICTED_FOR = 60.0
-"""Seconds after a first answer that contradicts the known state of a partition, in which such answers count as outdated
-(rule 6)."""
+"""Partitions that are merged in one slice (rule 6), in about 5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
     """One partition. ``leader`` is None while it has none, ``leader_epoch`` if no reliable one is known (rule 3).
 
-    ``offline`` lists the replicas that are down. ``error`` is the error of this partition alone. All answers since the
-    loop's time ``contradicted_since`` contradict this state; None if the last answer does not.
+    ``offline`` lists the replicas that are down. ``error`` is the error of this partition alone.
     """
 
     partition: int
@@ -64,7 +57,6 @@ class PartitionView:
     isr: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()
     error: ErrorCode = ErrorCode.NONE
-    contradicted_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +173,7 @@ def merging(
 ) -> Iterator[ClusterView | None]:
     """Make the next snapshot after an answer, which ``checks.check_metadata`` has accepted.
 
-    Yields None after each slice of the work (rule 7), and at the end the snapshot.
+    Yields None after each slice of the work (rule 6), and at the end the snapshot.
 
     ``asked`` are the requested names, None for all topics. Topics outside the answer stay while they are in ``keep``;
     after an answer about all topics they get the error UNKNOWN_TOPIC_OR_PARTITION, since that answer is complete.
@@ -199,7 +191,7 @@ def merging(
         # The name is null only in responses to requests by topic id, which this client does not send. The next response
         # would drop an unrequested topic anyway.
         if answer.name and (asked is None or answer.name in asked):
-            topics[answer.name] = yield from _merge_topic(view.topics.get(answer.name), answer, epochs_reliable, now)
+            topics[answer.name] = yield from _merge_topic(view.topics.get(answer.name), answer, epochs_reliable)
             merged += 1 + len(answer.partitions)
             if merged >= SLICE:
                 yield None
@@ -237,9 +229,7 @@ def merge_leader(
     hinted = {endpoint.node_id: _node(endpoint) for endpoint in endpoints if is_connectable(endpoint)}
     if leader not in hinted and leader not in view.nodes:
         return view
-    moved = dataclasses.replace(
-        partition, leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE, contradicted_since=None
-    )
+    moved = dataclasses.replace(partition, leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)
     partitions = tuple(moved if each is partition else each for each in topic.partitions)
     topics = view.topics | {topic.name: dataclasses.replace(topic, partitions=partitions)}
     nodes = {**view.nodes, **hinted}
@@ -261,7 +251,7 @@ def _gone(topic: TopicView) -> TopicView:
 
 
 def _merge_topic(
-    known: TopicView | None, answer: MetadataResponseTopic, epochs_reliable: bool, now: float | None
+    known: TopicView | None, answer: MetadataResponseTopic, epochs_reliable: bool
 ) -> Generator[None, None, TopicView]:
     name = answer.name or ""
     error = ErrorCode.of(answer.error_code)
@@ -272,7 +262,7 @@ def _merge_topic(
         return known if known.error is error else dataclasses.replace(known, error=error)
     if known is None or not _is_same_topic(known, answer):
         known = TopicView(name)
-    partitions = yield from _merge_partitions(known, answer, epochs_reliable, now)
+    partitions = yield from _merge_partitions(known, answer, epochs_reliable)
     topic_id = answer.topic_id if answer.topic_id != ZERO_UUID else known.topic_id
     if (
         partitions is known.partitions
@@ -292,7 +282,7 @@ def _is_same_topic(known: TopicView, answer: MetadataResponseTopic) -> bool:
 
 
 def _merge_partitions(
-    known: TopicView, answer: MetadataResponseTopic, epochs_reliable: bool, now: float | None
+    known: TopicView, answer: MetadataResponseTopic, epochs_reliable: bool
 ) -> Generator[None, None, tuple[PartitionView, ...]]:
     """The partitions of a topic; the known tuple itself if nothing changed."""
     if len(known.partitions) == len(answer.partitions) and all(
@@ -305,12 +295,10 @@ def _merge_partitions(
             yield
         for given in answer.partitions[start : start + SLICE]:
             number = given.partition_index
-            merged[number] = _merge_partition(known.partition(number), given, epochs_reliable, now)
+            merged[number] = _merge_partition(known.partition(number), given, epochs_reliable)
     if known.topic_id != ZERO_UUID and known.topic_id == answer.topic_id:
         for old in known.partitions:
-            kept = None if old.partition in merged else _contradicted(old, now)
-            if kept is not None:
-                merged[old.partition] = kept
+            merged.setdefault(old.partition, old)
     made = tuple(merged[number] for number in sorted(merged))
     return known.partitions if made == known.partitions else made
 
@@ -319,7 +307,6 @@ def _is_unchanged(old: PartitionView, given: MetadataResponsePartition, epochs_r
     """Whether the merged partition would equal the known one, which is nearly always so. Hot: creates no object."""
     return (
         old.partition == given.partition_index
-        and old.contradicted_since is None
         and (-1 if old.leader is None else old.leader) == given.leader_id
         and (old.leader_epoch if old.leader_epoch is not None else -1)
         == (given.leader_epoch if epochs_reliable else -1)
@@ -330,22 +317,13 @@ def _is_unchanged(old: PartitionView, given: MetadataResponsePartition, epochs_r
     )
 
 
-def _contradicted(old: PartitionView, now: float | None) -> PartitionView | None:
-    """The partition after an answer that contradicts it; None if the answer is right (rule 6)."""
-    if now is None or old.contradicted_since is None:
-        return dataclasses.replace(old, contradicted_since=now)
-    return old if now < old.contradicted_since + CONTRADICTED_FOR else None
-
-
 def _merge_partition(
-    old: PartitionView | None, given: MetadataResponsePartition, epochs_reliable: bool, now: float | None
+    old: PartitionView | None, given: MetadataResponsePartition, epochs_reliable: bool
 ) -> PartitionView:
     leader = given.leader_id if given.leader_id >= 0 else None
     epoch = given.leader_epoch if epochs_reliable and given.leader_epoch >= 0 else None
     if old is not None and epoch is not None and old.leader_epoch is not None and epoch < old.leader_epoch:
-        kept = _contradicted(old, now)
-        if kept is not None:
-            return kept
+        return old
     new = PartitionView(
         given.partition_index,
         leader,

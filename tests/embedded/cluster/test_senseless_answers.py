@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from aiokafka_lite import Consumer, TopicPartition
-from aiokafka_lite.cluster.metadata import CONTRADICTED_FOR
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import KafkaError, KafkaTimeout, ProtocolError
 from aiokafka_lite.protocol.messages import FindCoordinatorRequest, MetadataRequest
@@ -138,44 +135,21 @@ async def test_a_coordinator_that_cannot_be_connected_to_is_refused(field: str, 
         assert (await client.coordinator("g", timeout=5)).node.node_id == 1
 
 
-def newer_epochs(response: Any) -> Any:
-    for topic in response.topics:
-        for partition in topic.partitions:
-            partition.leader_epoch += 5
-    return response
-
-
-def one_more_partition(response: Any) -> Any:
-    for topic in response.topics:
-        if topic.partitions:
-            last = copy.deepcopy(topic.partitions[-1])
-            last.partition_index += 1
-            topic.partitions.append(last)
-    return response
-
-
-@pytest.mark.parametrize("change", [newer_epochs, one_more_partition])
 @simulated
-async def test_one_wrong_answer_about_partitions_does_not_last(change: Callable[[Any], Any]) -> None:
-    async with cluster_and_client(1, client={"metadata_max_age": 10.0}) as (cluster, client):
-        await with_topic(cluster)
-        right = await client.topic("orders")
-        cluster.on(MetadataRequest).alter(change)
-        wrong = (await client.refresh()).topics["orders"]
-        assert wrong.partitions != right.partitions
-        await asyncio.sleep(CONTRADICTED_FOR + 30.0)
-        assert (await client.topic("orders")).partitions == right.partitions
-
-
-@simulated
-async def test_a_reader_with_a_leader_epoch_of_the_future_reads_on() -> None:
-    async with memory_cluster(1) as cluster:
-        await with_topic(cluster)
-        consumer = Consumer(cluster.bootstrap_servers, connector=cluster.connector)
-        consumer.assign([TopicPartition("orders", 0)])
-        wrong = cluster.on(MetadataRequest, times=None).alter(newer_epochs)
-        async with consumer:
-            assert await consumer.poll(timeout=5.0) == []
-            wrong.remove()
-            await cluster.produce("orders", b"tea", partition=0)
-            assert [each.value for each in await consumer.poll(timeout=2 * CONTRADICTED_FOR)] == [b"tea"]
+async def test_a_broker_that_is_cut_off_never_becomes_the_leader_again() -> None:
+    async with cluster_and_client(3, client={"metadata_max_age": 10.0}) as (cluster, client):
+        await cluster.create_topic("orders", partitions=1, replication_factor=3)
+        await cluster.move_leader("orders", 0, 1)
+        await client.topic("orders")
+        await cluster.partition_network({1}, {2, 3})
+        async with asyncio.timeout(60):
+            while (known := (await client.topic("orders")).partitions[0]).leader == 1:
+                await client.refresh(["orders"])
+        await cluster.freeze(2)
+        await cluster.freeze(3)
+        answered = metadata_requests(cluster)
+        await asyncio.sleep(300.0)
+        assert metadata_requests(cluster) - answered > 20
+        assert (await client.topic("orders")).partitions[0] == known
+        await cluster.thaw(2)
+        await cluster.thaw(3)
