@@ -10,7 +10,9 @@ Rule 1: A transaction is committed only for partitions that this member has held
         the listener marks it as failed when one of its partitions is lost or revoked. So a commit never uses the
         identity of a later generation, in which another member may own the partition.
 Rule 2: The identity of the member is read after that check, without an await in between. If the member loses the
-        partition afterwards, the coordinator refuses the identity, because it belongs to an older generation.
+        partition afterwards, the coordinator refuses the identity, because it belongs to an older generation. Under the
+        consumer protocol the identity may be the same again, so the failure is checked once more after the offsets are
+        sent.
 Rule 3: A partition is handed over only when its transaction has ended: a revocation waits until the batch is processed,
         and the listener then commits. The new owner waits for the end of a transaction that is still open, because it
         asks for stable offsets.
@@ -93,6 +95,8 @@ class _Transaction:
     gone: set[TopicPartition] = field(default_factory=set)
     """The partitions that were lost or revoked after they were read."""
     is_begun: bool = False
+    is_committing: bool = False
+    """Whether the outcome of a commit is awaited. A loss of partitions comes too late to prevent it (rule 4)."""
     has_sent_offsets: bool = False
     is_aborted: bool = False
 
@@ -328,7 +332,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
         transaction = self._ending
         if transaction is None:
             return
-        if transaction.failure is None and await self._commit(transaction):
+        if (transaction.failure is None or transaction.is_committing) and await self._commit(transaction):
             self._ending = None
             self._backoff.reset()
             return
@@ -359,10 +363,11 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
                 await self._producer.send_offsets_to_transaction(transaction.offsets, group)
                 transaction.has_sent_offsets = True
             # A partition was lost while the offsets were sent. With the consumer protocol a member that joins again may
-            # get its former epoch, and reads on from the offsets before these: the coordinator cannot see
-            # the difference.
-            if transaction.failure is not None:
+            # get its former epoch, and reads on from the offsets before these. The coordinator cannot see the
+            # difference.
+            if transaction.failure is not None and not transaction.is_committing:
                 return False
+            transaction.is_committing = True
             while True:
                 try:
                     await self._producer.commit_transaction()
@@ -376,6 +381,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
                 else:
                     return True
         except KafkaError as error:
+            transaction.is_committing = False
             transaction.fail(error)
             return False
 

@@ -151,6 +151,39 @@ async def test_a_cancelled_commit_is_ended_although_no_record_follows(
         await working
 
 
+async def test_a_loss_after_a_cancelled_commit_does_not_prevent_its_end(cluster: EmbeddedCluster) -> None:
+    values = await write(cluster, 6)
+    async with worker(cluster, "first", "consumer") as (session, producer):
+        for record in await anext(session):
+            producer.send_nowait("bills", record.value)
+        with cluster.on(EndTxnRequest).delay(4.0, times=1) as delayed:
+            committing = asyncio.ensure_future(anext(session))
+            await until(lambda: delayed.hits)
+            committing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await committing
+            session.lost([TopicPartition("orders", number) for number in range(3)])
+        working = asyncio.create_task(bill(session, producer))
+        assert await bills(cluster, len(values)) == Counter(values)
+        session.stop()
+        await working
+
+
+async def test_a_loss_while_the_offsets_are_sent_aborts_the_batch(cluster: EmbeddedCluster) -> None:
+    await write(cluster, 6)
+    async with worker(cluster, "first", "consumer") as (session, producer):
+        for record in await anext(session):
+            producer.send_nowait("bills", record.value)
+        with cluster.on(TxnOffsetCommitRequest).delay(4.0, times=1) as delayed:
+            committing = asyncio.create_task(session.commit())
+            await until(lambda: delayed.hits)
+            session.lost([TopicPartition("orders", number) for number in range(3)])
+            await committing
+    ends = cluster.history.of(EndTxnRequest)
+    assert ends
+    assert not any(each.request.committed for each in ends)
+
+
 async def test_a_record_that_is_refused_for_good_ends_the_loop_and_the_batch(cluster: EmbeddedCluster) -> None:
     values = await write(cluster, COUNT)
     async with worker(cluster, "first") as (session, producer):
