@@ -230,6 +230,8 @@ class GroupCore(ReadingCore):
         offsets = self.coordinator.offsets
         for reader in self._readers():
             assigned = reader.assigned
+            if assigned.partition in offsets.moved:
+                continue  # the next mark is the handler's, and may move back
             marked = offsets.last_marked(assigned.partition)
             position = None if marked is None else reader.passed(marked.offset)
             if marked is not None and position is not None:

@@ -114,7 +114,7 @@ class Offsets:
         self._marked: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata | None] = {}  # the keys are the assigned partitions
         # Partitions whose next mark counts even if it goes backwards, because the user moved the position.
-        self._backwards: set[TopicPartition] = set()
+        self.moved: set[TopicPartition] = set()
         self._moved_back: set[TopicPartition] = set()  # partitions with a mark that could go backwards
         self._refused: dict[TopicPartition, int] = {}  # rule 5: the marked offsets
         self._reported: dict[TopicPartition, OffsetAndMetadata | None] = {}  # marks whose refusal the user has got
@@ -153,7 +153,7 @@ class Offsets:
             if marked is not None and marked != committed and marked is not self._reported.pop(partition, None):
                 self.refuse(partition, marked.offset)
             self._attempt.dropped.add(partition)
-            self._backwards.discard(partition)
+            self.moved.discard(partition)
             self._moved_back.discard(partition)
 
     def refuse(self, partition: TopicPartition, offset: int) -> bool:
@@ -180,8 +180,8 @@ class Offsets:
         partition = self._checked(partition, offset, metadata, leader_epoch)
         if partition not in self._committed:
             return self.refuse(partition, offset)
-        if partition in self._backwards:
-            self._backwards.remove(partition)
+        if partition in self.moved:
+            self.moved.remove(partition)
             self._moved_back.add(partition)
         else:
             known = self._marked.get(partition) or self._committed[partition]
@@ -202,7 +202,7 @@ class Offsets:
     def may_go_back(self, partition: TopicPartition) -> None:
         """Let the next mark count even if it goes backwards, because the user moved the position."""
         if partition in self._committed:
-            self._backwards.add(partition)
+            self.moved.add(partition)
 
     def _checked(
         self, partition: TopicPartition, offset: int, metadata: str, leader_epoch: int | None

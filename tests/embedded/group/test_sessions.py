@@ -440,3 +440,36 @@ async def test_a_mark_moves_behind_transaction_markers_but_not_behind_unmarked_r
     assert (await committed(cluster))[ORDERS[0]] == expected
     await running.cancel()
     assert (await committed(cluster))[ORDERS[0]] == expected
+
+
+class GoesBack(Recorder):
+    """Marks every record, seeks back to the record at offset 2 once, and keeps that record instead of marking it."""
+
+    kept: Record | None = None
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+        is_back = False
+        async for record in claim:
+            self.read.append(record)
+            if not is_back:
+                session.mark(record)
+            elif record.offset == 2:
+                self.kept = record
+            if record.offset == 4 and not is_back:
+                is_back = True
+                claim.seek(2)
+
+
+async def test_the_first_mark_after_a_seek_may_move_back_although_the_old_mark_was_reached(
+    cluster: EmbeddedCluster,
+) -> None:
+    await write_transactions(cluster, 3)
+    handler = GoesBack()
+    running = Running(cluster, handler)
+    await until(lambda: len(handler.read) == 5)
+    await asyncio.sleep(20.0)  # longer than auto_commit_interval
+    assert handler.kept is not None
+    assert handler.sessions[0].mark(handler.kept)
+    await asyncio.sleep(20.0)
+    assert (await committed(cluster))[ORDERS[0]] == 3
+    await running.cancel()
