@@ -146,15 +146,17 @@ def heartbeat_interval(milliseconds: int) -> float:
     return min(max(milliseconds / 1000, SHORTEST_INTERVAL), LONGEST_INTERVAL)
 
 
-def problem_of_assignment(topics: Mapping[bytes, Sequence[int]]) -> str | None:
-    """The reason why a coordinator's assignment makes no sense, by the partition numbers of its topic ids; None if it
-    does."""
-    count = sum(map(len, topics.values()))
+def problem_of_assignment(topics: Sequence[tuple[bytes, Sequence[int]]]) -> str | None:
+    """The reason why a coordinator's assignment makes no sense; None if it does.
+
+    ``topics`` are all its entries, each with a topic id and partition numbers. A topic id may be repeated.
+    """
+    count = sum(len(numbers) for _, numbers in topics)
     if count > MAX_ASSIGNED:
         return f"an assignment of {count} partitions, more than {MAX_ASSIGNED}"
-    if ZERO_UUID in topics:
+    if any(topic_id == ZERO_UUID for topic_id, _ in topics):
         return "an assigned topic without an id"
-    wrong = next((number for each in topics.values() for number in each if not 0 <= number < MAX_PARTITIONS), None)
+    wrong = next((number for _, each in topics for number in each if not 0 <= number < MAX_PARTITIONS), None)
     return None if wrong is None else f"an assigned partition with the number {wrong}"
 
 

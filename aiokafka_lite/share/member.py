@@ -165,4 +165,4 @@ def _problem_of(response: ShareGroupHeartbeatResponse) -> str | None:
     if response.member_epoch <= JOIN_EPOCH:
         return f"epoch {response.member_epoch}"
     topics = () if response.assignment is None else response.assignment.topic_partitions
-    return problem_of_assignment({each.topic_id: each.partitions for each in topics})
+    return problem_of_assignment([(each.topic_id, each.partitions) for each in topics])

@@ -118,6 +118,7 @@ class Membership:
         names = self._topic_names()
         if any(key.topic_id not in names for key in before):
             member.unanswered()  # the assignment may be wrong, so the coordinator has to repeat it
+            self._client.request_refresh(member.topics)  # or metadata is outdated
         try:
             response, node_id = await self._send(member.heartbeat())
         except KafkaError as error:

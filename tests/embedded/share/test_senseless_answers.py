@@ -16,6 +16,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.faults import Fault
 from aiokafka_lite.errors import ProtocolError
 from aiokafka_lite.protocol.messages import (
+    MetadataRequest,
     ShareAcknowledgeRequest,
     ShareAcquiredRecords,
     ShareFetchRequest,
@@ -141,6 +142,9 @@ async def test_an_assignment_of_a_topic_that_does_not_exist_is_requested_again(
         await asyncio.sleep(30.0)
         assert not consumer.assignment
         assert wrong.hits <= 60
+        asked = len(cluster.history.of(MetadataRequest))
+        await asyncio.sleep(60.0)
+        assert (len(cluster.history.of(MetadataRequest)) - asked >= 10) is any(topic_id)  # or metadata is outdated
         wrong.remove()
         await asyncio.sleep(30.0)
         assert len(consumer.assignment) == 2

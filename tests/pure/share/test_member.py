@@ -10,7 +10,7 @@ import pytest
 from aiokafka_lite import ShareConsumer
 from aiokafka_lite.errors import AuthorizationError, BrokerError, ErrorCode, ProtocolError
 from aiokafka_lite.group.payloads import MAX_ASSIGNED
-from aiokafka_lite.group.requests import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from aiokafka_lite.group.requests import LONGEST_INTERVAL, SHORTEST_INTERVAL, problem_of_assignment
 from aiokafka_lite.protocol.messages import (
     ShareGroupHeartbeatAssignment,
     ShareGroupHeartbeatResponse,
@@ -161,6 +161,17 @@ def test_an_answer_that_makes_no_sense_changes_nothing(epoch: int, partitions: l
     assert says in str(error)
     assert (member.epoch, member.assignment, member.state) == (*before, S.STABLE)
     assert member.heartbeat().subscribed_topic_names is not None
+
+
+def test_each_entry_of_a_topic_that_an_assignment_repeats_is_checked() -> None:
+    assert problem_of_assignment([(TOPIC_ID, [-1]), (TOPIC_ID, [0])]) == "an assigned partition with the number -1"
+    many = problem_of_assignment([(TOPIC_ID, [0] * MAX_ASSIGNED), (TOPIC_ID, [1])])
+    assert many is not None
+    assert "100001 partitions" in many
+    response = answer(partitions=[2**31 - 1])
+    assert response.assignment is not None
+    response.assignment.topic_partitions.append(ShareGroupHeartbeatTopicPartitions(topic_id=TOPIC_ID, partitions=[0]))
+    assert isinstance(member_in(S.STABLE).answered(response), ProtocolError)
 
 
 def test_a_refusal_says_what_to_do() -> None:
