@@ -11,7 +11,10 @@ import asyncio
 
 
 class LightEvent:
-    """As ``asyncio.Event``. Without waiters it takes 48 bytes instead of 850, because it has no deque then."""
+    """As ``asyncio.Event``, but ``wait`` returns None, and the event is not bound to a loop.
+
+    Without waiters it takes 48 bytes instead of 850, because it has no deque then.
+    """
 
     __slots__ = ("_is_set", "_waiters")
 
