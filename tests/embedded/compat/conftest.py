@@ -27,6 +27,6 @@ def library(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
     """Two brokers with the topic ``orders`` of two partitions. aiokafka needs TCP."""
-    async with EmbeddedCluster(brokers=2, seed=1, configs={"group.min.session.timeout.ms": "100"}) as cluster:
+    async with EmbeddedCluster(brokers=2, seed=1) as cluster:
         await cluster.create_topic("orders", 2)
         yield cluster

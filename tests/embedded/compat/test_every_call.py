@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -41,10 +41,12 @@ covers = Covered()
 
 
 @pytest.fixture
-async def cluster(cluster: EmbeddedCluster) -> EmbeddedCluster:
-    """The cluster with another topic."""
-    await cluster.create_topic("dishes", 1)
-    return cluster
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    """Two brokers that allow short sessions, with the topics ``orders`` and ``dishes``."""
+    async with EmbeddedCluster(brokers=2, seed=1, configs={"group.min.session.timeout.ms": "100"}) as cluster:
+        await cluster.create_topic("orders", 2)
+        await cluster.create_topic("dishes", 1)
+        yield cluster
 
 
 def consumer_of(cluster: EmbeddedCluster, *topics: str, **settings: Any) -> AIOKafkaConsumer[Any, Any]:
