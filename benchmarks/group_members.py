@@ -56,9 +56,10 @@ def our_member(owned: Owned, protocol: str, servers: str, topic: str, group: str
                 listener=self, **settings,
             )  # fmt: skip
             async with self._consumer:
-                await anext(self._consumer)
+                records = aiter(self._consumer)  # one iteration: a record of another one would stay in hand
+                await anext(records)
                 say(first=time.perf_counter() - began)
-                async for _ in self._consumer:
+                async for _ in records:
                     pass
 
         async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
