@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable
 from enum import Enum
+from functools import cache
 
 from .arguments import INT32_MAX, INT64_MAX, is_whole, must_be, text
 from .errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
 
 LONGEST = INT32_MAX / 1000
 """Seconds, 24.8 days: the longest time that requests can carry, as milliseconds."""
 
 LONGEST_TIMER = INT64_MAX / 1000
 """Seconds: the longest time that is not sent in a request. Java's client allows as many milliseconds."""
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+UNUSUAL = {
+    "linger": 10.0,
+    "request_timeout": HOUR,
+    "api_timeout": HOUR,
+    "connect_timeout": HOUR,
+    "delivery_timeout": 2 * HOUR,
+    "max_block": 2 * HOUR,
+    "session_timeout": HOUR,
+    "rebalance_timeout": 2 * HOUR,
+    "transaction_timeout": 2 * HOUR,
+    "auto_commit_interval": HOUR,
+    "retry_backoff_max": HOUR,
+    "reconnect_backoff_max": HOUR,
+    "max_poll_interval": 3 * DAY,
+    "metadata_max_age": 3 * DAY,
+    "connections_max_idle": 3 * DAY,
+}
+"""Seconds by the name of a setting. A longer time is allowed, but it is probably meant in milliseconds."""
 
 SHORTEST_PAUSE = 0.001
 """Seconds. Without a pause between failed attempts, a closed port would keep the event loop busy."""
@@ -24,7 +50,10 @@ def wrong(name: str, what: str, value: object) -> ConfigurationError:
 
 
 def seconds(settings: object, *names: str, zero: bool = True, most: float = LONGEST) -> None:
-    """Check that each setting is a finite number of seconds up to ``most``, and above zero unless ``zero`` is True."""
+    """Check that each setting is a finite number of seconds up to ``most``, and above zero unless ``zero`` is True.
+
+    An unusually long time is logged.
+    """
     for name in names:
         value = getattr(settings, name)
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
@@ -33,6 +62,23 @@ def seconds(settings: object, *names: str, zero: bool = True, most: float = LONG
         if value > most:
             what = f"at most {int(most):,} seconds"
             raise ConfigurationError(f"{must_be(name, what, value)}; is it in milliseconds?")
+        if value > UNUSUAL.get(name, math.inf):
+            log_unusual(name, float(value))
+
+
+@cache  # a program may create many clients with the same settings
+def log_unusual(name: str, value: float) -> None:
+    """Log a time that is probably meant in milliseconds."""
+    text = "%s=%s is %s, because times are in seconds; if milliseconds are meant, set %s=%s"
+    logger.warning(text, name, f"{value:.15g}", _in_words(value), name, f"{value / 1000:.15g}")
+
+
+def _in_words(value: float) -> str:
+    """Seconds as a time that people read, such as ``8.3 hours``."""
+    for unit, length in (("days", DAY), ("hours", HOUR), ("minutes", 60)):
+        if value >= 2 * length:
+            return f"{value / length:.3g} {unit}"
+    return f"{value:.3g} seconds"
 
 
 def whole(settings: object, name: str, low: int, high: int = INT32_MAX) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka_lite import setting_checks
 from aiokafka_lite.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.types import Compression
@@ -93,6 +94,35 @@ def test_a_duration_that_no_request_can_carry_is_refused(config: type[Any], name
     assert str(caught.value) == f"{name} must be at most 2,147,483 seconds, got 86400000; is it in milliseconds?"
     if name != "heartbeat_interval":
         assert round(getattr(config(**{**needed, name: 2_147_483.647}), name) * 1000) == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "value", "words"),
+    [
+        (ProducerConfig, "delivery_timeout", 30_000, "delivery_timeout=30000 is 8.33 hours"),
+        (ProducerConfig, "linger", 50, "linger=50 is 50 seconds"),
+        (ClientConfig, "request_timeout", 30_000.0, "request_timeout=30000 is 8.33 hours"),
+        (ClientConfig, "metadata_max_age", 300_000, "metadata_max_age=300000 is 3.47 days"),
+        (GroupConfig, "session_timeout", 10_000, "session_timeout=10000 is 2.78 hours"),
+        (GroupConfig, "max_poll_interval", 300_000, "max_poll_interval=300000 is 3.47 days"),
+    ],
+)
+def test_a_duration_that_is_probably_in_milliseconds_is_logged_once(
+    caplog: pytest.LogCaptureFixture, config: type[Any], name: str, value: float, words: str
+) -> None:
+    setting_checks.log_unusual.cache_clear()
+    needed = {ClientConfig: {"bootstrap_servers": "a:1"}, GroupConfig: {"group_id": "g"}}.get(config, {})
+    for _ in range(2):
+        config(**needed, **{name: value})
+    text = f"{words}, because times are in seconds; if milliseconds are meant, set {name}={value / 1000:g}"
+    assert caplog.messages == [text]
+
+
+def test_long_durations_of_real_programs_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    ProducerConfig(linger=5.0, delivery_timeout=3600.0, transaction_timeout=900.0)
+    ClientConfig(bootstrap_servers="a:1", metadata_max_age=86_400.0, connections_max_idle=86_400.0)
+    GroupConfig(group_id="g", session_timeout=1800.0, max_poll_interval=86_400.0)
+    assert not caplog.messages
 
 
 def test_a_duration_that_only_timers_use_may_be_as_long_as_javas() -> None:
