@@ -141,8 +141,8 @@ class RecordMetadata(NamedTuple):
     """The place of an acknowledged record. It is a NamedTuple for the same reason as ``Record``.
 
     ``offset`` is -1 if the broker does not return it: with ``acks=0``, and for a batch that the broker already had.
-    ``timestamp`` is in milliseconds: the broker's if the topic uses log-append time, else the record's own.
-    Serialized sizes are in bytes, -1 for a null.
+    ``timestamp`` is in milliseconds: the broker's if the topic uses log-append time, else the record's own;
+    ``timestamp_type`` says which. Serialized sizes are in bytes, -1 for a null.
     """
 
     topic: str
@@ -151,6 +151,7 @@ class RecordMetadata(NamedTuple):
     timestamp: int
     serialized_key_size: int
     serialized_value_size: int
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,15 @@ from typing import Final
 from ..aio.callbacks import RAISED, CallbackErrors
 from ..compiled import mypyc_attr
 from ..errors import IllegalStateError
-from ..types import RecordMetadata
+from ..types import RecordMetadata, TimestampType
 
 logger = logging.getLogger(__name__)
 
 # Compiled code reads a Final without a look-up in the module's dictionary.
 _new_tuple: Final = tuple.__new__  # creates a NamedTuple without the Python call of its constructor
 _RECORD_METADATA: Final = RecordMetadata
+_CREATE_TIME: Final = TimestampType.CREATE_TIME
+_LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
 UNKNOWN_OFFSET = -1
 """The offset of a written record that the broker did not report: acks=0, or a duplicate of an old batch."""
@@ -288,10 +290,11 @@ async def settled(results: Iterable[BatchResult], on_move: Callable[[], None] = 
 
 def metadata_of(result: BatchResult, index: int, timestamp: int, key_size: int, value_size: int) -> RecordMetadata:
     """The metadata of the record at ``index`` of a delivered result. ``timestamp`` is that of the record."""
+    kind = _CREATE_TIME
     if result.log_append_time >= 0:
-        timestamp = result.log_append_time
+        timestamp, kind = result.log_append_time, _LOG_APPEND_TIME
     offset = result.base_offset if result.base_offset < 0 else result.base_offset + index
-    return _new_tuple(_RECORD_METADATA, (result.topic, result.partition, offset, timestamp, key_size, value_size))
+    return _new_tuple(_RECORD_METADATA, (result.topic, result.partition, offset, timestamp, key_size, value_size, kind))
 
 
 # In the compiled build, the garbage collector ignores deliveries, because it took a fifth of the time if a caller kept

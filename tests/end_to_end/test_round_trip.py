@@ -58,6 +58,7 @@ async def test_a_record_gets_the_time_it_was_sent(kafka: Kafka) -> None:
     (record,) = await read(kafka, topic, 1)
     assert before - 1 <= record.timestamp <= time.time() * 1000
     assert record.timestamp == sent.timestamp
+    assert record.timestamp_type is sent.timestamp_type is TimestampType.CREATE_TIME
 
 
 async def test_log_append_time_is_the_brokers(kafka: Kafka) -> None:
@@ -67,6 +68,7 @@ async def test_log_append_time_is_the_brokers(kafka: Kafka) -> None:
     (record,) = await read(kafka, topic, 1)
     assert record.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert record.timestamp == sent.timestamp > 1_600_000_000_000
+    assert sent.timestamp_type is TimestampType.LOG_APPEND_TIME
 
 
 @pytest.mark.parametrize("codec", CODECS)

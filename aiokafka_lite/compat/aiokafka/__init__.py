@@ -13,7 +13,7 @@ with the reason. The package uses only the public interface of aiokafka_lite. Th
 - A send waits for room in 32 MiB of memory; aiokafka has no such limit.
 - ``start()`` keeps trying for ``request_timeout_ms`` before it raises KafkaConnectionError.
 - ``exclude_internal_topics`` and ``consumer_timeout_ms`` have no effect: a pattern never matches internal topics.
-- ``partition_assignment_strategy`` takes aiokafka's assignors and no others.
+- An assignor of ``partition_assignment_strategy`` must not assign a partition to two members.
 - Objects of the protocol do not exist. ``AIOKafkaClient`` fetches metadata. It cannot send other
   requests.
 """
@@ -58,6 +58,8 @@ _MODULES = {
     "coordinator.assignors.range": "assignors",
     "coordinator.assignors.roundrobin": "assignors",
     "coordinator.assignors.sticky": "assignors",
+    "coordinator.assignors.sticky.sticky_assignor": "assignors",
+    "coordinator.protocol": "assignors",
 }
 
 

@@ -1,15 +1,174 @@
-"""The names of the strategies for ``partition_assignment_strategy``. This client has strategies of the same names."""
+"""Assignors for ``partition_assignment_strategy``: aiokafka's own, and the interface for those of a program.
+
+The leader of a group calls the assignor, and all members must use the same ones.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, ClassVar
 
-class RangePartitionAssignor:
+from ... import group as native
+from ...types import TopicPartition
+from .cluster import ClusterMetadata
+
+Topics = Mapping[str, Sequence[frozenset[str]]]
+"""For each topic, the racks of each partition. aiokafka's assignors do not get the racks."""
+
+Subscription = Callable[[], Callable[[], Iterable[str]] | None]
+"""A weak reference to a function that returns the topics of the consumer."""
+
+
+@dataclass(slots=True)
+class ConsumerProtocolMemberMetadata:
+    """What a member sends to the leader: its topics, and bytes of the assignor. ``version`` has no effect."""
+
+    version: int
+    subscription: list[str]
+    user_data: bytes
+
+
+@dataclass(slots=True)
+class ConsumerProtocolMemberAssignment:
+    """What the leader sends to a member: its partitions by topic, and bytes of the assignor."""
+
+    version: int
+    assignment: list[tuple[str, list[int]]]
+    user_data: bytes
+
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(topic, number) for topic, numbers in self.assignment for number in numbers]
+
+
+class AbstractPartitionAssignor(ABC):
+    """The interface of an assignor. A program passes the class or an object of it."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the strategy in the protocol."""
+
+    @classmethod
+    @abstractmethod
+    def assign(
+        cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        """The assignments by member id. No partition may be assigned to two members."""
+
+    @classmethod
+    @abstractmethod
+    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        """What this member sends to the leader. Its ``user_data`` is used."""
+
+    @classmethod
+    @abstractmethod
+    def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """Called with each assignment of this member."""
+
+
+class _OfThisClient(AbstractPartitionAssignor):
+    """A base of aiokafka's assignors. A consumer uses this client's strategy of the same name directly."""
+
+    version: ClassVar[int] = 0
+
+    @staticmethod
+    @abstractmethod
+    def _strategy() -> native.AssignmentStrategy:
+        """The strategy of this client. It is imported only when it is called."""
+
+    @classmethod
+    def assign(
+        cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        """The assignments by member id, for assignors that extend this one."""
+        topics = {topic for each in members.values() for topic in each.subscription}
+        numbers = {topic: cluster.partitions_for_topic(topic) or () for topic in sorted(topics)}
+        listed = [native.GroupMember(name, tuple(each.subscription)) for name, each in members.items()]
+        racks = {topic: [frozenset[str]()] * len(found) for topic, found in numbers.items() if found}
+        assigned = cls._strategy().assign(listed, racks)
+        return {name: ConsumerProtocolMemberAssignment(0, _by_topic(each), b"") for name, each in assigned.items()}
+
+    @classmethod
+    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        return ConsumerProtocolMemberMetadata(cls.version, list(topics), b"")
+
+    @classmethod
+    def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None: ...
+
+
+class RangePartitionAssignor(_OfThisClient):
     name = "range"
 
+    @staticmethod
+    def _strategy() -> native.AssignmentStrategy:
+        return native.RangeStrategy()
 
-class RoundRobinPartitionAssignor:
+
+class RoundRobinPartitionAssignor(_OfThisClient):
     name = "roundrobin"
 
+    @staticmethod
+    def _strategy() -> native.AssignmentStrategy:
+        return native.RoundRobinStrategy()
 
-class StickyPartitionAssignor:
+
+class StickyPartitionAssignor(_OfThisClient):
     name = "sticky"
+
+    @staticmethod
+    def _strategy() -> native.AssignmentStrategy:
+        return native.StickyStrategy()
+
+
+_NATIVE = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
+
+
+def strategy_of(assignor: Any, subscription: Subscription) -> Any:
+    """A value for this client's setting ``strategies``."""
+    kind = assignor if isinstance(assignor, type) else type(assignor)
+    if issubclass(kind, AbstractPartitionAssignor) and kind not in _NATIVE:
+        return _Strategy(assignor, subscription)
+    return getattr(assignor, "name", assignor)
+
+
+class _Strategy:
+    """A strategy of this client that calls an assignor of the program."""
+
+    cooperative = False
+
+    def __init__(self, assignor: Any, subscription: Subscription) -> None:
+        self.name = assignor.name
+        self._assignor = assignor
+        self._subscription = subscription
+        self._data: dict[str, bytes] = {}
+
+    def user_data(self, owned: Collection[TopicPartition], generation: int) -> bytes | None:
+        topics = self._subscription()
+        made: ConsumerProtocolMemberMetadata = self._assignor.metadata(set() if topics is None else set(topics()))
+        return made.user_data
+
+    def assign(self, members: Sequence[native.GroupMember], topics: Topics) -> dict[str, list[TopicPartition]]:
+        cluster = ClusterMetadata()
+        for topic, racks in topics.items():
+            cluster.add_numbers(topic, range(len(racks)))
+        known = {
+            each.member_id: ConsumerProtocolMemberMetadata(0, list(each.topics), each.user_data or b"")
+            for each in members
+        }
+        made: dict[str, ConsumerProtocolMemberAssignment] = self._assignor.assign(cluster, known)
+        self._data = {name: each.user_data for name, each in made.items()}
+        return {**{name: [] for name in known}, **{name: each.partitions() for name, each in made.items()}}
+
+    def assignment_data(self, member_id: str, partitions: Sequence[TopicPartition], generation: int) -> bytes | None:
+        return self._data.get(member_id)
+
+    def on_assignment(self, partitions: Sequence[TopicPartition], user_data: bytes | None, generation: int) -> None:
+        self._assignor.on_assignment(ConsumerProtocolMemberAssignment(0, _by_topic(partitions), user_data or b""))
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    grouped = groupby(sorted(partitions), key=lambda each: each.topic)
+    return [(topic, [each.partition for each in found]) for topic, found in grouped]

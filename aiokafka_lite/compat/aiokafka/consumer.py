@@ -14,12 +14,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, Self, Unpack
+from weakref import WeakMethod
 
 from ... import consumer as native
 from ...arguments import must_be
 from ...method_names import AsyncIteration
 from ...types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .abc import ConsumerRebalanceListener
+from .assignors import strategy_of
 from .cluster import ClusterMetadata, known
 from .errors import (
     ConsumerStoppedError,
@@ -118,7 +120,8 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
                 "session_timeout": session,
                 "heartbeat_interval": seconds("heartbeat_interval_ms", heartbeat_interval_ms),
             }
-        self._strategies = [getattr(strategy, "name", strategy) for strategy in partition_assignment_strategy]
+        subscription = WeakMethod(self.subscription)  # a task of the inner consumer must not keep this one alive
+        self._strategies = [strategy_of(each, subscription) for each in partition_assignment_strategy]
         self._commits = enable_auto_commit and group_id is not None
         self._deserialize = _Deserializers(key_deserializer, value_deserializer)
         self._max_poll_records = MOST_RECORDS if max_poll_records is None else max_poll_records

@@ -430,7 +430,7 @@ def native_offsets(offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> d
 
 def _metadata(metadata: NativeMetadata) -> RecordMetadata:
     place = TopicPartition(metadata.topic, metadata.partition)
-    return RecordMetadata(*place, place, metadata.offset, metadata.timestamp, None, None)
+    return RecordMetadata(*place, place, metadata.offset, metadata.timestamp, int(metadata.timestamp_type), None)
 
 
 def _settle(future: asyncio.Future[RecordMetadata], metadata: NativeMetadata, error: Exception | None) -> None:

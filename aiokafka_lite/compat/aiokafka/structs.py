@@ -53,14 +53,17 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """The place of an acknowledged record. ``timestamp_type`` and ``log_start_offset`` are None."""
+    """The place of an acknowledged record. ``timestamp_type`` is 1 if the broker sets timestamps, else 0.
+
+    ``log_start_offset`` is None.
+    """
 
     topic: str
     partition: int
     topic_partition: TopicPartition
     offset: int
     timestamp: int | None
-    timestamp_type: int | None
+    timestamp_type: int
     log_start_offset: int | None
 
 

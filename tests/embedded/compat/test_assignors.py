@@ -1,0 +1,98 @@
+"""Assignors of a program: both libraries call them with the same values."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import EmbeddedCluster
+from aiokafka_lite.compat.aiokafka import assignors
+from tests.waiting import DEADLINE
+
+PLACES = {
+    "aiokafka": ("aiokafka.coordinator.assignors.abstract", "aiokafka.coordinator.protocol"),
+    "compat": (assignors.__name__, assignors.__name__),
+}
+
+
+def lowest_rank_first(library: Any, rank: int, assigned: list[Any]) -> Any:
+    """An assignor that gives all partitions to the member of the lowest rank. Appends assignments to ``assigned``."""
+    abstract, protocol = map(importlib.import_module, PLACES[library.name])
+
+    class LowestRankFirst(abstract.AbstractPartitionAssignor):  # type: ignore[name-defined, misc]
+        name = "lowest-rank-first"
+
+        def metadata(self, topics: Iterable[str]) -> Any:
+            assert set(topics) == {"orders"}
+            return protocol.ConsumerProtocolMemberMetadata(0, list(topics), b"%d" % rank)
+
+        def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
+            first = min(members, key=lambda member: members[member].user_data)
+            made = {}
+            for member in members:
+                numbers = sorted(cluster.partitions_for_topic("orders")) if member == first else []
+                listed = [("orders", numbers)] if numbers else []
+                made[member] = protocol.ConsumerProtocolMemberAssignment(0, listed, b"of %d" % len(members))
+            return made
+
+        def on_assignment(self, assignment: Any) -> None:
+            assigned.append(([tuple(each) for each in assignment.assignment], assignment.user_data))
+            assert [tuple(each) for each in assignment.partitions()] == [
+                (topic, number) for topic, numbers in assignment.assignment for number in numbers
+            ]
+
+    return LowestRankFirst()
+
+
+async def test_an_assignor_of_the_program_assigns_partitions(library: Any, cluster: EmbeddedCluster) -> None:
+    assigned: dict[int, list[Any]] = {1: [], 2: []}
+    async with AsyncExitStack() as stack:
+        members = {}
+        for rank in (2, 1):
+            members[rank] = library.AIOKafkaConsumer(
+                "orders",
+                bootstrap_servers=cluster.bootstrap_servers,
+                group_id="billing",
+                heartbeat_interval_ms=50,
+                partition_assignment_strategy=[lowest_rank_first(library, rank, assigned[rank])],
+            )
+            await stack.enter_async_context(members[rank])
+        async with asyncio.timeout(DEADLINE):
+            while len(assigned[2]) < 2:
+                await members[2].getmany(timeout_ms=10)
+        assert {each.partition for each in members[1].assignment()} == {0, 1}
+        assert members[2].assignment() == set()
+    assert assigned == {
+        2: [([("orders", [0, 1])], b"of 1"), ([], b"of 2")],
+        1: [([("orders", [0, 1])], b"of 2")],
+    }
+
+
+@pytest.mark.parametrize("name", ["Range", "RoundRobin"])
+async def test_an_assignor_may_extend_one_of_aiokafka(library: Any, cluster: EmbeddedCluster, name: str) -> None:
+    calls = []
+    package = "aiokafka.coordinator.assignors." + name.lower() if library.name == "aiokafka" else assignors.__name__
+    base = getattr(importlib.import_module(package), f"{name}PartitionAssignor")
+
+    class Counted(base):  # type: ignore[misc]
+        name = "counted"
+
+        @classmethod
+        def assign(cls, cluster: Any, members: Mapping[str, Any]) -> Any:
+            calls.append(sorted(cluster.topics()))
+            return super().assign(cluster, members)
+
+    consumer = library.AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id="billing",
+        partition_assignment_strategy=[Counted],
+    )
+    async with consumer:
+        assert {each.partition for each in consumer.assignment()} == {0, 1}
+    assert calls == [["orders"]]
