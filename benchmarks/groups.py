@@ -24,7 +24,7 @@ import json
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
@@ -80,9 +80,9 @@ def candidates(only: str) -> dict[str, list[str]]:
 class Members:
     """A process with members of a group."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, changed: asyncio.Event) -> None:
         self._process = process
-        self._changed = asyncio.Event()
+        self._changed = changed
         self.changed_at = time.perf_counter()
         self.owned = 0
         self.firsts: list[float] = []
@@ -92,9 +92,10 @@ class Members:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def start(cls, command: list[str]) -> Members:
+    async def start(cls, command: list[str], changed: asyncio.Event) -> Members:
+        """``changed`` is set at each report. Processes of one group share it."""
         pipe = asyncio.subprocess.PIPE
-        return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe))
+        return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe), changed)
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
@@ -133,9 +134,13 @@ class Members:
         """Wait until so many members have had a record."""
         await self.until(lambda: len(self.firsts) >= count)
 
-    async def calm(self, owned: int = PARTITIONS) -> None:
+    async def calm(self, owned: int = PARTITIONS, others: Sequence[Members] = ()) -> None:
+        """Wait until this process and the others own so many partitions, and nothing has changed for a while."""
+        processes = [self, *others]
         async with asyncio.timeout(TIMEOUT):
-            while self.owned != owned or time.perf_counter() - self.changed_at < CALM:
+            while (
+                owned_by(processes) != owned or time.perf_counter() - max(each.changed_at for each in processes) < CALM
+            ):
                 await asyncio.sleep(0.05)
 
     async def leave(self, count: int, owned: int = PARTITIONS) -> float:
@@ -174,6 +179,10 @@ class Members:
         await self._reading
 
 
+def owned_by(processes: Sequence[Members]) -> int:
+    return sum(each.owned for each in processes)
+
+
 @dataclass
 class Figures:
     """What one candidate took, in seconds and per second."""
@@ -199,7 +208,8 @@ async def measure_group(command: list[str], servers: str, topic: str, size: int,
     rest = 0 if size == 1 else PARTITIONS  # the partitions that the others own when one has left
     found.joins[size] = []
     async with AsyncExitStack() as stack:
-        members = await Members.start(command)
+        changed = asyncio.Event()
+        members = await Members.start(command, changed)
         stack.push_async_callback(members.close)
         await members.join(max(1, size - 1))
         if size == 1:
@@ -216,18 +226,16 @@ async def measure_group(command: list[str], servers: str, topic: str, size: int,
         await members.join(1)
         found.heartbeats, found.cpu = await members.idle()
         await members.leave(rounds)
-        victims = [await Members.start(command) for _ in range(rounds)]
+        victims = [await Members.start(command, changed) for _ in range(rounds)]
         for each in victims:
             stack.push_async_callback(each.close)
             each.command("join 1")
         for each in victims:
             await each.has_joined(1)
         while victims:
-            await members.calm(PARTITIONS - sum(each.owned for each in victims))
+            await members.calm(others=victims)
             killed = await victims.pop().kill()
-            wanted = PARTITIONS - sum(each.owned for each in victims)
-            # With equal shares, the partitions of the dead member are the last that change.
-            found.deaths.append(await members.until(lambda wanted=wanted: members.owned == wanted) - killed)
+            found.deaths.append(await members.until(lambda: owned_by([members, *victims]) == PARTITIONS) - killed)
 
 
 async def fill(servers: str, topic: str) -> None:
