@@ -322,14 +322,18 @@ class Process:
             self._stage.journal.note_done(place, record.offset, bytes(record.value), now)
 
     async def _close(self) -> None:
-        timeout = 0.0 if self._is_dead else None
-        for client in (self._consumer, self._producer):
-            try:
-                await client.close(timeout)
-            except KafkaError:
-                pass  # the error that ended it
-            except Exception as error:  # noqa: BLE001 - every other error is an anomaly
-                self._anomaly(f"close of {client!r} raised {error!r}, which is not a KafkaError")
+        try:
+            await self._close_client(self._consumer)
+        finally:  # a process that is killed while it closes its consumer
+            await self._close_client(self._producer)
+
+    async def _close_client(self, client: Consumer[Any, Any] | Producer[Any, Any]) -> None:
+        try:
+            await client.close(0.0 if self._is_dead else None)
+        except KafkaError:
+            pass  # the error that ended it
+        except Exception as error:  # noqa: BLE001 - every other error is an anomaly
+            self._anomaly(f"close of {client!r} raised {error!r}, which is not a KafkaError")
 
     def _anomaly(self, text: str) -> None:
         if not self._is_dead:
