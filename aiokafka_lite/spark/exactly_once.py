@@ -288,17 +288,16 @@ async def _begin_commit(admin: Admin, batch: int, tasks: Sequence[Prepared]) -> 
             " partitions, and change it after this batch"
         )
     else:
-        for task in tasks:
-            await _check_without_rows(admin, task)
+        await _check_without_rows(admin, [task.place for task in tasks if task.topic is None])
 
 
-async def _check_without_rows(admin: Admin, task: Prepared) -> None:
+async def _check_without_rows(admin: Admin, places: Sequence[Place]) -> None:
     """Raise IllegalStateError if a task that has no rows now had rows in an earlier run: another task may have them
     now.
     """
-    place = task.place
-    if task.topic is None:
-        marker = await _read_marker(admin, place.transactional_id)
+    markers = await _read_markers(admin, [place.transactional_id for place in places])
+    for place in places:
+        marker = markers[place.transactional_id]
         if _is_written(place.batch, marker, place.transactional_id):
             _check_same(place, marker, _Counted(()))
 
@@ -335,10 +334,17 @@ def _marker_of(topic: str | None, batch: int, **counts: int) -> dict[TopicPartit
 
 
 async def _read_marker(admin: Admin, group: str) -> _Marker | None:
-    """The newest marker of a group. The topics of a query may change, so it may have several."""
-    found = (await admin.groups.offsets(group, require_stable=True))[group].values()
-    newest = max(found, key=lambda each: each.offset, default=None)
-    return None if newest is None else _Marker(newest.offset, json.loads(newest.metadata or "{}"))
+    return (await _read_markers(admin, [group]))[group]
+
+
+async def _read_markers(admin: Admin, groups: Sequence[str]) -> dict[str, _Marker | None]:
+    """The newest marker of each group. The topics of a query may change, so a group may have several."""
+    found = (await admin.groups.offsets(groups, require_stable=True)).raise_for_errors() if groups else {}
+    markers: dict[str, _Marker | None] = {}
+    for group, offsets in found.items():
+        newest = max(offsets.values(), key=lambda each: each.offset, default=None)
+        markers[group] = None if newest is None else _Marker(newest.offset, json.loads(newest.metadata or "{}"))
+    return markers
 
 
 def _is_written(batch: int, marker: _Marker | None, group: str) -> bool:

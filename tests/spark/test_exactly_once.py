@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from aiokafka_lite import Admin, Consumer, EmbeddedCluster, Producer, TopicPartition
 from aiokafka_lite.errors import IllegalStateError, KafkaError
+from aiokafka_lite.protocol.messages import OffsetFetchRequest
 from aiokafka_lite.spark import exactly_once
 from aiokafka_lite.spark.exactly_once import Place, Prepared
 from aiokafka_lite.spark.options import Properties
@@ -175,6 +176,18 @@ async def test_a_repeated_batch_with_its_rows_in_another_task_is_refused(
         await query.commit(0, *moved)
     await query.abort(*moved)
     assert await committed(cluster) == ["a"]
+
+
+async def test_a_repeated_batch_requests_the_markers_of_all_its_tasks_at_once(
+    cluster: EmbeddedCluster, query: Query
+) -> None:
+    without_rows = [Prepared(Place("query", task, 0)) for task in range(1, 40)]
+    await query.commit(0, await query.write(0, 0, "a"), *without_rows)
+    repeated = await query.write(0, 0, "a")
+    cluster.history.clear()
+    await query.commit(0, repeated, *without_rows)
+    of_query, most = 1, len(cluster.nodes)  # one request for each coordinator
+    assert len(cluster.history.of(OffsetFetchRequest)) <= of_query + most
 
 
 async def test_an_older_batch_is_refused(cluster: EmbeddedCluster, query: Query) -> None:
