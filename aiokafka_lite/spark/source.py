@@ -312,8 +312,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, until = from_json(start), from_json(end)
         if start_of(start) is None:
             # The first batch: its end contains its start. After a restart, ``start`` is the result of a new lookup.
-            begin = start_of(end) or begin
-            if begin == self._initial and any(offset > until.get(each, offset) for each, offset in begin.items()):
+            logged = start_of(end)
+            if logged is not None:
+                begin = logged
+            elif begin == self._initial and any(offset > until.get(each, offset) for each, offset in begin.items()):
                 # A first batch whose end lacks its start was empty: Spark runs one if the first trigger finds no
                 # records. With "latest", the new lookup of the start is behind that end.
                 begin = until

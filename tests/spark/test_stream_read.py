@@ -373,6 +373,22 @@ async def test_partitions_that_are_added_while_a_query_runs_begin_at_0(cluster: 
 
 
 @pytest.mark.usefixtures("driver")
+async def test_a_start_after_the_end_of_one_log_does_not_skip_the_others(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", partitions=2)
+    await produce(cluster, "t", 10)
+    starts = json.dumps({"t": {"0": 9, "1": 0}})
+
+    def call() -> list[tuple[TopicPartition, int, int]]:
+        new = reader(cluster.bootstrap_servers, "t", startingOffsets=starts, failOnDataLoss="false")
+        start = new.initialOffset()
+        end = new.latestOffset(start, ReadAllAvailable())
+        tasks = [each.task for each in new.partitions(start, end) if isinstance(each, TaskPartition)]
+        return [(each.partition, each.start, each.end) for task in tasks for each in task]
+
+    assert await on_spark(call) == [(TopicPartition("t", 1), 0, 5)]
+
+
+@pytest.mark.usefixtures("driver")
 async def test_the_plan_of_a_batch_is_the_same_each_time(kafka: Kafka) -> None:
     topic = await kafka.create_topic(partitions=2)
     await produce(kafka, topic, 100)
