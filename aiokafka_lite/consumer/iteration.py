@@ -57,9 +57,9 @@ class Records(AsyncIteration, Generic[K, V]):
         core, reader, deserializing = self._core, self._core.reader, self._core.options.deserializing
         with core.reading(self):
             while await _may_read(core):
-                reader.serve(cursor)
-                for record in cursor.current:  # another iteration was dropped before the end of its chunk
-                    return record  # type: ignore[return-value]
+                left = reader.serve(cursor)
+                if left is not None:  # another iteration was dropped before the end of its chunk
+                    return left  # type: ignore[return-value]
                 if deserializing is not None:
                     if deserializing.iterate(reader):
                         return next(cursor.current)  # type: ignore[return-value]

@@ -146,15 +146,22 @@ class Reader:
             self._iterated.settle()
             self._iterated = None
 
-    def serve(self, cursor: Cursor) -> None:
-        """Fill only this cursor from now on. It continues where the previous one stopped."""
-        if cursor is not self._cursor:
-            # ``settle`` is not called, because for a loop that ends after each record it would copy the rest of the
-            # chunk each time.
-            cursor.current, self._cursor.current = self._cursor.current, NOTHING
-            self._cursor = cursor
-            if self._iterated is not None and self._tracker is not None and self._served is not None:
-                self._tracker.begin_iteration(self._served, self._iterated)
+    def serve(self, cursor: Cursor) -> Record | None:
+        """Fill only this cursor from now on. Returns the next record of the chunk that the previous cursor began.
+
+        None if that chunk has no further record, or if this cursor was served before.
+        """
+        if cursor is self._cursor:
+            return None
+        # ``settle`` is not called, because for a loop that ends after each record it would copy the rest of the chunk
+        # each time.
+        cursor.current, self._cursor.current = self._cursor.current, NOTHING
+        self._cursor = cursor
+        record = next(cursor.current, None)
+        # Without a record, the user has none in hand: the read has marked those of before.
+        if record is not None and self._iterated is not None and self._tracker is not None and self._served is not None:
+            self._tracker.begin_iteration(self._served, self._iterated)
+        return record
 
     def iterate(self) -> bool:
         """Give the cursor an iterator over the next records. False if there are none. Raises as ``take``."""

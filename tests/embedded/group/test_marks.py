@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,14 @@ from tests.embedded.group.test_offsets import committed
 from tests.waiting import until
 
 FIRST = ORDERS[0]
+
+
+READS: dict[str, Callable[[Consumer[Any, Any]], Coroutine[Any, Any, object]]] = {
+    "next": lambda consumer: anext(consumer),
+    "iterate": lambda consumer: take(consumer, 1),
+    "poll": lambda consumer: consumer.poll(1, timeout=1000.0),
+    "batch": lambda consumer: anext(consumer.batches()),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +58,29 @@ async def test_a_rebalance_does_not_wait_for_records_that_are_marked(
         began = asyncio.get_running_loop().time()
         await until_stable(first, second, within=60.0)
         assert asyncio.get_running_loop().time() - began < 15.0  # two heartbeats per rebalance, and not 294 s
+
+
+@pytest.mark.parametrize("then", READS)
+@pytest.mark.parametrize("before", READS)
+async def test_a_rebalance_does_not_wait_for_a_read_that_waits_for_its_first_record(
+    cluster: EmbeddedCluster, before: str, then: str
+) -> None:
+    """Also if the record of the read before was the last one of an iteration that nobody uses any more."""
+    async with member_of(cluster) as first:
+
+        async def read() -> None:
+            await read_all(first, 19)
+            await READS[before](first)
+            await READS[then](first)
+
+        waiting = asyncio.create_task(read())
+        await until(lambda: first.metrics().records_consumed == 20)
+        async with member_of(cluster) as second:
+            began = asyncio.get_running_loop().time()
+            await until_stable(first, second, within=400.0)
+            assert asyncio.get_running_loop().time() - began < 15.0
+        assert not waiting.done()
+        waiting.cancel()
 
 
 async def test_a_mark_during_a_rebalance_lets_it_continue(cluster: EmbeddedCluster) -> None:
