@@ -39,6 +39,7 @@ from .aio.retry import Backoff, is_retriable
 from .aio.service import Component, ServiceState
 from .arguments import must_be, whole
 from .consumer import Consumer, RebalanceHandle, RebalanceListener
+from .consumer.session import REBALANCED
 from .errors import (
     BrokerError,
     CommitFailed,
@@ -59,10 +60,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Seconds before the records of an aborted transaction are read again. The pause doubles with each abort in a row."""
 
 _REPEATED = (
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.STALE_MEMBER_EPOCH,
+    *REBALANCED,
     ErrorCode.TRANSACTION_ABORTABLE,
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -70,7 +68,7 @@ _REPEATED = (
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
 )
-"""Errors after which the same records are processed again. The first four mean that the group has rebalanced.
+"""Errors after which the same records are processed again.
 
 INVALID_PRODUCER_EPOCH is repeated only after a successful abort, which shows that no other producer has taken over: the
 transaction was open for longer than ``transaction_timeout``. A producer that is fenced cannot abort.

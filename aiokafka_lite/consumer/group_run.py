@@ -12,7 +12,8 @@ Invariants that once broke:
   member would read it. Records that a claim took and did not mark are read again, and a mark behind a damaged batch
   skips the batch.
 - If a session committed offsets in transactions of producers, marks say nothing. Then the committed offsets are looked
-  up again for every partition that this member keeps (``_return_to_committed``).
+  up again for every partition that this member keeps (``_return_to_committed``). The same applies to one claim whose
+  transaction was refused because of a rebalance, if its session continues.
 - A partition that was reset does not return to a mark or a commit of before, behind its new position: they belong to a
   log that no longer exists.
 - A handler's exception never escapes into the coordinator's tasks: it ends the run, and the first one is raised.
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
@@ -211,7 +212,7 @@ class GroupCore(ReadingCore):
                 assigned.seek(committed.offset, committed.leader_epoch)
 
         self.subscription.extend(added, prepare)
-        limit = min(self.options.client.api_timeout, self._config.time_to_revoke)
+        limit = self._lookup_timeout
         kept = owned.difference(added)
         if kept and self._commits_in_transactions:
             try:
@@ -300,14 +301,30 @@ class GroupCore(ReadingCore):
         return self._run is not None and self._run.session is session
 
     async def _run_claim(self, run: SessionRun, reader: ClaimReader) -> None:
-        partition = reader.assigned.partition
-        claim: Claim[Any, Any] = Claim(reader, self.options.deserializing)
+        session, partition = run.session, reader.assigned.partition
+        pauses = self.client.retry_backoff()
         try:
-            await call(f"consume_claim() of {partition}", self._handler.consume_claim(run.session, claim))
+            while True:
+                claim: Claim[Any, Any] = Claim(reader, self.options.deserializing)
+                try:
+                    await call(f"consume_claim() of {partition}", self._handler.consume_claim(session, claim))
+                    return
+                except KafkaError as error:
+                    if not session.has_outdated(error):
+                        raise
+                    logger.info("%r: %s is read again from the last commit: %s", session, partition, error)
+                if await session.wait_cancelled(timeout=pauses.next()):
+                    return  # the next session begins at the last commit
+                self._return_to_marks([reader])
+                await self._return_to_committed([partition], self._lookup_timeout)
         except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
             self._on_handler_error(error)
         finally:
             run.claim_ended(partition)
+
+    @property
+    def _lookup_timeout(self) -> float:
+        return min(self.options.client.api_timeout, self._config.time_to_revoke)
 
     async def _end_session(self, timeout: float, cleanup_timeout: float) -> None:
         """End the present session: wait ``timeout`` seconds for the claims, then clean up."""
@@ -322,7 +339,7 @@ class GroupCore(ReadingCore):
                 await call("cleanup()", self._handler.cleanup(run.session), cleanup_timeout)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
                 self._on_handler_error(error)
-            self._return_to_marks(run)
+            self._return_to_marks(run.readers.values())
             self._commits_in_transactions |= run.session.gave_metadata
 
     async def _return_to_committed(self, kept: Iterable[TopicPartition], timeout: float) -> None:
@@ -347,15 +364,16 @@ class GroupCore(ReadingCore):
 
         self.subscription.change(self.subscription.select(sorted(kept)), move)
 
-    def _return_to_marks(self, run: SessionRun) -> None:
-        """Begin the next session of this member at the marks of this session, as another member would."""
+    def _return_to_marks(self, readers: Collection[ClaimReader]) -> None:
+        """Begin again at the marks of this session, as another member would."""
+        begins = {reader.assigned.partition: reader.initial_offset for reader in readers}
 
         def move(assigned: AssignedPartition) -> None:
             partition, offset = assigned.partition, assigned.offset
             if offset is not None:
                 self._reached[partition] = offset
             marked = self.coordinator.offsets.last_marked(partition)
-            begin = run.readers[partition].initial_offset if marked is None else marked.offset
+            begin = begins[partition] if marked is None else marked.offset
             epoch = None if marked is None else marked.leader_epoch
             if begin is None or offset is None:
                 return
@@ -365,7 +383,7 @@ class GroupCore(ReadingCore):
             if begin < offset or (begin > offset and reset is None):
                 assigned.seek(begin, epoch)
 
-        self.subscription.change([reader.assigned for reader in run.readers.values()], move)
+        self.subscription.change([reader.assigned for reader in readers], move)
 
 
 class GroupRun(Component):

@@ -9,10 +9,22 @@ import anyio
 
 from ..arguments import check_timeout
 from ..arguments import record as checked_record
-from ..errors import IllegalStateError
+from ..errors import BrokerError, CommitFailed, ErrorCode, IllegalStateError
 from ..group.coordinator import Coordinator
 from ..group.offsets import CommitResult, Offsets
 from ..types import GroupMetadata, K, OffsetAndMetadata, Record, TopicPartition, V
+
+REBALANCED = (
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.STALE_MEMBER_EPOCH,
+)
+"""The codes with which a coordinator refuses offsets of a transaction because the group has rebalanced."""
+
+
+class SessionEnded(IllegalStateError):
+    """There is no identity for a transaction: the session has ended, or the member has lost its membership."""
 
 
 class ConsumerGroupSession:
@@ -65,13 +77,21 @@ class ConsumerGroupSession:
         """The member's identity, for ``send_offsets`` of a transaction.
 
         Raises IllegalStateError after the end of the session, and while the member has lost its membership: another
-        member may own the partitions. So call it for each transaction.
+        member may own the partitions. So call it for each transaction. If ``consume_claim`` raises this error, or the
+        CommitFailed of a ``send_offsets`` that was refused because the group has rebalanced, the claim is read again
+        from the last commit, here or by the new owner.
         """
-        if not self._is_current(self) or self._coordinator.member.generation < 0:
-            raise IllegalStateError(f"{self!r} has ended")
         self.gave_metadata = True
+        if not self._is_current(self) or self._coordinator.member.generation < 0:
+            raise SessionEnded(f"{self!r} has ended")
         member = self._coordinator.member
         return GroupMetadata(member.group_id, member.generation, member.member_id, member.instance_id)
+
+    def has_outdated(self, error: Exception) -> bool:
+        """Whether this error of a claim means that its transaction is aborted, because the group has rebalanced."""
+        if isinstance(error, CommitFailed) and self.gave_metadata:
+            return all(isinstance(each, BrokerError) and each.code in REBALANCED for each in error.refused.values())
+        return isinstance(error, SessionEnded)
 
     @property
     def cancelled(self) -> bool:

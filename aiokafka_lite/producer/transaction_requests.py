@@ -251,7 +251,7 @@ def offsets_refused(
         if code in FENCED:
             return f"{what}: {fenced_reason(transactional_id, transaction_timeout)}; {_FENCED_ADVICE}"
         if code in _LOST_MEMBERSHIP:
-            return f"{what}: the member has lost its partitions; abort, and read again from the committed offsets"
+            return f"{what}: the group has rebalanced; abort, and read again from the committed offsets"
         return what
 
     return CommitFailed(

@@ -65,7 +65,7 @@ async def test_a_rebalance_does_not_wait_for_records_that_are_marked(
 async def test_a_rebalance_does_not_wait_for_a_read_that_waits_for_its_first_record(
     cluster: EmbeddedCluster, before: str, then: str
 ) -> None:
-    """Also if the record of the read before was the last one of an iteration that nobody uses any more."""
+    """Also if the record of the read before was the last one of an iteration that is not used any more."""
     async with member_of(cluster) as first:
 
         async def read() -> None:

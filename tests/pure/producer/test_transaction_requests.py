@@ -125,7 +125,7 @@ def test_refused_offsets_are_named() -> None:
     error = offsets_refused({A: ErrorCode.ILLEGAL_GENERATION, B: ErrorCode.NONE}, GROUP, "orders-1", 60.0)
     assert isinstance(error, CommitFailed)
     assert list(error.refused) == [A]
-    assert "group 'billing': the member has lost its partitions" in str(error)
+    assert "group 'billing': the group has rebalanced" in str(error)
 
 
 def test_initializing_names_the_present_identity_only_to_raise_its_epoch() -> None:
