@@ -107,9 +107,12 @@ class Diagnosis(Snapshot):
         return "\n".join(_lines(self.to_dict(), ""))
 
 
-def common(service: Service, client: Client, *configs: object) -> dict[str, object]:
-    """The common fields, as arguments of a subclass. ``configs`` are the configs besides the client's."""
-    failure = service.failure or client.service.failure
+def common(service: Service, client: Client, *configs: object, fatal: BaseException | None = None) -> dict[str, object]:
+    """The common fields, as arguments of a subclass. ``configs`` are the configs besides the client's.
+
+    ``fatal`` is an error after which the client cannot do its work, although its tasks run.
+    """
+    failure = service.failure or client.service.failure or fatal
     return {
         "client": repr(service),
         "failure": None if failure is None else f"{type(failure).__name__}: {failure}",

@@ -73,6 +73,8 @@ class Pipeline:
         self._service = service
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_requesting_id = False
+        self.id_refusal: KafkaError | None = None
+        """The error with which brokers refuse a producer id, until they assign one."""
         self._timers = Timers(self._crash)
         self.counters = Counters()
         self.ids = self._make_ids(config)
@@ -238,11 +240,13 @@ class Pipeline:
             except KafkaError as error:
                 if self._service.state not in (ServiceState.RUNNING, ServiceState.CLOSING):
                     raise
-                if not is_retriable(error):
-                    self.settlement.fail_all(error, fatal=True)
-                    return
                 outages.report(logger, _PLACE, error, "could not obtain a producer id: %s", error)
+                if not is_retriable(error):
+                    # The records must not wait for an operator. Later records are written once a permission is granted.
+                    self.id_refusal = error
+                    self.settlement.fail_unsent(error, FailureLog(error))
                 await asyncio.sleep(backoff.next())
+        self.id_refusal = None
         outages.recovered(logger, _PLACE, "obtained a producer id")
         self._is_requesting_id = False
         for partition in self.settlement.partitions():

@@ -373,12 +373,22 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     def health(self, *, max_silence: float = 60.0) -> Health:
         """Whether the producer works, for liveness and readiness probes. Call it in the event loop.
 
-        It is not live after a failure and after ``close``. It is not ready before the start, while it closes, and when
-        no broker has answered for ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError.
+        It is not live after a failure and after ``close``, and when another producer has fenced it. It is not ready
+        before the start, while it closes, while brokers refuse a producer id, and when no broker has answered for
+        ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError.
         """
         from ..cluster.health import health_of
 
-        return health_of(self._service, self._client, max_silence)
+        pipeline = self._pipeline
+        fatal = None if pipeline is None else pipeline.settlement.fatal
+        refusal = None if pipeline is None else pipeline.id_refusal
+        return health_of(
+            self._service,
+            self._client,
+            max_silence,
+            fatal=() if fatal is None else (f"it writes no more records: {fatal}",),
+            transient=() if refusal is None else (f"it has no producer id: {refusal}",),
+        )
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
@@ -399,7 +409,12 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         partitions = [] if pipeline is None else list(pipeline.accumulator.partitions())
         newest = None if pipeline is None or pipeline.ids is None else pipeline.ids.newest
         return ProducerDiagnosis(
-            **common(self._service, self._client, self.config),  # type: ignore[arg-type]
+            **common(  # type: ignore[arg-type]
+                self._service,
+                self._client,
+                self.config,
+                fatal=None if pipeline is None else pipeline.settlement.fatal,
+            ),
             metrics=self.metrics(),
             identity=str(newest) if newest is not None else "none",
             states=states_of(partitions),

@@ -104,6 +104,9 @@ async def test_an_older_producer_is_fenced_for_good(cluster: EmbeddedCluster) ->
         assert metrics_of(older).state == "FATAL_ERROR"
         with pytest.raises(ProducerFenced):
             older.send_nowait("t", b"1")
+        assert not older.health().is_live
+        assert "another producer with transactional_id='orders-1' has started" in str(older.diagnose().failure)
+        assert newer.health().is_ready
         await write(newer, 2)
     await check_three(cluster, [0, 2])
 
