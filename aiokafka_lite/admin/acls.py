@@ -141,7 +141,7 @@ def _described(
 
 
 def _deletion(result: DeleteAclsFilterResult) -> tuple[AclBinding, ...] | KafkaError:
-    """The ACLs that were deleted, or the error of the filter or of the first ACL that was not."""
+    """The deleted ACLs, or the error of the filter or of the first ACL that could not be deleted."""
     for each in result.matching_acls:
         failed = answer_of(each.error_code, f"deleting the ACL {_described(each, each)}", None, each.error_message)
         if isinstance(failed, BrokerError):

@@ -41,7 +41,7 @@ class Admin(Component):
     ConfigurationError.
 
     A call on many items returns ``Results``: each item has its own result or its own error, even if a broker is down or
-    the time is over. A call on one item returns its result or raises. Wrong arguments raise TypeError or ValueError
+    the time has passed. A call on one item returns its result or raises. Wrong arguments raise TypeError or ValueError
     before a request is sent. Every call takes ``timeout`` in seconds, ``api_timeout`` by default, and retries retriable
     errors until then: a controller, coordinator or leader that has moved, a lost connection. If the broker is too old,
     UnsupportedVersion names the release that is needed. No call creates a topic as a side effect.

@@ -107,7 +107,7 @@ class Reset:
         return list(committed if self.offsets is None else self.offsets)
 
     def target(self, partition: TopicPartition, before: int | None, first: int, last: int, by_time: int | None) -> int:
-        """The new offset of a partition with offsets ``first`` to ``last``. It may be outside of them.
+        """The new offset of a partition with offsets ``first`` to ``last``. It may be outside of this range.
 
         ``by_time`` is the offset that the lookup by time found. Raises OffsetOutOfRange if no offset can be chosen.
         """

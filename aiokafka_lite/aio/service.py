@@ -205,7 +205,7 @@ class Service:
             raise
         if not ended:
             names = ", ".join(sorted(task.get_name() for task in self._own_tasks))
-            raise KafkaTimeout(f"{self!r} did not end: these tasks run on although cancelled: {names}")
+            raise KafkaTimeout(f"{self!r} did not end: these tasks were cancelled and still run: {names}")
         self._raise_failure()
 
     async def until_unusable(self) -> NoReturn:
@@ -222,7 +222,7 @@ class Service:
         # on Python 3.11.
         if self._thread == get_ident() and self._loop is not None and self._loop.is_running():
             return
-        # The private function is used, because the public one would create a RuntimeError in vain if there is no loop.
+        # The private function is used, because without a loop the public one would create a RuntimeError.
         if self._state is ServiceState.RUNNING and asyncio._get_running_loop() is self._loop:  # noqa: SLF001
             return
         self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)

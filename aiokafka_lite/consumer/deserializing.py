@@ -178,7 +178,7 @@ class Deserializing:
                 made.append(None if data is None else deserialize(topic, data, of_record))
                 if data is not None:
                     break
-            if not made or not isinstance(made[-1], Awaitable):  # otherwise the other functions would be called in vain
+            if not made or not isinstance(made[-1], Awaitable):  # otherwise the next functions need not be called
                 for data, of_record in rest:
                     made.append(None if data is None else deserialize(topic, data, of_record))
         except Exception:  # noqa: BLE001 - called again for this record when it is the next one, and raised then

@@ -96,7 +96,7 @@ class _NextBatch:
         raise StopAsyncIteration
 
     async def _fill(self) -> None:
-        """Wait until a batch is full, or the time is over."""
+        """Wait until a batch is full, or the time has passed."""
         core, reader = self._core, self._core.reader
         with anyio.move_on_after(self._timeout):
             while not reader.is_full(self._max_records) and await _may_read(core):

@@ -99,7 +99,7 @@ class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
         return not pending and self.force_complete()
 
     def _check(self, key: PartitionKey, required_offset: int) -> tuple[bool, ErrorCode]:
-        """Whether the wait for a partition is over, and its error."""
+        """Whether a request need not wait for a partition any longer, and the partition's error."""
         partition = self.manager.partitions.get(key)
         if partition is None:
             return True, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -423,7 +423,7 @@ class ReplicaManager:
                 self.fetch_purgatory.check_and_complete(partition.key)
 
     def flush_old(self, now: float) -> None:
-        """Flush every log for which ``flush.ms`` is over. Raises OSError."""
+        """Flush each log whose last flush was ``flush.ms`` ago. Raises OSError."""
         for partition in list(self.partitions.values()):
             partition.flush_if_old(now)
 

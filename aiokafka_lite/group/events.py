@@ -97,7 +97,7 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatDue:
-    """The pause of ``PauseHeartbeat`` is over. Like the next two events, it exists only in the consumer protocol."""
+    """The pause of ``PauseHeartbeat`` has passed. Like the next two events, it exists only in the consumer protocol."""
 
     attempt: int
 

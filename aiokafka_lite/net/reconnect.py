@@ -54,7 +54,7 @@ class ReconnectBackoff:
         self._was_reset.set()
 
     async def wait(self) -> None:
-        """Wait until the pause is over or ``reset``."""
+        """Wait until the pause has passed, or until ``reset``."""
         loop = asyncio.get_running_loop()
         while loop.time() < self.retry_at:
             self._was_reset.clear()

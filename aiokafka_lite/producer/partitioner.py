@@ -214,7 +214,7 @@ class CheckedPartitioner:
     def choose(
         self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView, partitions: Container[int]
     ) -> int:
-        """The partition for a record. Raises a KafkaError of the partitioner, and IllegalStateError otherwise."""
+        """The partition for a record. Raises the partitioner's KafkaError, or IllegalStateError for any other exception."""
         try:
             # In the compiled build, a call of a known class costs a tenth of the other call.
             if self._default is not None:

@@ -399,7 +399,7 @@ class Settlement:
     # Expiry.
 
     def _expire(self) -> None:
-        """Fail the batches whose delivery timeout is over, in flight or not."""
+        """Fail the batches whose ``delivery_timeout`` has ended, even if their requests are in flight."""
         now = self._timers.now()
         # The timer has fired. It is reset, so that ``register`` sets a new one when the caller of a failing batch sends
         # again.

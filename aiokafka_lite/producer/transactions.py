@@ -4,7 +4,7 @@ Rule 1: ``TransactionMachine`` decides what is possible. Only ``_happened`` move
   records are refused.
 
 Rule 2: a task of the producer ends a transaction (``_end``), not the task of the caller. If the caller is cancelled, or
-  its time is over, the task continues until the coordinator has answered. So the outcome is always determined, and the
+  its timeout ends, the task continues until the coordinator has answered. So the outcome is always determined, and the
   next transaction begins only afterwards.
 
 Rule 3: EndTxn is sent when no other request of the transaction is in progress. In generation 1, this includes the

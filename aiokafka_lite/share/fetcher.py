@@ -126,7 +126,7 @@ class BrokerShareFetcher:
         return promise
 
     def renew(self, record: AnyShareRecord) -> asyncio.Future[float]:
-        """Begin the lock of a record again. The promise is the new lock's length in seconds."""
+        """Renew the acquisition lock of a record. The promise has the length of the new lock in seconds."""
         promise: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._renewals.append(Renewal(record, promise))
         self.wake()

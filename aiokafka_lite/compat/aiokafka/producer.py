@@ -252,7 +252,7 @@ class AIOKafkaProducer(Managed):
     ) -> None:
         """Commit these offsets of the group together with the transaction."""
         if not group_id or not isinstance(group_id, str):
-            raise ValueError(group_id)
+            raise ValueError(must_be("group_id", "a string that is not empty", group_id))
         with self._calling():
             await self._producer.send_offsets_to_transaction(
                 native_offsets(offsets), GroupMetadata(group_id, -1, "", None)

@@ -59,7 +59,7 @@ class SharedReads:
         self._is_interrupted = False
 
     def interrupt(self) -> None:
-        """End the read that waits. It begins again with what is wanted now."""
+        """Interrupt the read that waits. It begins again, with the partitions that are wanted now."""
         if self._reader is not None and not self._is_interrupted:
             self._is_interrupted = True
             self._reader.cancel()

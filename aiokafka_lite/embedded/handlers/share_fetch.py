@@ -1,7 +1,7 @@
 """ShareFetch and ShareAcknowledge: records of a share group (KIP-932), at the leaders of the partitions.
 
 A fetch applies its acknowledgements first. Then it acquires records, or waits until there are ``min_bytes``, an error,
-or until ``max_wait_ms`` is over. A first request of a session cannot acknowledge. The last one does not read; it
+or until ``max_wait_ms`` has passed. A first request of a session cannot acknowledge. The last one does not read; it
 releases the records that the member still has. An incremental response leaves out partitions without news.
 
 v2 limits the number of acquired records strictly (KIP-1206), and renews acquisition locks (KIP-1222): a fetch with
