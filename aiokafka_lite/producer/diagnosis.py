@@ -1,13 +1,21 @@
-"""The state of a producer at one moment, for a bug report."""
+"""The state of a producer at one moment, for a bug report, and its health for probes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ..cluster.diagnosis import Diagnosis, bounded
+from ..aio.service import Service
+from ..cluster.client import Client
+from ..cluster.diagnosis import Diagnosis, bounded, common
+from ..cluster.health import Health, health_of
+from ..config import ProducerConfig
 from .metrics import ProducerMetrics
 from .partition import PartitionProducer, PartitionState
+
+if TYPE_CHECKING:
+    from .pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +31,36 @@ class ProducerDiagnosis(Diagnosis):
     partitions: tuple[str, ...]
 
 
-def states_of(partitions: Iterable[PartitionProducer]) -> dict[str, int]:
+def producer_diagnosis(
+    service: Service, client: Client, config: ProducerConfig, pipeline: Pipeline | None, metrics: ProducerMetrics
+) -> ProducerDiagnosis:
+    """The diagnosis of a producer, whose pipeline is None before the start."""
+    partitions = [] if pipeline is None else list(pipeline.accumulator.partitions())
+    newest = None if pipeline is None or pipeline.ids is None else pipeline.ids.newest
+    fatal = None if pipeline is None else pipeline.settlement.fatal
+    return ProducerDiagnosis(
+        **common(service, client, config, fatal=fatal),  # type: ignore[arg-type]
+        metrics=metrics,
+        identity=str(newest) if newest is not None else "none",
+        states=_states_of(partitions),
+        partitions=_busy(partitions),
+    )
+
+
+def producer_health(service: Service, client: Client, pipeline: Pipeline | None, max_silence: float) -> Health:
+    """The health of a producer."""
+    fatal = None if pipeline is None else pipeline.settlement.fatal
+    refusal = None if pipeline is None else pipeline.id_refusal
+    return health_of(
+        service,
+        client,
+        max_silence,
+        fatal=() if fatal is None else (f"it writes no more records: {fatal}",),
+        transient=() if refusal is None else (f"it has no producer id: {refusal}",),
+    )
+
+
+def _states_of(partitions: Iterable[PartitionProducer]) -> dict[str, int]:
     """The number of partitions in each state."""
     states: dict[str, int] = {}
     for partition in partitions:
@@ -31,7 +68,7 @@ def states_of(partitions: Iterable[PartitionProducer]) -> dict[str, int]:
     return states
 
 
-def busy(partitions: Iterable[PartitionProducer]) -> tuple[str, ...]:
+def _busy(partitions: Iterable[PartitionProducer]) -> tuple[str, ...]:
     """A line for each partition that holds batches or is not OPEN."""
     return bounded(
         f"{each.topic_partition}: {each.state.name}, leader {each.leader}, level {each.level}, "

@@ -377,18 +377,9 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         before the start, while it closes, while brokers refuse a producer id, and when no broker has answered for
         ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError.
         """
-        from ..cluster.health import health_of
+        from .diagnosis import producer_health
 
-        pipeline = self._pipeline
-        fatal = None if pipeline is None else pipeline.settlement.fatal
-        refusal = None if pipeline is None else pipeline.id_refusal
-        return health_of(
-            self._service,
-            self._client,
-            max_silence,
-            fatal=() if fatal is None else (f"it writes no more records: {fatal}",),
-            transient=() if refusal is None else (f"it has no producer id: {refusal}",),
-        )
+        return producer_health(self._service, self._client, self._pipeline, max_silence)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
@@ -402,24 +393,9 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
 
         Sends no request and does not wait. Call it in the event loop.
         """
-        from ..cluster.diagnosis import common
-        from .diagnosis import ProducerDiagnosis, busy, states_of
+        from .diagnosis import producer_diagnosis
 
-        pipeline = self._pipeline
-        partitions = [] if pipeline is None else list(pipeline.accumulator.partitions())
-        newest = None if pipeline is None or pipeline.ids is None else pipeline.ids.newest
-        return ProducerDiagnosis(
-            **common(  # type: ignore[arg-type]
-                self._service,
-                self._client,
-                self.config,
-                fatal=None if pipeline is None else pipeline.settlement.fatal,
-            ),
-            metrics=self.metrics(),
-            identity=str(newest) if newest is not None else "none",
-            states=states_of(partitions),
-            partitions=busy(partitions),
-        )
+        return producer_diagnosis(self._service, self._client, self.config, self._pipeline, self.metrics())
 
     def __repr__(self) -> str:
         buffered = 0 if self._pipeline is None else self._pipeline.room.budget.used
