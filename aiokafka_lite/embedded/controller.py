@@ -92,7 +92,7 @@ class Controller:
         return f"<Controller brokers={self.live_brokers()} topics={len(self.topics)}>"
 
     def metadata_changed(self) -> None:
-        """Called when metadata other than topics and brokers has changed: ACLs, users, tokens, quotas, settings, features.
+        """Called when other metadata than topics and brokers changed: ACLs, users, tokens, quotas, settings, features.
 
         Raises Refused if it cannot be saved. Then all these have their former state.
         """

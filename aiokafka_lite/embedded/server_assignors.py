@@ -63,7 +63,10 @@ def uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> A
 
 
 def range_(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> Assignment:
-    """Each topic by itself: a range for each of its members, static members first. The present assignment has no influence."""
+    """Each topic by itself: a range for each of its members, static members first.
+
+    The present assignment has no influence.
+    """
     found: Assignment = {member: set() for member in members}
     order = sorted(
         members, key=lambda member: (members[member].instance_id is None, members[member].instance_id or member)

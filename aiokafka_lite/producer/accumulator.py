@@ -426,7 +426,7 @@ class Accumulator:
             await asyncio.sleep(min(self._client.config.retry_backoff, max(0.0, end - self._timers.now())))
 
     def _place(self, topic: TopicProducer, unplaced: PendingRecords) -> None:
-        """Move records to partitions that exist now, and fail records whose ``delivery_timeout`` has ended. The others continue to wait.
+        """Move records to partitions that exist now, and fail expired records. The others continue to wait.
 
         This happens in one iteration of the loop, so that no newer record of these partitions overtakes them.
         """

@@ -350,7 +350,7 @@ class PartitionProducer(PartitionBatches):
                     self._happened(PartitionEvent.FAILED)
 
     def expired(self, batch: Batch) -> Next:
-        """Remove a batch whose ``delivery_timeout`` has ended, even if its request is in flight. The caller fails it."""
+        """Remove a batch whose ``delivery_timeout`` has ended, also if it is in flight. The caller fails it."""
         if batch is self.open:
             self.open = None
         else:

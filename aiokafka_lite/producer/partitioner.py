@@ -214,7 +214,7 @@ class CheckedPartitioner:
     def choose(
         self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView, partitions: Container[int]
     ) -> int:
-        """The partition for a record. Raises the partitioner's KafkaError, or IllegalStateError for any other exception."""
+        """The partition for a record. Raises its KafkaError; any other exception as IllegalStateError."""
         try:
             # In the compiled build, a call of a known class costs a tenth of the other call.
             if self._default is not None:

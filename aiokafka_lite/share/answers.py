@@ -99,7 +99,7 @@ class ShareAnswers:
         return some, refused
 
     def _check_lock(self, milliseconds: int, began: float) -> None:
-        """Raise KafkaTimeout for a lock that has ended: its records would be fetched again and again without a pause."""
+        """Raise KafkaTimeout if the lock has ended: its records would be fetched again and again without a pause."""
         took = asyncio.get_running_loop().time() - began
         if took * 1000 >= milliseconds:
             raise KafkaTimeout(
