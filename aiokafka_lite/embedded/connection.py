@@ -241,6 +241,7 @@ class ServerConnection:
         self.client_address = stream.client_address
         self._time = asyncio.get_running_loop().time
         self.idle_since: float | None = None  # None until it is accepted, and while a request is being handled
+        self.silent_since: float | None = self._time()  # None after its first request
         self.is_refused = False
         """Whether the broker closes it without an answer: its IP address is above its quota."""
         self._is_accepted = False
@@ -260,6 +261,11 @@ class ServerConnection:
         """The client's address, in Kafka's form."""
         return f"/{self.client_address}"
 
+    def replace(self) -> None:
+        """Close at once: the client has sent no request, and another one needs the connection."""
+        logger.info("%s is disconnected: it has sent no request, and others need the connection", self.stream.peer)
+        self.stream.drop()
+
     def client_disconnected(self) -> None:
         """Cancel the wait of the present request: there is no client to answer."""
         self._client_disconnected = True
@@ -277,7 +283,7 @@ class ServerConnection:
         try:
             await self._wait_for(self._accept())
             while self._is_accepted and (frame := await self.stream.read_frame()) is not None:
-                self.idle_since = None
+                self.idle_since = self.silent_since = None
                 if self.server.is_frozen:
                     await self.server.until_thawed()
                 if self._node_stopped:

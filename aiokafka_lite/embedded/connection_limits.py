@@ -8,12 +8,16 @@ above the quota of its IP address is closed after the throttle time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
-from typing import Protocol
+import math
+from collections.abc import Callable, Collection, MutableMapping
+from typing import Protocol, TypeVar
 
 from ..arguments import INT32_MAX
 from .configs import CREATION_RATE, MOST_CONNECTIONS, MOST_OF_ADDRESS, OVERRIDES, BrokerSettings
 from .quotas import Quotas, Usage
+
+LONGEST_SILENCE = 2.0
+"""Seconds after which a connection without a request has to make room for another one."""
 
 
 class Connected(Protocol):
@@ -22,6 +26,12 @@ class Connected(Protocol):
     listener: str
     client_address: str
     is_refused: bool
+    silent_since: float | None
+
+    def replace(self) -> None: ...
+
+
+C = TypeVar("C", bound=Connected)
 
 
 class ConnectionLimits:
@@ -40,6 +50,21 @@ class ConnectionLimits:
         """Forget the connections so far: the broker starts."""
         self._usage.clear()
         self._turns.clear()
+
+    def make_room(self, connections: MutableMapping[C, None], listener: str, address: str) -> bool:
+        """Whether one more connection is allowed, if necessary in the place of one that was opened and never used.
+
+        Otherwise a client that opens all connections and sends nothing would shut all others out.
+        """
+        if not self.are_reached(connections.keys(), listener, address):
+            return True
+        silent = [(since, each) for each in connections if (since := each.silent_since) is not None]
+        since, longest = min(silent, key=lambda each: each[0], default=(math.inf, None))
+        if longest is None or since > self._clock() - LONGEST_SILENCE:
+            return False
+        del connections[longest]
+        longest.replace()
+        return not self.are_reached(connections.keys(), listener, address)
 
     def are_reached(self, connections: Collection[Connected], listener: str, address: str) -> bool:
         """Whether a broker has all the connections it may have: in all, of this listener, or from this IP address.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping
 
 from .consumer_group_members import ConsumerMember
 from .metadata_view import MetadataView
-from .topic_patterns import topic_pattern
+from .topic_patterns import TooMuchWork, topic_pattern
+
+logger = logging.getLogger(__name__)
 
 
 class GroupTopics:
@@ -28,8 +31,12 @@ class GroupTopics:
         self._matched = {each: self._matches(each, may_describe) for each in sorted(patterns)}
 
     def _matches(self, regex: str, may_describe: Callable[[str], bool]) -> frozenset[str]:
-        pattern = topic_pattern(regex)
-        return frozenset(name for name in self._metadata.topics if pattern.matches(name) and may_describe(name))
+        try:
+            found = topic_pattern(regex).select(self._metadata.topics)
+        except TooMuchWork as error:
+            logger.warning("the regular expression %.200r of a subscription matches no topic: %s", regex, error)
+            return frozenset()
+        return frozenset(filter(may_describe, found))
 
     def names_of(self, member: ConsumerMember) -> set[str]:
         """The names of the topics that a member subscribes to, also of those that do not exist."""

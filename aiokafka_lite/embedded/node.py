@@ -322,8 +322,8 @@ class BrokerNode:
     def connected(self, stream: ServerStream) -> None:
         """Handle the connection of a client."""
         listener = stream.listener.name
-        is_full = self.limits.are_reached(self.connections, listener, stream.client_address)
-        if self.state is NodeState.STOPPED or is_full:
+        has_room = self.limits.make_room(self.connections, listener, stream.client_address)
+        if self.state is NodeState.STOPPED or not has_room:
             stream.abort()
             return
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from ..errors import ErrorCode
 from .broker_keys import BROKER_KEYS
 from .config_keys import ConfigKey, ConfigType, InvalidConfig, check_configs
 from .configs import BrokerSettings, ClusterSettings, ConfigSource, Layers, Synonym, broker_synonyms
+from .topic_patterns import InvalidPattern, topic_pattern
 
 CLIENT_METRICS = 16
 GROUP = 32
@@ -89,8 +89,8 @@ def _check_client_metrics(name: str, configs: Mapping[str, str], settings: Clust
     for pattern in filter(None, configs.get("match", "").split(",")):
         what, _, expression = (part.strip() for part in pattern.partition("="))
         try:
-            re.compile(expression)
-        except re.error:
+            topic_pattern(expression)
+        except InvalidPattern:
             expression = ""
         if what not in MATCHES or not expression:
             raise InvalidConfig(f"match must be one of {', '.join(MATCHES)}, =, and a pattern, got {pattern!r}")

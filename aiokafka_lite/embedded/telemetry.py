@@ -6,7 +6,6 @@ interval of the subscription. Requests that come too early are refused, and so a
 
 from __future__ import annotations
 
-import re
 import uuid
 import zlib
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from ..protocol.records.compression import decompress
 from ..types import Compression
 from .configs import ClusterSettings
 from .resource_configs import CLIENT_METRICS, CLIENT_METRICS_KEYS
+from .topic_patterns import InvalidPattern, topic_pattern
 
 ACCEPTED = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 ALL = "*"
@@ -138,6 +138,9 @@ def _matches(patterns: str, client: Mapping[str, str]) -> bool:
     """Whether every pattern, ``property=expression``, matches the client's property as a whole."""
     for pattern in filter(None, patterns.split(",")):
         name, _, expression = (part.strip() for part in pattern.partition("="))
-        if re.fullmatch(expression, client.get(name, "")) is None:
+        try:
+            if not topic_pattern(expression).matches(client.get(name, "")):
+                return False
+        except InvalidPattern:  # the value of the client is too long for the pattern
             return False
     return True

@@ -1,11 +1,13 @@
-"""Regular expressions of subscriptions, in RE2's syntax as at Kafka's coordinator.
+"""Regular expressions of clients, for names of topics and transactional ids, in RE2's syntax as at Kafka's brokers.
 
 Python's ``re`` tries one way after another, and some patterns of a client would take it years. Here, as in RE2, all
-ways advance together by one character of the name: the time for a name is at most its length times ``MAX_SIZE``.
+ways advance together by one character of the name: the time for a name is at most its length times ``MAX_SIZE``. For
+many names that is still too long for an event loop, so ``select`` has a bound on its work.
 
 ``_Parser`` turns the text into nodes, ``_Program`` the nodes into steps. A name matches if the whole name does, so what
 a match would capture, and whether a repetition is lazy, makes no difference. Names of topics are ASCII and have one
-line, so only ASCII characters count, and the flags for lines have no effect.
+line, so only ASCII characters count, and the flags for lines have no effect. In a transactional id, each character
+beyond ASCII is what ``.`` and a negated class match.
 """
 
 from __future__ import annotations
@@ -22,20 +24,23 @@ MAX_SIZE = 5_000
 """The most steps of a pattern, in which ``a{100}`` is 100 steps."""
 MAX_KEPT = 50_000
 """The steps that a pattern keeps in memory for the next names."""
+MAX_WORK = 500_000
+"""The most steps for all names of a search together; at 0.3 µs each. ``orders.*`` needs a few for each prefix."""
 MAX_REPEAT = 1000
 MAX_DEPTH = 100
 
 Characters = frozenset[str]
 _Move = tuple[frozenset[int], str, str]
 
-_ALL = frozenset(map(chr, range(128)))
+_OTHER = chr(128)  # stands for any character beyond ASCII
+_ALL = frozenset(map(chr, range(129)))
 _DIGITS = frozenset(string.digits)
 _WORD = frozenset(string.ascii_letters + string.digits + "_")
 _ESCAPED_CLASSES = {"d": _DIGITS, "w": _WORD, "s": frozenset("\t\n\f\r ")}
 _NAMED_CLASSES = {
     "alnum": frozenset(string.ascii_letters + string.digits),
     "alpha": frozenset(string.ascii_letters),
-    "ascii": _ALL,
+    "ascii": _ALL - {_OTHER},
     "blank": frozenset("\t "),
     "cntrl": frozenset(map(chr, range(32))) | {"\x7f"},
     "digit": _DIGITS,
@@ -61,8 +66,12 @@ class InvalidPattern(ValueError):
     """The pattern is not valid in RE2's syntax. The text is RE2's description of the error."""
 
 
+class TooMuchWork(InvalidPattern):
+    """The search in many names would take too long."""
+
+
 class TopicPattern:
-    """A pattern that names of topics match as a whole. Raises InvalidPattern.
+    """A pattern that names match as a whole. Raises InvalidPattern.
 
     ``_moves`` keeps the steps after a character, by the steps before it and by the last two characters: many names
     begin alike. ``_kept`` counts the steps in it.
@@ -74,12 +83,22 @@ class TopicPattern:
         self._steps = program.steps
         self._moves: dict[_Move, frozenset[int]] = {}
         self._kept = 0
+        self._work = 0  # of the present search
 
     def matches(self, name: str) -> bool:
+        """Whether the whole name matches. Raises TooMuchWork, as ``select``."""
+        return bool(self.select([name]))
+
+    def select(self, names: Iterable[str]) -> list[str]:
+        """The names that match. Raises TooMuchWork after ``MAX_WORK`` steps."""
+        self._work = 0
+        return [name for name in names if self._matches(name)]
+
+    def _matches(self, name: str) -> bool:
         active = self._start
         before = ""
         for character in name:
-            move = (active, before, character)
+            move = (active, before, character if character.isascii() else _OTHER)
             if move not in self._moves:
                 self._keep(move, self._advance(*move))
             active, before = self._moves[move], character
@@ -113,6 +132,9 @@ class TopicPattern:
                 waiting += step.ways
             elif isinstance(step, _Condition) and step.holds(before, after):
                 waiting.append(step.then)
+        self._work += len(reached)
+        if self._work > MAX_WORK:
+            raise TooMuchWork(f"the search in the names needs more than {MAX_WORK} steps")
         return reached
 
 
@@ -447,7 +469,7 @@ class _Parser:
 
     def _one(self, characters: Iterable[str]) -> _One:
         """One of the characters, in any case if the pattern ignores case."""
-        found = frozenset(characters)
+        found = frozenset(each if each.isascii() else _OTHER for each in characters)
         if self._folds:
             found = frozenset(each.lower() for each in found) | frozenset(each.upper() for each in found)
         return _One(found)

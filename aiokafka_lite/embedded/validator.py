@@ -35,6 +35,9 @@ LARGEST_LENGTH = 2**31 - 1 - LOG_OVERHEAD
 ATTRIBUTES_AT = 22
 TRANSACTIONAL = 0x10
 NO_TIMESTAMP = -1
+MAX_RECORDS = 1 << 19
+"""The most records of a batch. Kafka has no such limit, but each look at them holds the event loop of all brokers: a
+batch of 100 KB may have twenty million records."""
 MAX_RECORD_ERRORS = 1_000
 """The most records that a response lists. Kafka lists all of them; a small batch may have a million."""
 
@@ -140,6 +143,8 @@ def validate(batch: RecordBatch, config: TopicConfig, now_ms: int, *, from_clien
     except KafkaError as error:
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     refusal = why_not_produced(batch)
+    if refusal is None and batch.count > MAX_RECORDS:
+        refusal = f"the batch has {batch.count} records; the embedded broker accepts at most {MAX_RECORDS} in a batch"
     if refusal is not None:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, refusal)
     try:

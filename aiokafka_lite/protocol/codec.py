@@ -29,7 +29,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 
 from ..errors import ProtocolError
 from .encode_errors import describe_encode_error
-from .schema import BLOBS, FIXED, LONGEST_STRING, MISSING, Message, Request, Spec
+from .schema import BLOBS, FIXED, LONGEST_STRING, MISSING, MOST_TAGS, Message, Request, Spec
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Encoder: TypeAlias = Callable[[Any, bytearray], None]
@@ -482,6 +482,7 @@ def _read_run(source: _Source, run: list[tuple[str, str]]) -> None:
 def _get_tags(source: _Source, cls: type[Any], var: str, tagged: list[tuple[int, str, Spec]]) -> None:
     """Read the known tagged fields and skip unknown ones. ``n`` is the first byte of their count."""
     source("if n > 0x7f: n, pos = get_uvarint(data, pos - 1)")
+    source(f"if n > {MOST_TAGS}: refuse_count({f'the tagged fields of {cls.__name__}'!r}, n, {MOST_TAGS})")
     end, tag, start = source.name("end"), source.name("tag"), source.name("start")
     source(f"for {source.name('count')} in range(n):")
     source.depth += 1

@@ -26,7 +26,7 @@ from .codec import Buffer, decode_message, encode_message, get_uvarint
 from .encode_errors import describe_encode_error
 from .framing import close_frame, open_frame
 from .messages import ApiVersionsRequest, ApiVersionsResponse
-from .schema import Request, Response
+from .schema import MOST_TAGS, Request, Response
 from .versions import decode_api_versions
 
 P = TypeVar("P")
@@ -206,6 +206,8 @@ def _skip_tags(frame: Buffer, position: int) -> int:
     """Skip the tagged fields of a header: none is defined."""
     try:
         count, position = get_uvarint(frame, position)
+        if count > MOST_TAGS:
+            raise ProtocolError(f"a header claims {count} tagged fields; at most {MOST_TAGS} are accepted")
         for _ in range(count):
             _, position = get_uvarint(frame, position)
             size, position = get_uvarint(frame, position)

@@ -19,6 +19,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, Type
 MAX_VERSION = 0x7FFF
 FIXED = frozenset("bhiqHI?d") | {"16s"}
 """The wire types of fixed size."""
+MOST_TAGS = 1_000
+"""Tagged fields of a struct. Kafka has no limit, and no message has ten; a million of them took a second."""
 BLOBS = frozenset({"bytes", "records"})
 LONGEST_STRING = 0x7FFF
 """Bytes. The two-byte length of old versions allows no more, and compact strings kept the limit."""

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from ...acls import AclOperation
@@ -45,6 +44,7 @@ from ...protocol.messages import (
 from ..group_records import OFFSETS_TOPIC, partition_of
 from ..handling import RequestContext, handles
 from ..producer_state import Marker
+from ..topic_patterns import InvalidPattern, topic_pattern
 from ..topics import INTERNAL_TOPICS, PartitionKey
 from ..transaction import GENERATION_1, GENERATION_2, Transaction, TransactionState
 from ..transaction_markers import append_marker
@@ -236,28 +236,31 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
 
 @handles(ListTransactionsRequest)
 def list_transactions(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    names = {state.wire_name for state in TransactionState}
+    states = {state.wire_name for state in TransactionState}
     response = ListTransactionsResponse(
         error_code=ErrorCode.NONE,
-        unknown_state_filters=[name for name in request.state_filters if name not in names],
+        unknown_state_filters=[name for name in request.state_filters if name not in states],
         transaction_states=[],
     )
-    try:
-        pattern = re.compile(request.transactional_id_pattern or ".*", re.DOTALL)
-    except re.error:
-        response.error_code, response.unknown_state_filters = ErrorCode.INVALID_REGULAR_EXPRESSION, []
-        return response
     now = context.broker.now_ms()
+    wanted = {
+        each.transactional_id: each for each in context.broker.transactions.all() if _is_wanted(each, request, now)
+    }
+    names = list(wanted)
+    if request.transactional_id_pattern:
+        try:
+            names = topic_pattern(request.transactional_id_pattern).select(names)
+        except InvalidPattern:
+            response.error_code, response.unknown_state_filters = ErrorCode.INVALID_REGULAR_EXPRESSION, []
+            return response
     response.transaction_states = [
         ListedTransaction(
             transactional_id=each.transactional_id,
             producer_id=each.producer_id,
             transaction_state=each.state.wire_name,
         )
-        for each in context.broker.transactions.all()
-        if _is_wanted(each, request, now)
-        and pattern.fullmatch(each.transactional_id)
-        and context.allows_transaction(AclOperation.DESCRIBE, each.transactional_id)
+        for each in map(wanted.__getitem__, names)
+        if context.allows_transaction(AclOperation.DESCRIBE, each.transactional_id)
     ]
     return response
 

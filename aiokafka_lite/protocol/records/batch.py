@@ -277,10 +277,11 @@ class RecordBatch:
 def check_lengths(body: Buffer, count: int) -> None:
     """Raise CorruptRecord unless the lengths of ``count`` records add up to the size of the body.
 
-    No record is decoded, so this takes a fifth of the time of decoding.
+    No record is decoded, so this takes a fifth of the time of decoding. It ends at the first record that is too short:
+    a batch of 4 KB can decompress to a hundred million of them.
     """
     try:
-        end = end_of_records(body, count)
+        end = end_of_records(body, count) if count * SMALLEST_RECORD <= len(body) else -1
     except IndexError:
         end = -1
     if end != len(body):

@@ -41,6 +41,8 @@ Headers = Iterable[tuple[str, bytes | None]]
 SMALLEST_RECORD = 7
 """Bytes of a record with neither key nor value nor headers."""
 
+_SMALLEST_LENGTH: Final = 2 * (SMALLEST_RECORD - 1)  # of that record, in zigzag form
+
 MAX_HEADERS = 1 << 16
 """The most headers that one record may have, and that the records of one call of ``decode_records`` have together.
 
@@ -375,8 +377,8 @@ def end_of_records(data: Buffer, count: int, position: int = 0) -> int:
             length = length & 0x7F | second << 7
             if second >= 0x80:
                 length, position = read_raw_varint(data, position - 2)
-        if length & 1:
-            raise CorruptRecord("a record has a negative length")
+        if length & 1 or length < _SMALLEST_LENGTH:
+            raise CorruptRecord(f"a record has a length of {length >> 1 ^ -(length & 1)}")
         position += length >> 1
     return position
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -128,6 +129,25 @@ async def test_a_member_that_is_refused_makes_no_group() -> None:
         async with Peer(cluster) as peer:
             assert (await peer.ask(refused)).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
             assert (await peer.ask(ListGroupsRequest())).groups == []
+
+
+async def test_a_pattern_that_is_too_slow_for_all_topics_matches_none(caplog: pytest.LogCaptureFixture) -> None:
+    dice = Random(1)
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        for _ in range(100):
+            await cluster.create_topic("".join(dice.choices("ab", k=249)))
+        await coordinator(cluster)
+        slow = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="a",
+            member_epoch=0,
+            rebalance_timeout_ms=1000,
+            subscribed_topic_regex="(a|b)*a(a|b){600}",
+            topic_partitions=[],
+        )
+        async with Peer(cluster) as peer:
+            assert (await peer.ask(slow)).error_code == ErrorCode.NONE
+    assert "'(a|b)*a(a|b){600}' of a subscription matches no topic" in caplog.text
 
 
 async def test_offsets_of_subscribed_topics_cannot_be_deleted() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.connection import ServerStream, UnsentResponses
+from aiokafka_lite.embedded.connection_limits import LONGEST_SILENCE
 from aiokafka_lite.embedded.node import INCOMPLETE_REQUEST
 from aiokafka_lite.errors import ConfigurationError, ErrorCode, KafkaError
 from aiokafka_lite.protocol.connection import ClientProtocol
@@ -161,6 +162,23 @@ async def test_connections_above_the_limit_are_refused(configs: dict[str, str]) 
         assert await ended(third)
         for peer in (first, second):
             assert (await peer.ask(MetadataRequest(topics=[]))).brokers
+
+
+@in_virtual_time
+async def test_connections_that_were_never_used_make_room_for_others() -> None:
+    configs = {"max.connections": "3"}
+    async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster, Peer(cluster) as used:
+        assert (await used.ask(MetadataRequest(topics=[]))).brokers
+        silent = [await Peer(cluster).__aenter__() for _ in range(2)]
+        silent[0].stream.write([struct.pack(">ih", 100, 3)])  # half of a request
+        await asyncio.sleep(LONGEST_SILENCE + 0.1)
+        async with Peer(cluster) as first, Peer(cluster) as second, Peer(cluster) as third:
+            for peer in (first, second, used):
+                assert (await peer.ask(MetadataRequest(topics=[]))).brokers
+            assert await ended(third)
+        for peer in silent:
+            assert await ended(peer)
+            await peer.__aexit__(None, None, None)
 
 
 async def test_the_requests_of_all_connections_share_one_bound() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
-from aiokafka_lite.embedded.topic_patterns import InvalidPattern, topic_pattern
+from aiokafka_lite.embedded.topic_patterns import MAX_WORK, InvalidPattern, TooMuchWork, topic_pattern
 
 
 @pytest.mark.parametrize(
@@ -86,3 +88,21 @@ def test_a_pattern_that_is_too_large_is_refused(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(a|aa)+b", "(.*)*x", "((a?){30}){30}b", "(a{0,99}){0,9}b"])
 def test_a_pattern_that_backtracking_cannot_finish_is_matched(pattern: str) -> None:
     assert not topic_pattern(pattern).matches("a" * 249)
+
+
+def test_the_work_for_many_names_is_bounded() -> None:
+    dice = Random(1)
+    names = ["".join(dice.choices("ab", k=249)) for _ in range(1_000)]
+    with pytest.raises(TooMuchWork, match=f"needs more than {MAX_WORK} steps"):
+        topic_pattern("(a|b)*a(a|b){600}").select(names)
+
+
+def test_a_usual_pattern_finds_ten_thousand_names() -> None:
+    dice = Random(1)
+    names = [f"{kind}-{dice.getrandbits(800):0200x}" for kind in ("orders", "Payments") for _ in range(5_000)]
+    assert topic_pattern("(?i)(orders|payments|refunds)-.*[0-9a-f]{2}").select(names) == names
+
+
+def test_a_character_beyond_ascii_is_any_character() -> None:
+    pattern = topic_pattern("bestellung-.[^a]")
+    assert pattern.select(["bestellung-éü", "bestellung-éa", "bestellung-é"]) == ["bestellung-éü"]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from aiokafka_lite.embedded.compaction import compact
 from aiokafka_lite.embedded.configs import TopicConfig
 from aiokafka_lite.embedded.log import Log, StoredBatch
-from aiokafka_lite.embedded.validator import MAX_RECORD_ERRORS, RecordsRejected, recompress, validate
+from aiokafka_lite.embedded.validator import MAX_RECORD_ERRORS, MAX_RECORDS, RecordsRejected, recompress, validate
 from aiokafka_lite.errors import ErrorCode
-from aiokafka_lite.protocol.records import RecordBatch, encode_batch, encode_records
+from aiokafka_lite.protocol.records import RecordBatch, compress, encode_batch, encode_records
 from aiokafka_lite.protocol.records.scan import scan
 from aiokafka_lite.types import Compression
 from tests.pure.records.test_batch import T, with_records
-from tests.pure.records.test_bombs import MB, at_most, batch_of
+from tests.pure.records.test_bombs import MB, at_most, batch_of, record
 
 BOMB = 2_000_000
 DAY = 86_400_000
@@ -73,6 +75,26 @@ def test_compaction_keeps_records_without_decoding_headers() -> None:
     assert [(header.key, header.value) for header in columns.headers[0]] == [("h", b"1")]
     assert (kept.last_offset, first.max_timestamp, kept.max_timestamp) == (1, T, T)
     assert [record.key for batch in log.batches() for record in batch.scan()] == [b"a", b"b", b"z"]
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, 4_000_000])
+def test_records_that_are_too_short_are_refused_at_the_first_one(count: int) -> None:
+    """A batch of 1 KB decompresses to 32 MiB of records with the length 0."""
+    body = compress(Compression.ZSTD, bytes(32 * MB))
+    began = time.process_time()
+    refusal = rejected(RecordBatch(with_records(body, count, Compression.ZSTD)), config(), T)
+    assert refusal.code is ErrorCode.INVALID_RECORD
+    assert time.process_time() - began < 1.0
+
+
+def test_a_batch_with_too_many_records_is_refused() -> None:
+    count = MAX_RECORDS + 1
+    body = compress(Compression.ZSTD, record(0, 0) * count)
+    refusal = rejected(RecordBatch(with_records(body, count, Compression.ZSTD)), config(), T)
+    assert refusal.code is ErrorCode.INVALID_RECORD
+    assert (
+        str(refusal) == f"the batch has {count} records; the embedded broker accepts at most {MAX_RECORDS} in a batch"
+    )
 
 
 def test_a_response_lists_a_bounded_number_of_records() -> None:

@@ -34,6 +34,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequestTopic,
 )
 from aiokafka_lite.protocol.schema import (
+    MOST_TAGS,
     Message,
     array,
     blob,
@@ -148,6 +149,14 @@ def test_a_tagged_field_must_be_consumed_exactly(body: bytes) -> None:
     wire = encoded(Sample(always=1), 2)[:-1] + b"\1\x09" + bytes([len(body)]) + body + bytes(8)
     with pytest.raises(ProtocolError, match=r"tag 9 \(Sample\.port\)"):
         decode_message(Sample, 2, wire)
+
+
+def test_more_tagged_fields_than_any_message_has_are_refused() -> None:
+    count = bytearray()
+    put_uvarint(count, MOST_TAGS + 1)
+    unknown = b"\xff\1\0" * (MOST_TAGS + 1)
+    with pytest.raises(ProtocolError, match="the tagged fields of Sample claims 1001 elements; at most 1000"):
+        decode_message(Sample, 2, encoded(Sample(always=1), 2)[:-1] + count + unknown)
 
 
 def test_a_tagged_field_longer_than_the_frame_is_refused() -> None:

@@ -210,6 +210,12 @@ def test_tagged_fields_of_a_header_are_skipped() -> None:
     assert parsed.request == HEARTBEAT
 
 
+def test_too_many_tagged_fields_of_a_header_are_refused() -> None:
+    request = encoded(HEARTBEAT, 4)
+    with pytest.raises(ProtocolError, match="a header claims 1001 tagged fields; at most 1000 are accepted"):
+        parse_request(request[:12] + b"\xe9\7" + b"\7\0" * 1001 + request[13:])
+
+
 @given(st.binary(max_size=60))
 @settings(deadline=None)
 def test_any_bytes_are_a_request_or_a_protocol_error(frame: bytes) -> None:
