@@ -374,6 +374,10 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
                         await self._abort(transaction)
                     except IllegalStateError:  # the commit may have happened: rule 4
                         logger.warning("%r waits for the outcome of a commit: %s", self, timed_out)
+                    except asyncio.CancelledError:  # the abort has begun, and the next call continues it: rule 6
+                        transaction.is_committing = False
+                        transaction.fail(timed_out)
+                        raise
                     else:
                         raise
                 else:

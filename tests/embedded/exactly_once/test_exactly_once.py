@@ -151,6 +151,23 @@ async def test_a_cancelled_commit_is_ended_although_no_record_follows(
         await working
 
 
+async def test_a_cancelled_abort_after_a_commit_that_timed_out_is_continued(cluster: EmbeddedCluster) -> None:
+    values = await write(cluster, 6)
+    async with worker(cluster, "first", writing={"api_timeout": 5.0}) as (session, producer):
+        with cluster.on(ProduceRequest, times=None).drop(), cluster.on(EndTxnRequest).delay(2.0, times=1) as delayed:
+            for record in await anext(session):
+                producer.send_nowait("bills", record.value)
+            committing = asyncio.ensure_future(session.commit())
+            await until(lambda: delayed.hits)
+            committing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await committing
+        working = asyncio.create_task(bill(session, producer))
+        assert await bills(cluster, len(values)) == Counter(values)
+        session.stop()
+        await working
+
+
 async def test_a_loss_after_a_cancelled_commit_does_not_prevent_its_end(cluster: EmbeddedCluster) -> None:
     values = await write(cluster, 6)
     async with worker(cluster, "first", "consumer") as (session, producer):

@@ -31,7 +31,7 @@ async def write(cluster: EmbeddedCluster, count: int, *, first: int = 0) -> list
 
 @asynccontextmanager
 async def worker(
-    cluster: EmbeddedCluster, name: str, strategy: str = "eager", *, reading: dict[str, Any] | None = None, **own: Any
+    cluster: EmbeddedCluster, name: str, strategy: str = "eager", *, reading: dict[str, Any] | None = None, writing: dict[str, Any] | None = None, **own: Any
 ) -> AsyncIterator[tuple[ExactlyOnce, Producer]]:
     """A session with its clients."""
     settings: dict[str, Any] = {"connector": cluster.connector}
@@ -43,7 +43,11 @@ async def worker(
             auto_commit=False,
             **{**STRATEGIES[strategy], **settings, **(reading or {})},
         ) as consumer,
-        Producer(cluster.bootstrap_servers, transactional_id=name, transaction_timeout=20.0, **settings) as producer,
+        Producer(
+            cluster.bootstrap_servers,
+            transactional_id=name,
+            **{"transaction_timeout": 20.0, **settings, **(writing or {})},
+        ) as producer,
     ):
         yield ExactlyOnce(consumer, producer, **{"max_records": 10, **own}), producer
 
