@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 from ..aio.deadline import deadline
 from ..aio.memory_pipe import MemoryTransport, memory_pipe
-from ..aio.service import Component
+from ..aio.service import NOT_STARTED, Component
 from ..arguments import must_be, text, whole
-from ..errors import ConfigurationError, ErrorCode
+from ..errors import ConfigurationError, ErrorCode, IllegalStateError
 from ..protocol.schema import Request
 from ..types import Record
 from . import direct
@@ -168,8 +168,11 @@ class EmbeddedCluster(Component):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of the first listener of every node, separated by commas."""
-        return self._addresses(self._security.protocols[0])
+        """``host:port`` of the first listener of every node, separated by commas.
+
+        Raises IllegalStateError before the start, unless the ports are given.
+        """
+        return _addresses(self, self._security.protocols[0])
 
     def client_settings(
         self, user: str | None = None, *, protocol: str | None = None, mechanism: str | None = None
@@ -182,10 +185,7 @@ class EmbeddedCluster(Component):
         settings = self._security.client_settings(user, protocol, mechanism)
         if self.connector is not None:
             settings["connector"] = self.connector
-        return {"bootstrap_servers": self._addresses(settings["security_protocol"]), **settings}
-
-    def _addresses(self, listener: str) -> str:
-        return ",".join(f"{node.host}:{node.listeners[listener].port}" for node in self.nodes.values())
+        return {"bootstrap_servers": _addresses(self, settings["security_protocol"]), **settings}
 
     # The lifetime.
 
@@ -421,3 +421,10 @@ class EmbeddedCluster(Component):
     def skew_clock(self, node: int, seconds: float) -> None:
         """Set a broker's wall clock ahead, or with a negative number back."""
         self.nodes[node].clock_skew = seconds
+
+
+def _addresses(cluster: EmbeddedCluster, listener: str) -> str:
+    addresses = [(node.host, node.listeners[listener].port) for node in cluster.nodes.values()]
+    if not all(port for _, port in addresses):
+        raise IllegalStateError(f"{cluster!r} has no ports yet, because it {NOT_STARTED}")
+    return ",".join(f"{host}:{port}" for host, port in addresses)

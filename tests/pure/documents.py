@@ -44,7 +44,7 @@ MADE = {
     Admin: Admin("localhost:9092"),
     Consumer: Consumer("localhost:9092", topics=["orders"], group_id="billing"),
     ConsumerGroup: ConsumerGroup("localhost:9092", group_id="billing"),
-    EmbeddedCluster: EmbeddedCluster(),
+    EmbeddedCluster: EmbeddedCluster(ports=9192),
     Producer: Producer("localhost:9092"),
     ShareConsumer: ShareConsumer("localhost:9092", topics=["orders"], group_id="billing"),
 }

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Refused
-from aiokafka_lite.errors import ConfigurationError, ErrorCode
+from aiokafka_lite.errors import ConfigurationError, ErrorCode, IllegalStateError
 from aiokafka_lite.protocol.messages import MetadataRequest, MetadataRequestTopic
 from aiokafka_lite.protocol.records import split_batches
 from tests.cases import seeds
@@ -31,6 +31,14 @@ async def test_acks_all_waits_until_the_in_sync_replicas_have_it(cluster: Embedd
         assert (await peer.produce("t", batch(b"a"))).error_code == 0
     for node in cluster.nodes.values():
         assert node.replica_manager.partitions["t", 0].log.end_offset == 1
+
+
+def test_a_cluster_that_is_not_started_says_so_instead_of_addresses() -> None:
+    cluster = EmbeddedCluster()
+    for addresses in (lambda: cluster.bootstrap_servers, cluster.client_settings):
+        with pytest.raises(IllegalStateError, match="it is not started: use it in 'async with'"):
+            addresses()
+    assert EmbeddedCluster(brokers=1, ports=9192).bootstrap_servers == "127.0.0.1:9192"
 
 
 async def test_a_stopped_leader_is_followed_by_an_in_sync_replica_with_all_records(cluster: EmbeddedCluster) -> None:
