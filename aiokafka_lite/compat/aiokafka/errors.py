@@ -161,6 +161,17 @@ _MESSAGES = {
 }
 """Error codes that have an older name in aiokafka."""
 
+_NOT_RETRIABLE = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.LISTENER_NOT_FOUND,
+)
+"""Codes that Kafka marks as retriable and aiokafka does not. Programs decide by aiokafka's mark."""
+
 _FIRST_BARE = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 """From this code on, aiokafka's names do not end in ``Error``."""
 
@@ -182,8 +193,8 @@ for _code in ErrorCode:
             "errno": int(_code),
             "message": _MESSAGES.get(_code, _code.name),
             "description": _code.description,
-            "retriable": _code.retriable,
-            "invalid_metadata": _code.stale_metadata,
+            "retriable": _code.retriable and _code not in _NOT_RETRIABLE,
+            "invalid_metadata": _code.stale_metadata and _code not in _NOT_RETRIABLE,
             "__module__": __name__,
         },
     )

@@ -31,7 +31,13 @@ async def write(cluster: EmbeddedCluster, count: int, *, first: int = 0) -> list
 
 @asynccontextmanager
 async def worker(
-    cluster: EmbeddedCluster, name: str, strategy: str = "eager", *, reading: dict[str, Any] | None = None, writing: dict[str, Any] | None = None, **own: Any
+    cluster: EmbeddedCluster,
+    name: str,
+    strategy: str = "eager",
+    *,
+    reading: dict[str, Any] | None = None,
+    writing: dict[str, Any] | None = None,
+    **own: Any,
 ) -> AsyncIterator[tuple[ExactlyOnce, Producer]]:
     """A session with its clients."""
     settings: dict[str, Any] = {"connector": cluster.connector}
