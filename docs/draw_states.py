@@ -174,9 +174,11 @@ def section(machine: Machine) -> str:
 
 
 def sentence(member: Enum) -> str:
-    """A member's value as a sentence."""
+    """A member's value as a sentence. A name of the code at its beginning stays as it is, and is shown as code."""
     text = str(member.value)
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    first, _, rest = text.partition(" ")
+    begin = f"`{first}`" if "(" in first or "_" in first else first[:1].upper() + first[1:]
+    return " ".join(filter(None, (begin, rest))) + ("" if text.endswith(".") else ".")
 
 
 if __name__ == "__main__":
