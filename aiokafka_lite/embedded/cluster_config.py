@@ -23,6 +23,7 @@ HISTORY_LIMIT = 10_000
 STATIC_CONFIGS = {
     "controller.listener.names": "CONTROLLER",
     "group.initial.rebalance.delay.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
     "log.dirs": "/memory",
     "max.connections": "2000",
     "process.roles": "broker,controller",

@@ -76,6 +76,16 @@ DOCUMENTATION = {
     "group.max.session.timeout.ms": "The longest session timeout of a member, in milliseconds.",
     "group.max.size": "The most members that a group may have.",
     "group.min.session.timeout.ms": "The shortest session timeout of a member, in milliseconds.",
+    "group.streams.assignment.interval.ms": (
+        "The shortest time between two assignments of a streams group, in milliseconds."
+    ),
+    "group.streams.heartbeat.interval.ms": "The time between heartbeats of a streams group, in milliseconds.",
+    "group.streams.initial.rebalance.delay.ms": "How long a new streams group waits for more members, in milliseconds.",
+    "group.streams.max.size": "The most members that a streams group may have.",
+    "group.streams.num.standby.replicas": "The number of standby tasks of each stateful task in a streams group.",
+    "group.streams.session.timeout.ms": (
+        "The time without heartbeats after which a member of a streams group is removed, in milliseconds."
+    ),
     "listener.security.protocol.map": "The security protocol of each listener.",
     "listeners": "The addresses that the broker listens on.",
     "log.cleaner.backoff.ms": "The interval between two checks of compacted topics, in milliseconds.",

@@ -2,7 +2,7 @@
 
 A group has a record of its epoch, one of the epoch of its assignment, and three for each member: its subscription, its
 target, and its present partitions. The version of a key is the number of its kind. The last value of a key counts; a
-null value deletes the key.
+null value deletes the key. Streams groups have keys of the same form, with values of ``streams_group_records``.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ from .server_assignors import TopicIdPartition
 
 GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
 """The kinds of records: the versions of their keys."""
-KINDS = (GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT)
-_OF_GROUPS = (GROUP, TARGET_EPOCH)
+STREAMS_KINDS = (17, 19, 20, 21, 22, 23)
+"""The kinds of records of streams groups, which ``streams_group_records`` names."""
+KINDS = (GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT, *STREAMS_KINDS)
+_OF_GROUPS = (GROUP, TARGET_EPOCH, 17, 20, 23)
 
 
-@message(key=-1, versions=(3, 6))
+@message(key=-1, versions=(3, 23))
 class ConsumerGroupKey(Message):
-    """The key of a record of a group: versions 3 and 6."""
+    """The key of a record of a group: versions 3 and 6, and 17, 20 and 23 of a streams group."""
 
     group: str = string()
 
 
-@message(key=-1, versions=(5, 8))
+@message(key=-1, versions=(5, 22))
 class ConsumerGroupMemberKey(Message):
-    """The key of a record of a member: versions 5, 7 and 8."""
+    """The key of a record of a member: versions 5, 7 and 8, and 19, 21 and 22 of a streams group."""
 
     group: str = string()
     member_id: str = string()

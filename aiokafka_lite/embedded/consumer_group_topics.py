@@ -58,8 +58,12 @@ class GroupTopics:
 
     def hash(self) -> int:
         """A number that changes with the topics of members and with their partitions; 0 without topics."""
-        counts = self.partition_counts()
-        if not counts:
-            return 0
-        text = repr(sorted(counts.items()))
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+        return topics_hash(self.partition_counts())
+
+
+def topics_hash(partition_counts: Mapping[bytes, int]) -> int:
+    """A number that changes with the topics, given by their ids, and with their partitions; 0 without topics."""
+    if not partition_counts:
+        return 0
+    text = repr(sorted(partition_counts.items()))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)

@@ -35,6 +35,7 @@ class SupportedLevels(NamedTuple):
 
 METADATA_VERSION = "metadata.version"
 SHARE_VERSION = "share.version"
+STREAMS_VERSION = "streams.version"
 _QUORUM = {"kraft.version": SupportedLevels(0, 1, 0)}
 _NEWEST = {
     **_QUORUM,
@@ -54,19 +55,19 @@ _BY_RELEASE: dict[str, dict[str, SupportedLevels]] = {
         METADATA_VERSION: SupportedLevels(7, 27, 27),
         **_NEWEST,
         SHARE_VERSION: SupportedLevels(0, 1, 0),
-        "streams.version": SupportedLevels(0, 1, 0),
+        STREAMS_VERSION: SupportedLevels(0, 1, 0),
         ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 1),
     },
     "4.3.1": {
         METADATA_VERSION: SupportedLevels(7, 30, 30),
         **_NEWEST,
         SHARE_VERSION: SupportedLevels(0, 1, 1),
-        "streams.version": SupportedLevels(0, 1, 1),
+        STREAMS_VERSION: SupportedLevels(0, 1, 1),
         ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 1),
     },
 }
-"""By release, as ``kafka-features describe`` shows them. ``kraft.version`` and ``streams.version`` change nothing here:
-``kafka-features upgrade --release-version`` changes all features of a release or none."""
+"""By release, as ``kafka-features describe`` shows them. ``kraft.version`` changes nothing here: ``kafka-features
+upgrade --release-version`` changes all features of a release or none."""
 
 _NEW_METADATA = frozenset({3, 5, 6, 7, 8, 11, 13, 14, 15, 17, 23, 30})
 """The levels of ``metadata.version`` that store something new. Kafka does not go back behind one of them."""

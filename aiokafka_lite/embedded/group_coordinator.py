@@ -31,6 +31,7 @@ from .hosted_groups import AnyGroup, HostedGroup, HostedGroups, tombstones
 from .metadata_view import MetadataView
 from .replica_manager import ReplicaManager
 from .resource_configs import group_number
+from .streams_group import StreamsGroup
 from .topics import PartitionKey
 from .transactional_offsets import TransactionalOffsets
 
@@ -159,7 +160,7 @@ class GroupCoordinator:
         hosted = self._hosted.get(group_id)
         if error is not ErrorCode.NONE:
             return None, error
-        if hosted is None:
+        if hosted is None or isinstance(hosted.group, StreamsGroup):
             return None, ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(hosted.group, ConsumerGroup):
             return self._hosted.classic_members(hosted.group), ErrorCode.NONE
@@ -186,9 +187,17 @@ class GroupCoordinator:
             raise GroupRefusal(error, "this broker is not the coordinator of the group")
         return self._hosted.consumer(group_id, joins=joins)
 
-    def heartbeat_interval_ms(self, group_id: str) -> int:
-        """The interval of heartbeats in a consumer group."""
-        return group_number(self._settings, group_id, "consumer.heartbeat.interval.ms")
+    def heartbeat_interval_ms(self, group_id: str, kind: str = "consumer") -> int:
+        """The interval of heartbeats in a group of this type."""
+        return group_number(self._settings, group_id, f"{kind}.heartbeat.interval.ms")
+
+    def streams_group(self, group_id: str, epoch: int) -> StreamsGroup:
+        """The group for a heartbeat with this member epoch; not hosted yet if it is new. Raises GroupRefusal."""
+        return self._hosted.streams(group_id, epoch)
+
+    def host_streams_group(self, group: StreamsGroup) -> None:
+        """Host a group that has a member."""
+        self._hosted.put(group)
 
     def assignors(self) -> list[str]:
         """The names of the assignors that members of consumer groups may choose, the default first."""
@@ -223,6 +232,10 @@ class GroupCoordinator:
             hosted = self._hosted.host(group_id)
             hosted.empty_since = NEVER  # the group is invisible until something is committed
         group = hosted.group
+        if isinstance(group, StreamsGroup):
+            if knows_epochs or transactional or member_id not in group.members:
+                return group.check_commit(member_id, instance_id, generation, partitions, transactional=transactional)
+            return ErrorCode.UNSUPPORTED_VERSION
         if isinstance(group, ConsumerGroup):
             member = group.members.get(member_id)
             needs_epoch = member is not None and member.classic is None and generation >= 0
@@ -270,9 +283,9 @@ class GroupCoordinator:
             hosted.empty_since = self._now_ms()
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether a client may fetch the offsets of a group. Only members of consumer groups can be refused."""
+        """Whether a client may fetch the offsets of a group. Members of classic groups are never refused."""
         hosted = self._hosted.get(group_id)
-        if hosted is None or not isinstance(hosted.group, ConsumerGroup):
+        if hosted is None or isinstance(hosted.group, Group):
             return ErrorCode.NONE
         return hosted.group.check_fetch(member_id, epoch)
 
@@ -354,9 +367,11 @@ class GroupCoordinator:
         return next((group for group in self.groups() if group.group_id == group_id), None)
 
     def replicated_group(self, group_id: str) -> AnyGroup | None:
-        """A group; a consumer group without the changes that the replicas do not have yet."""
+        """A group; one whose coordinator assigns without the changes that the replicas do not have yet."""
         group = self.group(group_id)
-        if not isinstance(group, ConsumerGroup) or self.log.is_replicated(group_id, self._hosted[group_id].written):
+        if group is None or isinstance(group, Group):
+            return group
+        if self.log.is_replicated(group_id, self._hosted[group_id].written):
             return group
         records = self.log.read_replicated(group_id)
         return self._hosted.read_only(group_id, records) if records else None

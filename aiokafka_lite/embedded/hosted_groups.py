@@ -18,6 +18,7 @@ from ..protocol.codec import Buffer
 from .classic_members import ClassicMembers
 from .configs import BrokerSettings
 from .consumer_group import ConsumerGroup, GroupRefusal
+from .consumer_group_records import STREAMS_KINDS
 from .coordinator_log import Rows
 from .group import Group
 from .group_log import CommittedOffset, GroupLog, GroupRecords, encode_group
@@ -27,18 +28,20 @@ from .group_records import GroupMetadataValue, group_key
 from .metadata_view import MetadataView
 from .resource_configs import group_number
 from .server_assignors import ASSIGNORS
+from .streams_group import StreamsGroup
+from .streams_members import JOIN, LEAVE
 from .topics import PartitionKey
 
 logger = logging.getLogger(__name__)
 
-AnyGroup = Group | ConsumerGroup
+AnyGroup = Group | ConsumerGroup | StreamsGroup
 
 
 @dataclass(slots=True)
 class HostedGroup:
     """A group, its offsets, and when it became empty: milliseconds, -1 while it has members.
 
-    ``written`` is the end of the log after the last records of a consumer group.
+    ``written`` is the end of the log after the last records of a consumer group or a streams group.
     """
 
     group: AnyGroup
@@ -79,8 +82,9 @@ class HostedGroups(dict[str, HostedGroup]):
         for group_id, records in found.consumer_groups.items():
             if records:
                 hosted = self.host(group_id)
-                hosted.group, hosted.empty_since = self._consumer_group(group_id), -1
-                hosted.group.restore(records)
+                group = self._group_of(group_id, records)
+                hosted.group, hosted.empty_since = group, -1
+                group.restore(records)
                 hosted.written = self._log.end_offset(group_id)
 
     def host(self, group_id: str) -> HostedGroup:
@@ -93,12 +97,15 @@ class HostedGroups(dict[str, HostedGroup]):
     def classic(self, group_id: str) -> Group | ClassicMembers | None:
         """The group for a classic member that joins; None if its members have another type and may not migrate."""
         hosted = self.host(group_id)
-        if isinstance(hosted.group, ConsumerGroup):
-            if not hosted.group.is_empty:
-                return None if self._policy() == "disabled" else self.classic_members(hosted.group)
-            self._replace(hosted, self._classic_group(group_id))
-        assert isinstance(hosted.group, Group)
-        return hosted.group
+        if isinstance(hosted.group, Group):
+            return hosted.group
+        if hosted.group.is_empty:
+            new = self._classic_group(group_id)
+            self._replace(hosted, new)
+            return new
+        if isinstance(hosted.group, StreamsGroup) or self._policy() == "disabled":
+            return None
+        return self.classic_members(hosted.group)
 
     def classic_members(self, group: ConsumerGroup) -> ClassicMembers:
         """The classic members of a consumer group."""
@@ -113,7 +120,7 @@ class HostedGroups(dict[str, HostedGroup]):
         old = None if hosted is None else hosted.group
         if isinstance(old, ConsumerGroup):
             return old
-        if not joins:
+        if not joins or isinstance(old, StreamsGroup):
             missing, other = f"Consumer group {group_id} not found.", f"Group {group_id} is not a consumer group."
             raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, missing if old is None else other)
         new = self._consumer_group(group_id)
@@ -123,7 +130,23 @@ class HostedGroups(dict[str, HostedGroup]):
             upgrade(old, new, self._metadata, allowed=allowed, max_size=size)
         return new
 
-    def put(self, group: ConsumerGroup) -> None:
+    def streams(self, group_id: str, epoch: int) -> StreamsGroup:
+        """The group for a heartbeat of a streams group; a new one, not hosted yet, if the member joins.
+
+        Raises GroupRefusal.
+        """
+        hosted = self.get(group_id)
+        old = None if hosted is None else hosted.group
+        if isinstance(old, StreamsGroup):
+            return old
+        if epoch == JOIN and (old is None or (isinstance(old, Group) and old.is_empty)):
+            return self._streams_group(group_id)
+        text = f"Group {group_id} is not a streams group."
+        if old is None:
+            text = f"{'Group' if epoch == LEAVE else 'Streams group'} {group_id} not found."
+        raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+    def put(self, group: ConsumerGroup | StreamsGroup) -> None:
         """Host a group that has got its first member."""
         hosted = self.host(group.group_id)
         if hosted.group is not group:
@@ -132,9 +155,9 @@ class HostedGroups(dict[str, HostedGroup]):
             hosted.empty_since = -1
             hosted.written = self._log.end_offset(group.group_id)
 
-    def read_only(self, group_id: str, records: Mapping[tuple[int, str], Buffer]) -> ConsumerGroup:
-        """A consumer group made of its records, without timers. It is not hosted."""
-        group = self._consumer_group(group_id)
+    def read_only(self, group_id: str, records: Mapping[tuple[int, str], Buffer]) -> ConsumerGroup | StreamsGroup:
+        """A group made of its records, without timers. It is not hosted."""
+        group = self._group_of(group_id, records)
         group.restore(records)
         group.close(ErrorCode.NONE)
         return group
@@ -188,6 +211,23 @@ class HostedGroups(dict[str, HostedGroup]):
             downgrade=self.downgrade,
         )
 
+    def _streams_group(self, group_id: str) -> StreamsGroup:
+        return StreamsGroup(
+            group_id,
+            metadata=self._metadata,
+            setting=lambda name: group_number(self._settings, group_id, name),
+            max_size=self._settings.number("group.streams.max.size"),
+            call_later=asyncio.get_running_loop().call_later,
+            now=asyncio.get_running_loop().time,
+            now_ms=self._now_ms,
+            persist=lambda rows: self._persist_consumer(group_id, rows),
+        )
+
+    def _group_of(self, group_id: str, records: Mapping[tuple[int, str], Buffer]) -> ConsumerGroup | StreamsGroup:
+        """A new group of the type that its records have."""
+        is_streams = any(kind in STREAMS_KINDS for kind, _ in records)
+        return self._streams_group(group_id) if is_streams else self._consumer_group(group_id)
+
     def assignors(self) -> list[str]:
         """The names of the assignors that members may choose, the default first."""
         return [each.strip() for each in self._settings.value("group.consumer.assignors").split(",")]
@@ -214,14 +254,14 @@ class HostedGroups(dict[str, HostedGroup]):
         if error is not ErrorCode.NONE:
             raise GroupRefusal(error)
         hosted = self.get(group_id)
-        if hosted is not None and isinstance(hosted.group, ConsumerGroup):
+        if hosted is not None and not isinstance(hosted.group, Group):
             hosted.empty_since = self._now_ms() if hosted.group.is_empty else -1
             hosted.written = self._log.end_offset(group_id)
 
 
 def tombstones(group: AnyGroup) -> list[tuple[bytes, bytes | None]]:
     """The rows that delete a group from the log."""
-    if isinstance(group, ConsumerGroup):
+    if not isinstance(group, Group):
         return group.stored.tombstones()
     return [(group_key(group.group_id), None)] if group.generation > 0 else []
 

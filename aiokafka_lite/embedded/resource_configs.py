@@ -35,7 +35,7 @@ GROUP_KEYS: dict[str, ConfigKey] = {
     ),
     "share.renew.acknowledge.enable": ConfigKey(ConfigType.BOOLEAN, "true"),
 }
-"""The settings of a group. Those of streams groups act on nothing here."""
+"""The settings of a group."""
 
 
 def group_number(settings: BrokerSettings, group_id: str, name: str) -> int:

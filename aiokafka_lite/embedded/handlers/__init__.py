@@ -31,6 +31,7 @@ from . import (  # noqa: F401
     share_fetch,
     share_groups,
     share_offsets,
+    streams_groups,
     telemetry,
     topic_partitions,
     topics,

@@ -3,8 +3,8 @@
 - DescribeGroups describes a missing group as DEAD; from v6 on with GROUP_ID_NOT_FOUND. v3 adds the operations that the
   client is allowed, v4 static members.
 - With ACLs, ListGroups shows the groups that the client may describe; all of them if it may describe the cluster.
-- ListGroups v4 filters by state, v5 by type: "classic", "consumer" or "share".
-- DescribeGroups takes a consumer or share group for a missing one, as ConsumerGroupDescribe takes a classic group.
+- ListGroups v4 filters by state, v5 by type: "classic", "consumer", "share" or "streams".
+- DescribeGroups takes a group of another type for a missing one, as ConsumerGroupDescribe takes a classic group.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ...protocol.messages import (
     ListGroupsRequest,
     ListGroupsResponse,
     ShareGroupDescribeGroup,
+    StreamsGroupDescribeGroup,
 )
 from ..authorizer import Resource
 from ..group import Group, GroupState
@@ -44,7 +45,9 @@ def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> 
 
 def add_authorized_operations(
     context: RequestContext,
-    described: Iterable[DescribedGroup | ConsumerGroupDescribeGroup | ShareGroupDescribeGroup],
+    described: Iterable[
+        DescribedGroup | ConsumerGroupDescribeGroup | ShareGroupDescribeGroup | StreamsGroupDescribeGroup
+    ],
 ) -> None:
     """Add the operations that the client may do on each group that has no error."""
     for group in described:

@@ -37,7 +37,7 @@ from ...protocol.messages import (
     OffsetFetchResponseTopics,
 )
 from ...protocol.schema import ZERO_UUID
-from ..consumer_group import ConsumerGroup
+from ..group import Group
 from ..group_log import CommittedOffset
 from ..handling import RequestContext, handles
 from ..hosted_groups import AnyGroup
@@ -296,7 +296,7 @@ def _subscribed(group: AnyGroup, asked: set[str]) -> set[str] | None:
     As in Kafka, only the topics are read, as in version 0: some clients claim v1 and write no more than v0 has. If even
     that fails, every topic that is ``asked`` about counts.
     """
-    if isinstance(group, ConsumerGroup):
+    if not isinstance(group, Group):
         return group.subscribed_topics()
     if group.is_empty:
         return set()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .share_fetch import *
     from .share_groups import *
     from .share_offsets import *
+    from .streams_groups import *
     from .telemetry import *
     from .topics import *
     from .transactions import *
@@ -177,6 +178,14 @@ else:  # with a __getattr__, a type checker would accept every name
             DescribeShareGroupOffsetsRequestGroup DescribeShareGroupOffsetsRequestTopic
             DescribeShareGroupOffsetsResponse DescribeShareGroupOffsetsResponseGroup
             DescribeShareGroupOffsetsResponsePartition DescribeShareGroupOffsetsResponseTopic
+        """,
+        streams_groups="""
+            StreamsCopartitionGroup StreamsEndpoint StreamsEndpointPartitions StreamsGroupDescribeAssignment
+            StreamsGroupDescribeGroup StreamsGroupDescribeMember StreamsGroupDescribeRequest
+            StreamsGroupDescribeResponse StreamsGroupDescribeSubtopology StreamsGroupDescribeTopology
+            StreamsGroupHeartbeatRequest StreamsGroupHeartbeatResponse StreamsKeyValue StreamsStatus
+            StreamsSubtopology StreamsTaskIds StreamsTaskOffset StreamsTopicInfo StreamsTopicPartitions
+            StreamsTopology
         """,
         telemetry="""
             GetTelemetrySubscriptionsRequest GetTelemetrySubscriptionsResponse PushTelemetryRequest

@@ -11,6 +11,7 @@ from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.schema import Request
 from tests.embedded.broker.peer import fetch_request, produce_request
 from tests.embedded.share_groups.requests import share_fetch
+from tests.embedded.streams_groups.requests import join, subtopology, topology
 from tests.pure.embedded.batches import produced
 
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
@@ -31,7 +32,7 @@ RAFT_VOTER = m.AddRaftVoterRequest(
     listeners=[m.AddRaftVoterListener(name="CONTROLLER", host="localhost", port=9093)],
 )
 
-SHARE_GROUP = "s"
+SHARE_GROUP, STREAMS_GROUP = "s", "streams"
 """A group id belongs to groups of one type."""
 
 Grant = tuple[AclOperation, AclResourceType]
@@ -358,6 +359,18 @@ ROWS = [
         NO_GROUP,
         ((Op.DELETE, GROUP), (Op.READ, TOPIC)),
         group=SHARE_GROUP,
+    ),
+    Row(
+        join(STREAMS_GROUP, "m", topology(subtopology("0", ["t"]))),
+        NO_GROUP,
+        ((Op.READ, GROUP), (Op.DESCRIBE, TOPIC)),
+        group=STREAMS_GROUP,
+    ),
+    Row(
+        m.StreamsGroupDescribeRequest(group_ids=[STREAMS_GROUP], include_authorized_operations=False),
+        NO_GROUP,
+        ((Op.DESCRIBE, GROUP),),
+        group=STREAMS_GROUP,
     ),
     Row(m.DeleteGroupsRequest(groups_names=["g"]), NO_GROUP, ((Op.DELETE, GROUP),)),
     Row(COMMIT, NO_GROUP, ((Op.READ, GROUP), (Op.READ, TOPIC)), version=9),

@@ -1,0 +1,529 @@
+"""One streams group (KIP-1071): the group protocol of Kafka Streams, in which the coordinator assigns tasks.
+
+The group decides; it neither answers requests nor stores anything. A member sends only heartbeats.
+
+Rules of this file:
+
+ 1. The first member brings the topology, and every later member must have the same one. As in Kafka 4.3 it cannot be
+    changed, also not when the group is empty. A member with an older epoch of it joins, and is told that it is stale.
+ 2. The group epoch grows when a member joins, changes or leaves, and when the topology becomes ready or its topics
+    change. ``streams_topology`` says when it is ready.
+ 3. A heartbeat that finds the assignment older than the group computes the target of all members, at most once in
+    ``streams.assignment.interval.ms``, and not before ``streams.initial.rebalance.delay.ms`` in a new group. If the
+    topology is not ready, the target has no tasks.
+ 4. Each member moves to its target by its own heartbeats (``streams_members``).
+ 5. A heartbeat with another epoch than the member's is fenced. One exception: the previous epoch, from a member that
+    lists no more than it has, is a member that did not get the last answer.
+ 6. Nothing changes if a request is refused, also if the log refuses its records: the group is then restored from the
+    records that the log has, and all timers restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from functools import partial
+from typing import NamedTuple
+
+from ..errors import ErrorCode
+from ..protocol.codec import Buffer, decode_versioned
+from ..protocol.messages import StreamsTopicInfo, StreamsTopology
+from .consumer_group import GroupRefusal
+from .consumer_group_records import StoredRecords
+from .consumer_group_topics import topics_hash
+from .coordinator_log import Rows
+from .metadata_view import MetadataView
+from .streams_assignor import TaskMember, Tasks, assign_tasks
+from .streams_group_records import (
+    STREAMS_CURRENT,
+    STREAMS_GROUP,
+    STREAMS_MEMBER,
+    STREAMS_TARGET,
+    STREAMS_TARGET_EPOCH,
+    STREAMS_TOPOLOGY,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMetadataValue,
+    encode_current,
+    encode_group,
+    encode_member,
+    encode_target,
+    encode_target_epoch,
+    encode_topology,
+    read_current,
+    read_member,
+    read_target,
+    read_topology,
+)
+from .streams_members import JOIN, NO_TASKS, StreamsMember, TaskState
+from .streams_topology import Status, StreamsStatusCode, TopologyTasks, required_topics, source_topics, tasks_of
+from .topics import PartitionKey
+
+logger = logging.getLogger(__name__)
+
+
+class StreamsGroupState(Enum):
+    """The state of a group. It follows from its other values, so there are no transitions."""
+
+    EMPTY = "no members; the group may still have offsets"
+    NOT_READY = "topics of the topology are missing"
+    ASSIGNING = "the assignment is older than the group; a later heartbeat renews it"
+    RECONCILING = "members move to their targets"
+    STABLE = "all members have their targets"
+
+    @property
+    def wire_name(self) -> str:
+        """The name in StreamsGroupDescribe and ListGroups."""
+        return self.name.title().replace("_", "")
+
+
+class StreamsHeartbeat(NamedTuple):
+    """The content of a StreamsGroupHeartbeat request. None is a value that did not change; the timeout in seconds."""
+
+    member_id: str
+    epoch: int
+    client_id: str
+    client_host: str
+    endpoint_epoch: int
+    rack_id: str | None = None
+    rebalance_timeout: float | None = None
+    topology: StreamsTopology | None = None
+    owned: Tasks | None = None
+    process_id: str | None = None
+    endpoint: tuple[str, int] | None = None
+    tags: Mapping[str, str] | None = None
+    shutdown: bool = False
+
+
+class StreamsAnswer(NamedTuple):
+    """The epoch of a member, its tasks if they changed, and the internal topics that are missing with their partitions.
+
+    ``endpoints`` are the partitions of each application, active and standby, if the member does not know them yet.
+    """
+
+    member_id: str
+    epoch: int
+    tasks: Tasks | None
+    status: list[Status]
+    endpoint_epoch: int
+    endpoints: dict[tuple[str, int], tuple[list[PartitionKey], list[PartitionKey]]] | None
+    missing: list[tuple[StreamsTopicInfo, int]]
+
+
+class StreamsGroup:
+    """A streams group. Owner: the coordinator of its node. No method awaits, so each one is atomic.
+
+    ``now`` gives the loop's time, by which durations are measured, and ``now_ms`` the time of day. ``setting`` gives a
+    setting of this group as a number. ``persist`` takes the records that changed, and raises GroupRefusal if the log
+    refuses them.
+    """
+
+    type = protocol_type = "streams"
+
+    def __init__(
+        self,
+        group_id: str,
+        *,
+        metadata: MetadataView,
+        setting: Callable[[str], int],
+        max_size: int,
+        call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle],
+        now: Callable[[], float],
+        now_ms: Callable[[], int],
+        persist: Callable[[Rows], None],
+    ) -> None:
+        self.group_id = group_id
+        self.epoch = self.assignment_epoch = 1
+        self.members: dict[str, StreamsMember] = {}
+        self.targets: dict[str, Tasks] = {}
+        self.topology = StreamsTopology(epoch=-1, subtopologies=[])
+        self.configured: TopologyTasks | None = None
+        self._metadata = metadata
+        self._setting = setting
+        self._max_size = max_size
+        self._call_later = call_later
+        self._now, self._now_ms = now, now_ms
+        self._assigned_at, self._last_assignment = 0, -math.inf  # by the time of day, for the log, and by ``now``
+        self._metadata_hash, self._validated_epoch, self._standby_replicas = 0, -1, -1
+        self._endpoint_epoch = 0
+        self._shutdown_by: str | None = None
+        self._first_assignment: asyncio.TimerHandle | None = None
+        self.stored = StoredRecords(group_id, persist)
+
+    def __repr__(self) -> str:
+        return f"<StreamsGroup {self.group_id} {self.state.name} epoch={self.epoch} members={len(self.members)}>"
+
+    @property
+    def state(self) -> StreamsGroupState:
+        if not self.members:
+            return StreamsGroupState.EMPTY
+        if self._validated_epoch != self.topology.epoch:
+            return StreamsGroupState.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return StreamsGroupState.ASSIGNING
+        if all(member.is_reconciled(self.assignment_epoch) for member in self.members.values()):
+            return StreamsGroupState.STABLE
+        return StreamsGroupState.RECONCILING
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def subscribed_topics(self) -> set[str]:
+        """The names of the topics that the members read."""
+        subtopologies = self.topology.subtopologies if self.members else []
+        return {name for each in subtopologies for name in source_topics(each)}
+
+    # Heartbeats.
+
+    def heartbeat(self, request: StreamsHeartbeat) -> StreamsAnswer:
+        """Handle the heartbeat of a new or known member. Raises GroupRefusal."""
+        member = self._find_for(request)
+        topology = self._topology_for(request.topology)
+        partitions = {name: len(each.partitions) for name, each in self._metadata.topics.items()}
+        configured = tasks_of(topology, partitions)
+        if configured.status is None and request.owned is not None:
+            _check_tasks(request.owned, configured)
+        is_first = not self.stored.values
+        before = member.description if member.member_id in self.members else None
+        _update(member, request)
+        self._delay_first_assignment()
+        self.members[member.member_id] = member
+        self.topology, self.configured = topology, configured
+        status = self._stale(member)
+        self._refresh(topology, configured, changed=member.description != before)
+        status += self._assign()
+        tasks = member.tasks
+        self._reconcile(member, request.owned)
+        self._touch(member)
+        if request.shutdown and self._shutdown_by is None:
+            self._shutdown_by = member.member_id
+        self._save()
+        changed = request.epoch == JOIN or member.tasks != tasks
+        endpoint_epoch = self._endpoint_epoch + (changed and member.endpoint is not None)
+        if not is_first:  # as in Kafka, the epoch of a group begins with its second heartbeat
+            self._endpoint_epoch = endpoint_epoch
+        knows_endpoints = endpoint_epoch == request.endpoint_epoch
+        return self._answer(member, status, changed=changed, knows_endpoints=knows_endpoints)
+
+    def _find_for(self, request: StreamsHeartbeat) -> StreamsMember:
+        """The member of a heartbeat, or a new member. Raises GroupRefusal."""
+        member = self.members.get(request.member_id)
+        if request.epoch == JOIN:
+            if len(self.members) >= self._max_size:
+                text = f"The streams group has reached its maximum capacity of {self._max_size} members."
+                raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+            return member or StreamsMember(request.member_id)
+        if member is None:
+            raise self._unknown(request.member_id)
+        _check_epoch(member, request)
+        return member
+
+    def _unknown(self, member_id: str) -> GroupRefusal:
+        text = f"Member {member_id} is not a member of group {self.group_id}."
+        return GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
+
+    def _topology_for(self, topology: StreamsTopology | None) -> StreamsTopology:
+        """The topology of the group after a heartbeat that may bring one (rule 1). Raises GroupRefusal."""
+        present = self.topology
+        if topology is None or present.epoch > topology.epoch:
+            return present
+        if present.epoch >= 0 and _by_id(present) != _by_id(topology):
+            raise GroupRefusal(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+        return topology if present.epoch < 0 else present
+
+    def _stale(self, member: StreamsMember) -> list[Status]:
+        if member.topology_epoch >= self.topology.epoch:
+            return []
+        text = (
+            f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
+            f"{self.topology.epoch}."
+        )
+        return [Status(StreamsStatusCode.STALE_TOPOLOGY, text)]
+
+    def _refresh(self, topology: StreamsTopology, configured: TopologyTasks, *, changed: bool) -> None:
+        """Begin a new epoch if a member ``changed``, or what the assignment depends on (rule 2)."""
+        topics = self._metadata.topics
+        known = [topics[name] for name in required_topics(topology) if name in topics]
+        basis = (
+            topics_hash({each.topic_id: len(each.partitions) for each in known}),
+            topology.epoch if configured.status is None else -1,
+            self._setting("streams.num.standby.replicas"),
+        )
+        if changed or basis != (self._metadata_hash, self._validated_epoch, self._standby_replicas):
+            self._metadata_hash, self._validated_epoch, self._standby_replicas = basis
+            self.epoch += 1
+
+    def _answer(
+        self, member: StreamsMember, status: list[Status], *, changed: bool, knows_endpoints: bool
+    ) -> StreamsAnswer:
+        configured = self.configured
+        assert configured is not None
+        if configured.status is not None:
+            status.append(configured.status)
+        if self._shutdown_by is not None:
+            text = (
+                f"Streams group member {self._shutdown_by} encountered a fatal error and requested a shutdown for the "
+                "entire application."
+            )
+            status.append(Status(StreamsStatusCode.SHUTDOWN_APPLICATION, text))
+        return StreamsAnswer(
+            member.member_id,
+            member.epoch,
+            member.tasks if changed else None,
+            status,
+            self._endpoint_epoch,
+            None if knows_endpoints else _endpoints(self.members, self.topology, self._metadata),
+            [(info, configured.partitions[info.name]) for info in configured.missing],
+        )
+
+    # The assignment.
+
+    def _assign(self) -> list[Status]:
+        """Compute the targets of all members if they are older than the group, and if it is time for that (rule 3)."""
+        if self.epoch == self.assignment_epoch:
+            return []
+        if self._first_assignment is not None:
+            text = "Assignment delayed due to the configured initial rebalance delay."
+            return [Status(StreamsStatusCode.ASSIGNMENT_DELAYED, text)]
+        if self._now() < self._last_assignment + self._setting("streams.assignment.interval.ms") / 1000:
+            text = "Assignment delayed due to the configured assignment interval."
+            return [Status(StreamsStatusCode.ASSIGNMENT_DELAYED, text)]
+        configured = self.configured
+        members = {
+            name: TaskMember(each.process_id, self.targets.get(name, NO_TASKS)) for name, each in self.members.items()
+        }
+        is_ready = configured is not None and configured.status is None
+        counts = configured.counts if configured is not None and is_ready else {}
+        stateful = configured.stateful if configured is not None else ()
+        self.targets = assign_tasks(members, counts, stateful, self._standby_replicas)
+        self.assignment_epoch = self.epoch
+        self._assigned_at, self._last_assignment = self._now_ms(), self._now()
+        return []
+
+    def _delay_first_assignment(self) -> None:
+        """Before the first member joins: leave some time to the others."""
+        delay = self._setting("streams.initial.rebalance.delay.ms") / 1000
+        if self.is_empty and delay > 0 and self._first_assignment is None:
+            self._first_assignment = self._call_later(delay, self._assign_first)
+
+    def _assign_first(self) -> None:
+        """The initial delay of a new group is over."""
+        self._first_assignment = None
+        if not self.members:
+            return
+        self._assign()
+        try:
+            self._save()
+        except GroupRefusal as refusal:
+            logger.warning("group %s has no assignment yet: %s", self.group_id, refusal)
+
+    def _reconcile(self, member: StreamsMember, owned: Tasks | None) -> None:
+        target = NO_TASKS if self._first_assignment is not None else self.targets.get(member.member_id, NO_TASKS)
+        member.reconcile(self.assignment_epoch, target, owned, self.members.values())
+        self._restart_revocation(member)
+
+    def _restart_revocation(self, member: StreamsMember) -> None:
+        """Give a member its rebalance timeout to revoke tasks. The time runs from its change to that state."""
+        if member.state is not TaskState.UNREVOKED_TASKS:
+            if member.revocation is not None:
+                member.revocation.cancel()
+                member.revocation = None
+        elif member.revocation is None:
+            member.revocation = self._call_later(member.rebalance_timeout, partial(self._expire, member))
+
+    # Leaving.
+
+    def leave(self, member_id: str, *, shutdown: bool) -> None:
+        """Handle a member that leaves, and may ask the whole application to shut down. Raises GroupRefusal."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise self._unknown(member_id)
+        if shutdown and self._shutdown_by is None:
+            self._shutdown_by = member_id
+        self._fence(member)
+
+    def _touch(self, member: StreamsMember) -> None:
+        """Restart the session of a member."""
+        if member.session is not None:
+            member.session.cancel()
+        timeout = self._setting("streams.session.timeout.ms") / 1000
+        member.session = self._call_later(timeout, partial(self._expire, member))
+
+    def _expire(self, member: StreamsMember) -> None:
+        """Fence a member whose session, or time to revoke, has ended."""
+        try:
+            self._fence(member)
+        except GroupRefusal as refusal:
+            logger.warning("group %s keeps member %s: %s", self.group_id, member.member_id, refusal)
+
+    def _fence(self, member: StreamsMember) -> None:
+        """Remove a member. Its tasks are free at once. Raises GroupRefusal."""
+        member.stop()
+        del self.members[member.member_id]
+        self.targets.pop(member.member_id, None)
+        self.epoch += 1
+        if not self.members:
+            self._shutdown_by = None
+        self._save()
+
+    def start_sessions(self) -> None:
+        """Start the timers of the members that have none: of a group that was loaded."""
+        for member in self.members.values():
+            if member.session is None:
+                self._touch(member)
+                self._restart_revocation(member)
+
+    def close(self, error: ErrorCode) -> None:
+        """End the group on this node. No request waits for a streams group, so no request gets the ``error``."""
+        if self._first_assignment is not None:
+            self._first_assignment.cancel()
+            self._first_assignment = None
+        for member in self.members.values():
+            member.stop()
+
+    # Offsets.
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, keys: Iterable[PartitionKey], *, transactional: bool
+    ) -> ErrorCode:
+        """Whether to accept a commit of offsets.
+
+        A member may also commit with an earlier epoch, for partitions of tasks that it has had since (KIP-1251).
+        """
+        if epoch < 0 and (not self.members or (transactional and not member_id and instance_id is None)):
+            return ErrorCode.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        readers = {name: each.subtopology_id for each in self.topology.subtopologies for name in source_topics(each)}
+        tasks = [(readers.get(name, ""), number) for name, number in keys]
+        if epoch == member.epoch or (epoch < member.epoch and all(member.may_commit(each, epoch) for each in tasks)):
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Whether a client may fetch the committed offsets. A client that is not a member always may."""
+        if member_id is None and epoch < 0:
+            return ErrorCode.NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    # The log.
+
+    def _save(self) -> None:
+        """Write the records that changed. Raises GroupRefusal."""
+        records = {
+            (STREAMS_GROUP, ""): encode_group(
+                self.epoch, self._metadata_hash, self._validated_epoch, self._standby_replicas
+            ),
+            (STREAMS_TARGET_EPOCH, ""): encode_target_epoch(self.assignment_epoch, self._assigned_at),
+            (STREAMS_TOPOLOGY, ""): encode_topology(self.topology),
+        }
+        for name, member in self.members.items():
+            records[STREAMS_MEMBER, name] = encode_member(member)
+            records[STREAMS_TARGET, name] = encode_target(self.targets.get(name, NO_TASKS))
+            records[STREAMS_CURRENT, name] = encode_current(member)
+        try:
+            self.stored.save(records, self.members)
+        except GroupRefusal:
+            self.restore(self.stored.values)
+            raise
+
+    def restore(self, records: Mapping[tuple[int, str], Buffer]) -> None:
+        """Load what the log has, by kind and member. All timers restart."""
+        self.close(ErrorCode.NONE)
+        self.members.clear()
+        self.targets.clear()
+        self.stored.restore(records)
+        for (kind, name), value in sorted(records.items(), key=lambda each: each[0]):  # a member before its tasks
+            if kind == STREAMS_GROUP:
+                group = decode_versioned(StreamsGroupMetadataValue, value)[0]
+                self.epoch, self._metadata_hash = group.epoch, group.metadata_hash
+                self._validated_epoch = group.validated_topology_epoch
+                configs = group.last_assignment_configs or ()
+                self._standby_replicas = next((int(each.value) for each in configs), 0)
+            elif kind == STREAMS_TARGET_EPOCH:
+                target = decode_versioned(StreamsGroupTargetAssignmentMetadataValue, value)[0]
+                self.assignment_epoch, self._assigned_at = target.assignment_epoch, target.assignment_timestamp
+            elif kind == STREAMS_TOPOLOGY:
+                self.topology = read_topology(value)
+            elif kind == STREAMS_MEMBER:
+                self.members[name] = read_member(name, value)
+            elif kind == STREAMS_TARGET:
+                self.targets[name] = read_target(value)
+            elif kind == STREAMS_CURRENT and name in self.members:
+                read_current(self.members[name], value)
+        self.start_sessions()
+
+
+def _endpoints(
+    members: Mapping[str, StreamsMember], topology: StreamsTopology, metadata: MetadataView
+) -> dict[tuple[str, int], tuple[list[PartitionKey], list[PartitionKey]]]:
+    """The partitions of each application, of its active and of its standby tasks."""
+    sources = {each.subtopology_id: source_topics(each) for each in topology.subtopologies}
+    found: dict[tuple[str, int], tuple[list[PartitionKey], list[PartitionKey]]] = {}
+    for member in members.values():
+        if member.endpoint is None:
+            continue
+        for keys, tasks in zip(found.setdefault(member.endpoint, ([], [])), member.tasks):
+            keys += [
+                (name, number)
+                for subtopology, number in sorted(tasks)
+                for name in sources.get(subtopology, ())
+                if metadata.partition_state((name, number)) is not None
+            ]
+    return found
+
+
+def _by_id(topology: StreamsTopology) -> tuple[int, dict[str, object]]:
+    return topology.epoch, {each.subtopology_id: each for each in topology.subtopologies}
+
+
+def _check_tasks(owned: Tasks, configured: TopologyTasks) -> None:
+    for subtopology, number in sorted(owned.active | owned.standby):
+        count = configured.counts.get(subtopology)
+        text = ""
+        if count is None:
+            text = f"Subtopology {subtopology} does not exist in the topology."
+        elif not 0 <= number < count:
+            text = f"Task {number} for subtopology {subtopology} is invalid. Number of tasks for this subtopology: "
+            text += str(count)
+        if text:
+            raise GroupRefusal(ErrorCode.INVALID_REQUEST, text)
+
+
+def _check_epoch(member: StreamsMember, request: StreamsHeartbeat) -> None:
+    if request.epoch == member.epoch:
+        return
+    owned = request.owned
+    is_subset = owned is not None and owned.active <= member.active.keys() and owned.standby <= member.standby
+    if request.epoch < member.epoch and request.epoch == member.previous_epoch and is_subset:
+        return
+    size = "greater" if request.epoch > member.epoch else "smaller"
+    raise GroupRefusal(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The streams group member has a {size} member epoch ({request.epoch}) than the one known by the group "
+        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _update(member: StreamsMember, request: StreamsHeartbeat) -> None:
+    """Store the values of a heartbeat."""
+    member.client_id, member.client_host = request.client_id, request.client_host
+    if request.rack_id is not None:
+        member.rack_id = request.rack_id
+    if request.rebalance_timeout is not None:
+        member.rebalance_timeout = request.rebalance_timeout
+    if request.topology is not None:
+        member.topology_epoch = request.topology.epoch
+    if request.process_id is not None:
+        member.process_id = request.process_id
+    if request.endpoint is not None:
+        member.endpoint = request.endpoint
+    if request.tags is not None:
+        member.tags = request.tags

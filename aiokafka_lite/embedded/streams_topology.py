@@ -1,0 +1,195 @@
+"""The topology of a streams group (KIP-1071): its tasks, and the internal topics that the coordinator creates.
+
+Rules of this file:
+
+ 1. A subtopology has as many tasks as the largest of its source topics has partitions. Repartition topics are sources.
+ 2. A repartition topic without a number of its own has as many partitions as the largest source topic of the
+    subtopologies that write to it. These may be repartition topics too, whose numbers are decided first.
+ 3. The topics of a copartition group have equal numbers of partitions. Repartition topics with a number of their own,
+    and topics of the user, decide; the other repartition topics follow.
+ 4. A changelog has a partition for each task.
+ 5. A topology is ready when all its topics exist, with these numbers of partitions. Only then there are tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from ..errors import ErrorCode
+from ..protocol.messages import StreamsSubtopology, StreamsTopicInfo, StreamsTopology
+from .consumer_group import GroupRefusal
+
+SHOWN_TOPICS = 3
+"""The number of topics that a status names."""
+
+
+class StreamsStatusCode(IntEnum):
+    """The codes of a status in StreamsGroupHeartbeat."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+
+
+class Status(NamedTuple):
+    """A status of a group, with a text for its members."""
+
+    code: StreamsStatusCode
+    detail: str
+
+
+class TopologyTasks(NamedTuple):
+    """What follows from a topology and from the topics that exist.
+
+    ``counts`` are the numbers of tasks by subtopology, and empty if they cannot be decided. ``partitions`` are those of
+    the internal topics. The topology is ready if there is no ``status``.
+    """
+
+    counts: Mapping[str, int]
+    stateful: frozenset[str]
+    partitions: Mapping[str, int]
+    missing: tuple[StreamsTopicInfo, ...]
+    status: Status | None
+
+
+class _Unready(Exception):
+    """The numbers of partitions of a topology cannot be decided."""
+
+    def __init__(self, code: StreamsStatusCode, detail: str) -> None:
+        super().__init__(detail)
+        self.status = Status(code, detail)
+
+
+def source_topics(subtopology: StreamsSubtopology) -> list[str]:
+    """The topics that a subtopology reads."""
+    return [*subtopology.source_topics, *(each.name for each in subtopology.repartition_source_topics)]
+
+
+def required_topics(topology: StreamsTopology) -> set[str]:
+    """The topics that must exist before there are tasks."""
+    internal = {each.name for subtopology in topology.subtopologies for each in subtopology.state_changelog_topics}
+    return internal.union(*(source_topics(each) for each in topology.subtopologies))
+
+
+def tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> TopologyTasks:
+    """The tasks of a topology. ``existing`` are the numbers of partitions of the topics that exist.
+
+    Raises GroupRefusal for a topology that no topics can make ready.
+    """
+    try:
+        return _tasks_of(topology, existing)
+    except _Unready as unready:
+        return TopologyTasks({}, frozenset(), {}, (), unready.status)
+
+
+def _tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> TopologyTasks:
+    subtopologies = topology.subtopologies
+    missing = sorted({name for each in subtopologies for name in each.source_topics if name not in existing})
+    if missing:
+        raise _Unready(StreamsStatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_shown(missing)} are missing.")
+    repartition = {info.name: info for each in subtopologies for info in each.repartition_source_topics}
+    decided = {name: info.partitions for name, info in repartition.items() if info.partitions}
+    _size_repartition_topics(subtopologies, repartition, decided, existing)
+    for subtopology in subtopologies:
+        for group in subtopology.copartition_groups:
+            topics = [subtopology.source_topics[place] for place in group.source_topics]
+            topics += [subtopology.repartition_source_topics[place].name for place in group.repartition_source_topics]
+            _copartition(topics, repartition, decided, existing)
+    counts = {}
+    for each in sorted(subtopologies, key=lambda each: each.subtopology_id):
+        counts[each.subtopology_id] = max((_count(name, decided, existing) for name in source_topics(each)), default=0)
+    changelogs = {
+        info.name: (info, counts[each.subtopology_id]) for each in subtopologies for info in each.state_changelog_topics
+    }
+    expected = {name: decided[name] for name in repartition} | {name: count for name, (_, count) in changelogs.items()}
+    for name, count in expected.items():
+        if existing.get(name, count) != count:
+            raise _Unready(
+                StreamsStatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+                f"Existing topic {name} has different number of partitions: expected {count}, found {existing[name]}",
+            )
+    internal = [*repartition.values(), *(info for info, _ in changelogs.values())]
+    absent = tuple(info for info in internal if info.name not in existing)
+    text = f"Internal topics are missing: {_shown([info.name for info in absent])}"
+    return TopologyTasks(
+        counts,
+        frozenset(each.subtopology_id for each in subtopologies if each.state_changelog_topics),
+        expected,
+        absent,
+        Status(StreamsStatusCode.MISSING_INTERNAL_TOPICS, text) if absent else None,
+    )
+
+
+def _count(name: str, decided: Mapping[str, int], existing: Mapping[str, int]) -> int:
+    """The number of partitions of a topic; 0 if it is not decided yet. As in Kafka, a topic that exists decides."""
+    return existing.get(name) or decided.get(name, 0)
+
+
+def _size_repartition_topics(
+    subtopologies: Collection[StreamsSubtopology],
+    repartition: Iterable[str],
+    decided: dict[str, int],
+    existing: Mapping[str, int],
+) -> None:
+    """Decide the numbers of partitions of all repartition topics (rule 2)."""
+    waiting = [name for name in repartition if name not in decided]
+    sinks = {name for each in subtopologies for name in each.repartition_sink_topics}
+    if not sinks.issuperset(waiting):
+        raise GroupRefusal(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            "Failed to compute number of partitions for all repartition topics, because a repartition source topic is "
+            "never used as a sink topic.",
+        )
+    while waiting:
+        before = len(waiting)
+        for name in tuple(waiting):
+            writers = [each for each in subtopologies if name in each.repartition_sink_topics]
+            found = max(_count(source, decided, existing) for each in writers for source in source_topics(each))
+            if found:
+                decided[name] = found
+                waiting.remove(name)
+        if len(waiting) == before:
+            raise GroupRefusal(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
+                "that cannot be resolved.",
+            )
+
+
+def _copartition(
+    topics: Collection[str],
+    repartition: Mapping[str, StreamsTopicInfo],
+    decided: dict[str, int],
+    existing: Mapping[str, int],
+) -> None:
+    """Give the repartition topics of a copartition group the number of partitions of the other topics (rule 3)."""
+    if not topics:
+        return
+    counts = {name: _count(name, decided, existing) for name in sorted(topics)}
+    of_users = {name: count for name, count in counts.items() if name not in repartition}
+    deciding = of_users or {name: count for name, count in counts.items() if repartition[name].partitions}
+    if len(set(deciding.values())) > 1:
+        text = "Following topics do not have the same number of partitions"
+        shown = ", ".join(f"{name}={count}" for name, count in deciding.items())
+        raise _Unready(StreamsStatusCode.INCORRECTLY_PARTITIONED_TOPICS, f"{text}: [{{{shown}}}]")
+    wanted = next(iter(deciding.values()), 0) or max(counts.values())
+    for name in counts.keys() & repartition.keys():
+        own = repartition[name].partitions
+        if own and own != wanted:
+            raise _Unready(
+                StreamsStatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+                f"Number of partitions [{own}] of repartition topic [{name}] doesn't match number of partitions "
+                f"[{wanted}] of the source topic.",
+            )
+        decided[name] = wanted
+
+
+def _shown(topics: Collection[str]) -> str:
+    """The first names of a list, and the number of the others."""
+    hidden = len(topics) - SHOWN_TOPICS
+    return ", ".join(list(topics)[:SHOWN_TOPICS]) + (f" and {hidden} additional topics" if hidden > 0 else "")

@@ -1,0 +1,177 @@
+"""Members of streams groups (KIP-1071) get tasks, move them to each other, and lose them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol import messages as m
+from tests.embedded.broker.peer import Peer
+from tests.embedded.share_groups.members import set_configs
+from tests.embedded.streams_groups.requests import answered, counting, heartbeat, join, subtopology, tasks, topology
+
+READING = topology(subtopology("0", ["g-in"]))
+
+
+@asynccontextmanager
+async def coordinator(cluster: EmbeddedCluster) -> AsyncIterator[Peer]:
+    """A connection to the coordinator of the group ``g``. The first question makes the offsets topic."""
+    running = next(each for each in cluster.nodes.values() if each.is_running)
+    async with Peer(cluster, running.node_id) as peer:
+        (found,) = (await peer.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators
+    async with Peer(cluster, found.node_id) as peer:
+        yield peer
+
+
+async def describe(peer: Peer) -> m.StreamsGroupDescribeGroup:
+    request = m.StreamsGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
+    return (await peer.ask(request)).groups[0]
+
+
+async def test_members_share_the_tasks_and_one_revokes_before_the_other_begins(cluster: EmbeddedCluster) -> None:
+    async with coordinator(cluster) as peer:
+        assert answered(await peer.ask(join("g", "a", READING))) == (2, {"0": [0, 1, 2, 3]}, {}, [])
+        assert answered(await peer.ask(join("g", "b", READING))) == (3, {}, {}, [])
+        assert answered(await peer.ask(heartbeat("g", "a", 2))) == (2, {"0": [0, 1]}, {}, [])
+        still = await peer.ask(heartbeat("g", "a", 2, {"0": [0, 1, 2]}))
+        assert answered(still) == (2, None, None, []), "the member still has task 2"
+        assert answered(await peer.ask(heartbeat("g", "b", 3))) == (3, None, None, [])
+        assert answered(await peer.ask(heartbeat("g", "a", 2, {"0": [0, 1]}))) == (3, None, None, [])
+        assert answered(await peer.ask(heartbeat("g", "b", 3))) == (3, {"0": [2, 3]}, {}, [])
+        assert (await describe(peer)).group_state == "Stable"
+
+
+async def test_the_coordinator_creates_the_internal_topics(cluster: EmbeddedCluster) -> None:
+    async with coordinator(cluster) as peer:
+        assert answered(await peer.ask(join("g", "a", counting("g")))) == (2, {}, {}, [3])
+        topics = cluster.controller.topics
+        assert {len(topics[name].partitions) for name in ("g-repartition", "g-changelog")} == {4}
+        assert topics["g-changelog"].configs == {"cleanup.policy": "compact"}
+        expected = {"0": [0, 1, 2, 3], "1": [0, 1, 2, 3]}
+        assert answered(await peer.ask(heartbeat("g", "a", 2))) == (3, expected, {}, [])
+
+
+async def test_a_group_without_its_source_topic_is_not_ready(cluster: EmbeddedCluster) -> None:
+    async with coordinator(cluster) as peer:
+        late = topology(subtopology("0", ["late"]))
+        assert answered(await peer.ask(join("g", "a", late))) == (2, {}, {}, [1])
+        assert (await describe(peer)).group_state == "NotReady"
+        await cluster.create_topic("late", 2)
+        assert answered(await peer.ask(heartbeat("g", "a", 2))) == (3, {"0": [0, 1]}, {}, [])
+
+
+async def test_a_topic_that_grows_brings_new_tasks(cluster: EmbeddedCluster) -> None:
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", READING))
+        more = m.CreatePartitionsTopic(name="g-in", count=6, assignments=None)
+        await peer.ask(m.CreatePartitionsRequest(topics=[more], timeout_ms=1000, validate_only=False))
+        assert answered(await peer.ask(heartbeat("g", "a", 2)))[1] == {"0": [0, 1, 2, 3, 4, 5]}
+
+
+async def test_a_session_that_ends_frees_the_tasks(cluster: EmbeddedCluster) -> None:
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", READING))
+        await peer.ask(join("g", "b", READING))
+        await peer.ask(heartbeat("g", "a", 2))
+        for _ in range(10):
+            await asyncio.sleep(5)
+            last = await peer.ask(heartbeat("g", "b", 3))
+            if last.member_epoch != 3:
+                break
+        assert answered(last)[1] == {"0": [0, 1, 2, 3]}
+        assert (await peer.ask(heartbeat("g", "a", 2))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_member_that_does_not_revoke_in_time_is_fenced(cluster: EmbeddedCluster) -> None:
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", READING))
+        await peer.ask(join("g", "b", READING))
+        await peer.ask(heartbeat("g", "a", 2))
+        await asyncio.sleep(1.5)
+        kept = {"0": [0, 1, 2, 3]}
+        assert (await peer.ask(heartbeat("g", "a", 2, kept))).error_code == ErrorCode.NONE
+        await asyncio.sleep(1)
+        assert (await peer.ask(heartbeat("g", "a", 2, kept))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_standby_tasks_are_on_other_processes(cluster: EmbeddedCluster) -> None:
+    stateful = topology(subtopology("0", ["g-in"], changelogs=counting("g").subtopologies[1].state_changelog_topics))
+    await set_configs(cluster, "g", streams_num_standby_replicas="1")
+    await cluster.create_topic("g-changelog", 4, 3)
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", stateful))
+        await peer.ask(join("g", "a2", stateful, process_id="process-a"))
+        await peer.ask(join("g", "b", stateful))
+        targets = {each.member_id: each.target_assignment for each in (await describe(peer)).members}
+        active = {name: tasks(each.active_tasks) or {} for name, each in targets.items()}
+        standby = {name: tasks(each.standby_tasks) or {} for name, each in targets.items()}
+        of_a = sorted(active["a"].get("0", []) + active["a2"].get("0", []))
+        assert sorted(of_a + active["b"]["0"]) == [0, 1, 2, 3]
+        assert standby["b"]["0"] == of_a
+        assert sorted(standby["a"].get("0", []) + standby["a2"].get("0", [])) == active["b"]["0"]
+
+
+async def test_a_group_outlives_its_coordinator(cluster: EmbeddedCluster) -> None:
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", READING, user_endpoint=m.StreamsEndpoint(host="h", port=1), rack_id="r"))
+        await peer.ask(join("g", "b", READING))
+        await peer.ask(heartbeat("g", "a", 2))
+        before, node = await describe(peer), peer.node.node_id
+    await cluster.stop(node)
+    async with coordinator(cluster) as peer:
+        assert peer.node.node_id != node
+        assert await describe(peer) == before
+        assert answered(await peer.ask(heartbeat("g", "a", 2, {"0": [0, 1]})))[0] == 3
+        assert answered(await peer.ask(heartbeat("g", "b", 3)))[1] == {"0": [2, 3]}
+
+
+async def test_a_group_outlives_a_restart_from_disk(tmp_path: Path) -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, data_dir=tmp_path) as cluster:
+        await cluster.create_topic("g-in", 4)
+        async with coordinator(cluster) as peer:
+            await peer.ask(join("g", "a", READING))
+            before = await describe(peer)
+    async with EmbeddedCluster(brokers=1, tcp=False, data_dir=tmp_path) as cluster, coordinator(cluster) as peer:
+        assert await describe(peer) == before
+        assert answered(await peer.ask(heartbeat("g", "a", 2))) == (2, None, None, [])
+
+
+async def test_a_refused_topology_changes_nothing(cluster: EmbeddedCluster) -> None:
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", READING))
+        before = await describe(peer)
+        other = await peer.ask(join("g", "b", topology(subtopology("0", ["other"]))))
+        assert (other.error_code, other.error_message) == (42, "Topology updates are not supported yet.")
+        assert await describe(peer) == before
+
+
+async def test_the_initial_delay_collects_members(cluster: EmbeddedCluster) -> None:
+    await set_configs(cluster, "g", streams_initial_rebalance_delay_ms="3000")
+    async with coordinator(cluster) as peer:
+        assert answered(await peer.ask(join("g", "a", READING))) == (1, {}, {}, [5])
+        assert answered(await peer.ask(join("g", "b", READING))) == (1, {}, {}, [5])
+        await asyncio.sleep(3.1)
+        assert answered(await peer.ask(heartbeat("g", "a", 1)))[1] == {"0": [0, 2]}
+        assert answered(await peer.ask(heartbeat("g", "b", 1)))[1] == {"0": [1, 3]}
+
+
+async def test_a_request_to_shut_down_reaches_each_member(cluster: EmbeddedCluster) -> None:
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", READING))
+        await peer.ask(join("g", "b", READING))
+        await peer.ask(heartbeat("g", "b", -1, shutdown_application=True))
+        assert answered(await peer.ask(heartbeat("g", "a", 2)))[3] == [4]
+        await peer.ask(heartbeat("g", "a", -1))
+        assert answered(await peer.ask(join("g", "a", READING)))[3] == [], "a new run of the application"
+
+
+async def test_a_cluster_without_the_feature_refuses(cluster: EmbeddedCluster) -> None:
+    cluster.set_feature("streams.version", 0)
+    async with coordinator(cluster) as peer:
+        refused: Any = await peer.ask(join("g", "a", READING))
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
