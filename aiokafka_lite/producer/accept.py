@@ -39,9 +39,17 @@ from .accumulator import Accumulator, wrong_partition
 from .delivery import Delivery
 from .fifo_lock import FifoLock
 from .interceptor import Interceptors, ProducerRecord
-from .record import BATCH_OVERHEAD, HEADER_OVERHEAD, PENDING_OVERHEAD, RECORD_OVERHEAD, PreparedRecord
+from .record import (
+    BATCH_OVERHEAD,
+    PENDING_OVERHEAD,
+    RECORD_OVERHEAD,
+    Headers,
+    PreparedRecord,
+    headers_of,
+    size_of_headers,
+)
 from .room import Room
-from .serializer import Headers, MustAwait, Serialization, headers_of, serialize, serialize_async
+from .serializer import MustAwait, Serialization, serialize, serialize_async
 from .settle import Settlement
 
 Prepared: TypeAlias = tuple[Any, bytes | None, bytes | None, tuple[Header, ...], Any, int, int, int]
@@ -399,8 +407,3 @@ def too_large(config: ProducerConfig, topic: str, size: int) -> RecordTooLarge:
 
 def _fields(record: Any) -> tuple[Any, object, object, Headers, Any, Any]:
     return record.topic, record.value, record.key, record.headers, record.partition, record.timestamp
-
-
-def size_of_headers(headers: tuple[Header, ...]) -> int:
-    """The bytes of ``buffer_memory`` that the headers of a record use."""
-    return sum(HEADER_OVERHEAD + 3 * len(name) + (0 if data is None else len(data)) for name, data in headers)

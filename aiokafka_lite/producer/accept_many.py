@@ -26,15 +26,14 @@ from ..config import ProducerConfig
 from ..errors import BrokerError, IllegalStateError, SerializationError
 from ..protocol.records import RecordLists
 from ..types import Header
-from .accept import Acceptor, largest_record, size_of_headers
+from .accept import Acceptor, largest_record
 from .accumulator import Accumulator
 from .append_bulk import BulkAppender
 from .arguments import ValuesAndKeys
 from .delivery import Delivery
-from .record import BATCH_OVERHEAD, RECORD_OVERHEAD
+from .record import BATCH_OVERHEAD, RECORD_OVERHEAD, Headers, headers_of, size_of_headers
 from .results import ListPiece, Piece, Run, SinglePiece
 from .room import Room
-from .serializer import Headers, headers_of
 from .topic import TopicProducer
 
 FIRST_PIECE = 100

@@ -11,7 +11,7 @@ from ..aio.callbacks import RAISED, CallbackErrors
 from ..arguments import check_methods, must_be
 from ..errors import ConfigurationError, SerializationError
 from ..types import Header, RecordMetadata
-from .serializer import Headers, headers_of
+from .record import Headers, headers_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,9 @@ from .interceptor import Interceptors, ProducerInterceptor
 from .partitioner import DefaultPartitioner
 from .partitioner_interface import Partitioner
 from .pipeline import Pipeline
+from .record import Headers
 from .results import SendResults
-from .serializer import GivenSerializer, Headers, Serialization
+from .serializer import GivenSerializer, Serialization
 from .settings import ProducerSettings, configs
 from .transaction import TransactionCalls
 

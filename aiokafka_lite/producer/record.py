@@ -1,15 +1,20 @@
-"""A record before it is in a batch, and the bytes of ``buffer_memory`` that it is charged for."""
+"""A record before it is in a batch: its headers are checked, and ``buffer_memory`` is charged for its bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from ..errors import SerializationError
 from ..types import Header
+
+Headers = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
+"""Headers of a send: pairs of a name and bytes (or None), or a mapping if no name occurs twice."""
 
 RECORD_OVERHEAD: Final = 24
 """The maximum number of bytes of a record besides key, value and headers: its lengths and deltas."""
 
-HEADER_OVERHEAD = 10
+HEADER_OVERHEAD: Final = 10
 """The maximum number of bytes of a header besides its name and value."""
 
 BATCH_OVERHEAD = 1_000
@@ -18,6 +23,9 @@ charged for a share of it."""
 
 PENDING_OVERHEAD = 256
 """Additional bytes of a record while it is pending for its topic, because it consists of Python objects then."""
+
+_NO_HEADERS: tuple[Header, ...] = ()
+_new_tuple: Final = tuple.__new__  # creates a NamedTuple without the Python call of its constructor
 
 
 class PreparedRecord(NamedTuple):
@@ -35,3 +43,58 @@ class PreparedRecord(NamedTuple):
     timestamp: int
     size: int
     surplus: int = 0
+
+
+# Hot: runs for each record with headers.
+def headers_of(topic: str, headers: Headers) -> tuple[Header, ...]:
+    """The headers as pairs of a name and bytes or None. Raises SerializationError for other types."""
+    if not headers:
+        return _NO_HEADERS
+    checked: list[Header] = []
+    try:
+        # Lists are checked for first: whether an object is a Mapping takes much longer to find out.
+        pairs: Iterable[object] = headers
+        if not isinstance(headers, (list, tuple)) and isinstance(headers, Mapping):
+            pairs = headers.items()
+        for pair in pairs:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise SerializationError(
+                    f"the headers of a record for topic {topic!r} must be pairs of a name and bytes, as in"
+                    f" [('trace', b'1')], got {type(headers).__name__} with an item of type {type(pair).__name__}"
+                )
+            name, value = pair[0], pair[1]
+            if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+                raise SerializationError(
+                    f"a header of a record for topic {topic!r} must be a str and bytes or None,"
+                    f" got ({type(name).__name__}, {type(value).__name__})"
+                )
+            if not name.isascii():
+                name.encode()
+            checked.append(pair if isinstance(pair, Header) else _new_tuple(Header, (name, value)))
+    except UnicodeEncodeError as wrong_text:
+        failure = SerializationError(
+            f"the name of a header of a record for topic {topic!r} must be text that UTF-8 can encode: {wrong_text}"
+        )
+        failure.__cause__ = wrong_text  # compiled code ignores the "from" of a raise
+        raise failure from wrong_text
+    except SerializationError:
+        raise
+    except Exception as error:  # the headers may be an iterator of the user
+        failure = SerializationError(
+            f"the headers of a record for topic {topic!r} must be pairs of a name and bytes: {error}"
+        )
+        failure.__cause__ = error
+        raise failure from error
+    return tuple(checked)
+
+
+# Hot: runs for each record with headers.
+def size_of_headers(headers: tuple[Header, ...]) -> int:
+    """The bytes of ``buffer_memory`` that the headers of a record use."""
+    size = 0
+    for header in headers:
+        value: bytes | None = header[1]
+        size += HEADER_OVERHEAD + 3 * len(header[0])
+        if value is not None:
+            size += len(value)
+    return size

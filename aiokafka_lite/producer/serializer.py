@@ -1,24 +1,20 @@
-"""Serializers convert the keys and values of a user to bytes. Headers are checked here as well."""
+"""Serializers convert the keys and values of a user to bytes."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Never, Protocol, TypeAlias, TypeVar, cast
 
 from ..aio.callbacks import RAISED
 from ..arguments import check_methods, for_part, must_be
 from ..errors import ConfigurationError, KafkaTimeout, SerializationError
 from ..types import Header
-
-Headers = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
-"""Headers of a send: pairs of a name and bytes (or None), or a mapping if no name occurs twice."""
+from .record import headers_of
 
 T_contra = TypeVar("T_contra", contravariant=True)
-
-_NO_HEADERS: tuple[Header, ...] = ()
 
 
 class Serializer(Protocol[T_contra]):
@@ -263,38 +259,3 @@ def _drop(result: object) -> None:
         result.close()
     elif isinstance(result, asyncio.Future):
         result.cancel()
-
-
-def headers_of(topic: str, headers: Headers) -> tuple[Header, ...]:
-    """The headers as pairs of a name and bytes or None. Raises SerializationError for other types."""
-    if not headers:
-        return _NO_HEADERS
-    pairs: Iterable[object] = headers.items() if isinstance(headers, Mapping) else headers
-    checked: list[Header] = []
-    try:
-        for pair in pairs:
-            if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise SerializationError(
-                    f"the headers of a record for topic {topic!r} must be pairs of a name and bytes, as in"
-                    f" [('trace', b'1')], got {type(headers).__name__} with an item of type {type(pair).__name__}"
-                )
-            name, value = pair
-            if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
-                raise SerializationError(
-                    f"a header of a record for topic {topic!r} must be a str and bytes or None,"
-                    f" got ({type(name).__name__}, {type(value).__name__})"
-                )
-            if not name.isascii():
-                name.encode()
-            checked.append(pair if isinstance(pair, Header) else Header(name, value))
-    except UnicodeEncodeError as error:
-        raise SerializationError(
-            f"the name of a header of a record for topic {topic!r} must be text that UTF-8 can encode: {error}"
-        ) from error
-    except SerializationError:
-        raise
-    except Exception as error:  # the headers may be an iterator of the user
-        raise SerializationError(
-            f"the headers of a record for topic {topic!r} must be pairs of a name and bytes: {error}"
-        ) from error
-    return tuple(checked)

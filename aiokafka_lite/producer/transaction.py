@@ -17,7 +17,7 @@ from ..method_names import AsyncContext
 from ..types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
 from .bulk import BulkDelivery, Written
 from .delivery import Delivery
-from .serializer import Headers
+from .record import Headers
 
 if TYPE_CHECKING:
     from .detached import DetachedTransaction

@@ -100,6 +100,22 @@ class Fuzzer:
         except ValueError:
             assert before == b"before"
 
+    def headers(self) -> None:
+        choose = self._random.choice
+        names = ("", "trace", "grün", "鍵", "\ud800", b"bytes", 5)
+        headers: list[Any] = [(choose(names), choose((None, self._bytes(), "text"))) for _ in range(choose((0, 1, 70)))]
+        if headers and choose((True, False)):
+            headers = [(name, value) for name, value in headers if name in names[:4] and value != "text"]
+        given = choose((headers, tuple(headers)))
+        assert self._headers(self._native, given) == self._headers(encode, given), given
+
+    @staticmethod
+    def _headers(module: Any, given: object) -> object:
+        try:
+            return module.encode_headers(given)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return "raised"
+
     def key(self) -> None:
         key = self._random.randbytes(self._random.randrange(80))
         count = self._random.randrange(1, 1 << 31)
@@ -116,7 +132,7 @@ def main() -> None:
     assert str(encode.__file__).endswith(".py"), "the reference must be plain Python: set AIOKAFKA_LITE_PURE=1"
     fuzzer = Fuzzer(native, seed=1)
     for _ in range(int(sys.argv[2])):
-        for compare in (fuzzer.record, fuzzer.lists, fuzzer.rows, fuzzer.damaged_rows, fuzzer.key):
+        for compare in (fuzzer.record, fuzzer.lists, fuzzer.rows, fuzzer.damaged_rows, fuzzer.headers, fuzzer.key):
             compare()
 
 

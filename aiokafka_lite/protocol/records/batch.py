@@ -24,12 +24,11 @@ from .codec import (
     Headers,
     RecordColumns,
     decode_records,
-    encode_headers,
     encode_records,
     end_of_records,
 )
 from .compression import DEFAULT_MAX_DECOMPRESSED, check_level, compress, decompress
-from .encode import append_record
+from .encode import append_record, encode_headers
 from .pack import RecordLists
 
 HEADER_SIZE = 61
@@ -49,7 +48,9 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _INT64_MAX: Final = (1 << 63) - 1
 _RECORDS_A_CHUNK = 1 << 14  # decoded in 20 ms
-_append_record: Final = append_record  # compiled code reads a Final without a look-up in the module's dictionary
+# Compiled code reads a Final without a look-up in the module's dictionary.
+_append_record: Final = append_record
+_encode_headers: Final = encode_headers
 
 
 class RecordBatch:
@@ -369,7 +370,7 @@ class BatchBuilder:
         unchanged then.
         """
         count = self.count
-        encoded = encode_headers(headers) if headers else ZERO_HEADERS
+        encoded = _encode_headers(headers) if headers else ZERO_HEADERS
         if count:
             if not _append_record(
                 self._buffer, self._limit, count, timestamp - self._base_timestamp, key, value, encoded

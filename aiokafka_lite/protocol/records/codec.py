@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import CorruptRecord
 from ...types import Header
-from .encode import append_record
-from .varint import ENCODINGS, read_raw_varint, read_raw_varlong
+from .encode import append_record, encode_headers
+from .varint import read_raw_varint, read_raw_varlong
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # where this module is compiled, a number without an object
@@ -53,7 +53,6 @@ compressed, once took 317 MB and stopped the event loop for 7 seconds.
 ZERO_HEADERS: Final = b"\0"
 """The encoded headers of a record that has none: their number."""
 
-_NULL = ENCODINGS[-1]
 _NO_HEADERS: tuple[Header, ...] = ()
 _new_tuple = tuple.__new__  # faster than the constructor of a NamedTuple, which calls it
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -115,23 +114,6 @@ def encode_records(
         encoded = encode_headers(of_record) if of_record else ZERO_HEADERS
         append_record(out, _INT64_MAX, offset_delta, timestamp - base_timestamp, key, value, encoded)
     return out
-
-
-def encode_headers(headers: Headers) -> bytes:
-    """The headers of one record, with their count in front."""
-    encodings = ENCODINGS
-    parts: list[Buffer] = [b""]
-    count = 0
-    for key, value in headers:
-        encoded = key.encode()
-        parts += (encodings[len(encoded)], encoded)
-        if value is None:
-            parts.append(_NULL)
-        else:
-            parts += (encodings[len(value)], value)
-        count += 1
-    parts[0] = encodings[count]
-    return b"".join(parts)
 
 
 def decode_records(

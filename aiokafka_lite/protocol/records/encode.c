@@ -189,6 +189,58 @@ end:
     return result;
 }
 
+/* Headers. */
+
+static inline int header_of(PyObject *pair, Piece *name, Piece *value)
+{
+    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
+        PyErr_Format(PyExc_TypeError, "a header must be a tuple of two, got %s", Py_TYPE(pair)->tp_name);
+        return -1;
+    }
+    PyObject *text = PyTuple_GET_ITEM(pair, 0), *data = PyTuple_GET_ITEM(pair, 1);
+    if (!PyUnicode_Check(text) || !(data == Py_None || PyBytes_Check(data))) {
+        PyErr_Format(PyExc_TypeError, "a header must be a str and bytes or None, got %s and %s", Py_TYPE(text)->tp_name,
+                     Py_TYPE(data)->tp_name);
+        return -1;
+    }
+    Py_ssize_t size;
+    name->data = PyUnicode_AsUTF8AndSize(text, &size); /* the text keeps the result */
+    if (name->data == NULL)
+        return -1;
+    name->size = size;
+    value->data = data == Py_None ? NULL : PyBytes_AS_STRING(data);
+    value->size = data == Py_None ? NO_VALUE : PyBytes_GET_SIZE(data);
+    return 0;
+}
+
+PyDoc_STRVAR(encode_headers_doc, "encode_headers(headers)\n--\n\nAs in encode.py.");
+
+static PyObject *encode_headers(PyObject *module, PyObject *given)
+{
+    PyObject *result = NULL, *headers = PySequence_Fast(given, "headers must be iterable");
+    if (headers == NULL)
+        return NULL;
+    Piece name, value;
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(headers);
+    int64_t size = size_of_varint(count);
+    for (Py_ssize_t index = 0; index < count; index++) {
+        if (header_of(PySequence_Fast_GET_ITEM(headers, index), &name, &value) < 0)
+            goto end;
+        size += bytes_of(&name) + bytes_of(&value);
+    }
+    result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (result == NULL)
+        goto end;
+    char *to = write_varint(PyBytes_AS_STRING(result), count);
+    for (Py_ssize_t index = 0; index < count; index++) {
+        header_of(PySequence_Fast_GET_ITEM(headers, index), &name, &value);
+        to = write_piece(write_piece(to, &name), &value);
+    }
+end:
+    Py_DECREF(headers);
+    return result;
+}
+
 /* Lists of bytes. */
 
 static inline int item_of(PyObject *list, Py_ssize_t index, Piece *piece)
@@ -525,6 +577,7 @@ static PyMethodDef methods[] = {
     {"append_record", (PyCFunction)(void (*)(void))append_record, METH_FASTCALL, append_record_doc},
     {"append_lists", append_lists, METH_VARARGS, append_lists_doc},
     {"append_rows", append_rows, METH_VARARGS, append_rows_doc},
+    {"encode_headers", encode_headers, METH_O, encode_headers_doc},
     {"murmur2", murmur2, METH_O, murmur2_doc},
     {"partition_for_key", (PyCFunction)(void (*)(void))partition_for_key, METH_FASTCALL, partition_for_key_doc},
     {NULL, NULL, 0, NULL},

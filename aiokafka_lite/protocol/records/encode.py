@@ -8,6 +8,7 @@ The format of a record is in ``codec``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 
 from .varint import ENCODINGS
@@ -79,6 +80,23 @@ def _append_large(buffer: bytearray, limit: int, before: bytes, value: Buffer, a
     buffer += value
     buffer += after
     return True
+
+
+def encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
+    """The headers of one record, with their count in front."""
+    encodings = ENCODINGS
+    parts: list[bytes] = [b""]
+    count = 0
+    for key, value in headers:
+        encoded = key.encode()
+        parts += (encodings[len(encoded)], encoded)
+        if value is None:
+            parts.append(_NULL)
+        else:
+            parts += (encodings[len(value)], value)
+        count += 1
+    parts[0] = encodings[count]
+    return b"".join(parts)
 
 
 def append_lists(

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from operator import add
 
-from .codec import ZERO_HEADERS, Headers, encode_headers
-from .encode import append_lists
+from .codec import ZERO_HEADERS, Headers
+from .encode import append_lists, encode_headers
 from .varint import ENCODINGS
 
 _BOUNDARIES = (1 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 34)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.errors import ConfigurationError, SerializationError
+from aiokafka_lite.producer.record import headers_of
 from aiokafka_lite.producer.serializer import (
     AnySerializer,
     BytesSerializer,
@@ -18,7 +19,6 @@ from aiokafka_lite.producer.serializer import (
     MustAwait,
     StrSerializer,
     as_serializer,
-    headers_of,
     is_async,
     serialize,
     serialize_async,

@@ -72,6 +72,22 @@ def test_a_record_is_encoded_as_in_python(
 
 
 @compiled_only
+@given(st.lists(st.tuples(st.text(max_size=80), st.none() | st.binary(max_size=300)), max_size=70))
+def test_headers_are_encoded_as_in_python(headers: list[tuple[str, bytes | None]]) -> None:
+    expected = plain_encode().encode_headers(headers)
+    assert [encode.encode_headers(each) for each in (headers, tuple(headers), iter(headers))] == [expected] * 3
+
+
+@compiled_only
+@pytest.mark.parametrize(
+    "wrong", [None, [None], [("a",)], [("a", b"", b"")], [("a", "b")], [(b"a", b"b")], [("\ud800", b"")]]
+)
+def test_wrong_headers_are_not_encoded(wrong: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        encode.encode_headers(wrong)
+
+
+@compiled_only
 @given(st.binary(max_size=80) | st.binary(min_size=100, max_size=300))
 def test_a_key_is_hashed_as_in_python(key: bytes) -> None:
     hashed = plain_encode().murmur2(key)
