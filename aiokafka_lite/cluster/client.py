@@ -339,6 +339,9 @@ class Client(Component):
         """
         self._service.check()
         key = CoordinatorKey(kind, name)
+        known = self._coordinators.known(key)
+        if known is not None:
+            return self._brokers.of(known)
 
         async def find() -> Broker:
             return self._brokers.of(await self._coordinators.find(key))

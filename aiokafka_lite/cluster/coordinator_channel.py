@@ -60,7 +60,7 @@ class CoordinatorChannel:
         broker = await self._client.coordinator(self._name, self._kind)
         node_id = broker.node.node_id
         try:
-            connection = await self._connect(broker, purpose, node_id)
+            connection = broker.ready_connection(purpose) or await self._connect(broker, purpose, node_id)
             # No await between building and writing, so that the versions belong to the connection that carries the
             # request.
             answer = connection.send_nowait(build(connection.versions), timeout=timeout, at_most=at_most)
@@ -90,15 +90,26 @@ class CoordinatorChannel:
             self._check_not_moved(node_id, sent=False)
 
     async def _unless_moved(self, answer: asyncio.Future[R], node_id: int) -> R:
-        # JoinGroup may wait for minutes, and commits wait for one another, so the request timeout would be too late.
-        try:
-            while True:
-                await asyncio.wait((answer,), timeout=LOOKUP_INTERVAL)
-                if answer.done():
-                    return answer.result()
+        # JoinGroup may wait for minutes, and commits wait for one another, so the request timeout would be too late. A
+        # timer fails the answer, because a loop around asyncio.wait costs one more iteration of the event loop.
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle
+
+        def check() -> None:
+            nonlocal timer
+            try:
                 self._check_not_moved(node_id, sent=True)
+            except Exception as error:  # noqa: BLE001 - the caller raises it
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                timer = loop.call_later(LOOKUP_INTERVAL, check)
+
+        timer = loop.call_later(LOOKUP_INTERVAL, check)
+        try:
+            return await answer
         finally:
-            answer.cancel()
+            timer.cancel()
 
     def _check_not_moved(self, node_id: int, *, sent: bool) -> None:
         """Raise ConnectionLost if another broker is now the coordinator. If not, start a lookup for the next check."""

@@ -176,10 +176,13 @@ class Broker:
         Raises the error of the attempt: ConnectionLost(sent=False), KafkaTimeout, ProtocolError, AuthenticationError,
         UnsupportedVersion, BrokerError. A cancelled caller does not end the attempt.
         """
+        ready = self.ready_connection(purpose)
+        return await asyncio.shield(self._want(purpose)) if ready is None else ready
+
+    def ready_connection(self, purpose: Purpose) -> Connection | None:
+        """The connection for a purpose, if it is open."""
         connection = self._connections.get(purpose)
-        if connection is not None and connection.ready:
-            return connection
-        return await asyncio.shield(self._want(purpose))
+        return connection if connection is not None and connection.ready else None
 
     async def send(
         self,

@@ -114,6 +114,7 @@ class TransactionCoordinator:
         self._transaction_timeout = transaction_timeout
         self._ids = ids
         self._channel = CoordinatorChannel(client, transactional_id, CoordinatorKind.TRANSACTION)
+        self._versions: VersionTable | None = None  # of the last connection
         self._level = 0
 
     @property
@@ -337,12 +338,14 @@ class TransactionCoordinator:
         self._ids.received(ProducerIdAndEpoch(producer_id, epoch))
 
     async def _send(self, build: Callable[[VersionTable], Request[R]], *, at_most: int | None = None) -> tuple[R, int]:
-        """Make one attempt. Stores the level of the feature that the connection reports."""
+        """Make one attempt. Stores the versions of the connection, and the level of the feature that it reports."""
 
         def noted(versions: VersionTable) -> Request[R]:
-            # A proxy may limit the versions of a cluster that has finalized generation 2.
-            is_possible = all(map(versions.supports, REQUIRED_BY_GENERATION_2))
-            self._level = versions.level(FEATURE) if is_possible else 0
+            if versions is not self._versions:  # those of another connection
+                # A proxy may limit the versions of a cluster that has finalized generation 2.
+                is_possible = all(map(versions.supports, REQUIRED_BY_GENERATION_2))
+                self._level = versions.level(FEATURE) if is_possible else 0
+                self._versions = versions
             return build(versions)
 
         timeout = self._client.config.request_timeout

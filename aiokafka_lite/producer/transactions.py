@@ -160,8 +160,9 @@ class Transactions:
         bound = self._bound(timeout)
         end = self._timers.now() + bound
         while True:
-            with deadline.at(end, lambda: self._late("no transaction was begun")):
-                await self._until_ended()
+            if not self._idle.is_set() or self._ending is not None:
+                with deadline.at(end, lambda: self._late("no transaction was begun")):
+                    await self._until_ended()
             await self._coordinator.wait_markers(bound)
             if self._idle.is_set():
                 break
