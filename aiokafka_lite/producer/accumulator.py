@@ -376,8 +376,7 @@ class Accumulator:
         else:
             topic.unplaced = None
         records = list(pending.records)
-        for record in records:
-            self._budget.release(record.size)
+        self._budget.release(sum([record.size for record in records]))
         self._settlement.remove_pending(pending)
         self._counters.records_failed += len(records)
         self._failures.records_failed(records, pending.fail_rest(error, log))

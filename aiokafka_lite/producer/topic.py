@@ -44,7 +44,7 @@ class PendingRecords(BatchResult):
         rest.fail(error, log)
         self.records.clear()
         self.times.clear()
-        self.places.extend((rest, 0) for _ in range(count))
+        self.places += [(rest, 0)] * count
         self.move(self.places)
         return rest
 
