@@ -161,7 +161,9 @@ class Service:
         """
         check_timeout(timeout)
         if self._state is not ServiceState.NEW:
-            raise IllegalStateError(f"{self!r} cannot be started: it is {self._state.name}; create a new one")
+            is_up = self._state in (ServiceState.STARTING, ServiceState.RUNNING)
+            problem = "is started already" if is_up else "cannot be started again: create a new one"
+            raise IllegalStateError(f"{self!r} {problem}")
         self._is_attached = is_attached
         self.start_timeout = timeout
         self._loop = asyncio.get_running_loop()

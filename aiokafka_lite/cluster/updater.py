@@ -359,9 +359,15 @@ def _error_in(response: MetadataResponse) -> KafkaError | None:
 
 
 def _described(failures: Mapping[str, object]) -> str:
-    """The failure of each address. Most failures name the address already."""
-    texts = [(address, str(failure)) for address, failure in failures.items()]
-    return "; ".join(text if address in text else f"{address}: {text}" for address, text in texts)
+    """The failure of each address. Most failures name the address already. Equal failures are described once."""
+    same: dict[str, list[str]] = {}
+    for address, failure in failures.items():
+        same.setdefault(str(failure).replace(address, "\0"), []).append(address)
+    texts = []
+    for template, (first, *others) in same.items():
+        text = template.replace("\0", first) if "\0" in template else f"{first}: {template}"
+        texts.append(f"{text}; the same with {', '.join(others)}" if others else text)
+    return "; ".join(texts)
 
 
 def _joined(failures: dict[str, KafkaError]) -> KafkaError:

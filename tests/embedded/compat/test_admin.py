@@ -160,7 +160,7 @@ async def test_a_second_start_keeps_the_running_client(cluster: EmbeddedCluster)
     admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     outcomes = await asyncio.gather(admin.start(), admin.start(), return_exceptions=True)
     assert [type(each) for each in outcomes] == [type(None), IllegalStateError]
-    with pytest.raises(IllegalStateError, match="cannot be started: it is RUNNING"):
+    with pytest.raises(IllegalStateError, match="is started already"):
         await admin.start()
     assert await admin.list_topics() == ["orders"]
     await admin.close()
@@ -171,5 +171,5 @@ async def test_a_closed_client_cannot_be_started(cluster: EmbeddedCluster) -> No
     await admin.start()
     await admin.close()
     for _ in range(2):
-        with pytest.raises(IllegalStateError, match="cannot be started: it is CLOSED"):
+        with pytest.raises(IllegalStateError, match="cannot be started again: create a new one"):
             await admin.start()

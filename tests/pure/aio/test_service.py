@@ -221,13 +221,13 @@ async def test_calls_before_start_and_after_close_are_refused_with_the_remedy() 
     with pytest.raises(IllegalStateError, match="not started"):
         await probe.service.while_running(asyncio.sleep(0))
     await probe.start()
-    with pytest.raises(IllegalStateError, match="cannot be started: it is RUNNING"):
+    with pytest.raises(IllegalStateError, match="is started already"):
         await probe.start()
     await probe.close()
     await probe.close()
     with pytest.raises(IllegalStateError, match=r"is closed.*create a new one"):
         probe.service.check()
-    with pytest.raises(IllegalStateError, match="cannot be started: it is CLOSED"):
+    with pytest.raises(IllegalStateError, match="cannot be started again: create a new one"):
         await probe.start()
 
 
