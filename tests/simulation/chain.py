@@ -83,8 +83,8 @@ class Chain:
             await asyncio.sleep(1.0)
         workers = [worker for stage in self.stages for worker in stage.workers]
         await asyncio.gather(*(worker.stop() for worker in workers))
-        while self._seen_of(last) < self._count(last) and loop.time() < deadline:
-            await asyncio.sleep(1.0)  # markers may be on their way
+        while (self._seen_of(last) < self._count(last) or self._lags()) and loop.time() < deadline:
+            await asyncio.sleep(1.0)  # markers may be on their way, also those of the offsets
         await self._check()
 
     async def close(self) -> None:
@@ -120,6 +120,14 @@ class Chain:
             number: [(record.offset, bytes(record.value)) for record in self._world.cluster.records(topic, number)]
             for number in range(LEDGER_PARTITIONS)
         }
+
+    def _lags(self) -> bool:
+        """Whether the committed offset of a stage is before the end of its source."""
+        return any(
+            log and self._committed(stage.plan).get(number, 0) <= log[-1][0]
+            for stage in self.stages
+            for number, log in self._logs(stage.plan.source).items()
+        )
 
     def _count(self, topic: str) -> int:
         return len(self._world.cluster.records(topic))
