@@ -252,8 +252,9 @@ async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prep
         if isinstance(error, KafkaError):
             raise KafkaError(
                 f"task {task.place.task} of batch {batch} was not committed: {error}. If its transaction was open for"
-                f" longer than {TRANSACTION_TIMEOUT_OPTION}, increase that. Restart the query: it repeats"
-                " the batch, without the rows that are committed"
+                f" longer than {TRANSACTION_TIMEOUT_OPTION}, increase that. If another run of the query has the same"
+                " checkpoint, stop that run. Restart the query: it repeats the batch, without the rows that are"
+                " committed"
             ) from error
         if error is not None:
             raise error
@@ -364,8 +365,8 @@ def _check_same(place: Place, marker: _Marker | None, found: _Counted) -> None:
         raise IllegalStateError(
             f"task {place.task} of batch {place.batch} has {found.rows} rows with {found.size} bytes, but an earlier"
             f" run has committed {marker.counts.get('rows')} rows with {marker.counts.get('size')} bytes: the query has"
-            " to compute the same rows each time. Remove random values and changed settings, or begin with a new"
-            " checkpoint"
+            " to compute the same rows each time. Remove random values and changed settings. If that is not possible,"
+            " or the checkpoint is an old copy, begin with a new checkpoint"
         )
 
 
