@@ -24,7 +24,7 @@ _FIELD = re.compile(rb"%(.?)", re.DOTALL)
 
 
 def or_null(column: Iterable[bytes | None], null: bytes) -> list[bytes]:
-    """A column with the text of a null for its nulls."""
+    """A copy of a column that has the text for nulls in place of its nulls."""
     return [null if each is None else each for each in column]
 
 

@@ -1,6 +1,6 @@
 """SaslHandshake and SaslAuthenticate on a connection that is logged in already, or on a listener without logins.
 
-The login itself is in ``authentication``, and these handlers see what it does not accept: they refuse the request.
+The login itself is in ``authentication``. Requests that it does not handle come here, and are refused.
 """
 
 from __future__ import annotations
