@@ -60,8 +60,8 @@ OLD_BUGS = (
         "late-answer",
         "an answer to Fetch from before a seek is applied after it",
         "aiokafka_lite/consumer/fetch_answers.py",
-        "return assigned.position.version != version or not self._subscription.holds(assigned)",
-        "return not self._subscription.holds(assigned)",
+        "is_outdated = self._is_outdated(assigned, share.version) or assigned.buffer.end != share.offset",
+        "is_outdated = not self._subscription.holds(assigned)",
     ),
     OldBug(
         "record-in-hand",
