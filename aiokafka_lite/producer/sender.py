@@ -131,7 +131,7 @@ class Sender:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is queued or in flight."""
-        return not self._serving and not self._in_flight and self._queue.empty()
+        return not self._serving and not self._in_flight and not self._queue
 
     @property
     def is_reachable(self) -> bool:
@@ -213,7 +213,7 @@ class Sender:
         connection = self._connection
         if (
             self._serving
-            or not self._queue.empty()
+            or self._queue
             or self._in_flight >= self._slots
             or connection is None
             or not connection.is_free
@@ -273,7 +273,7 @@ class Sender:
         """Stop sending for all partitions that are queued here: each backs off, or moves to another leader."""
         self._avoid()
         waiting = [first]
-        while not self._queue.empty():
+        while self._queue:
             waiting.append(self._queue.get_nowait())
         for partition, level in waiting:
             # A stale entry has another leader by now, and does not depend on this broker.
@@ -304,7 +304,7 @@ class Sender:
                     collected.append(InFlightBatch(partition, batch))
                     room -= batch.builder.size
                     again[partition] = None
-            entry = None if self._queue.empty() else self._queue.get_nowait()
+            entry = self._queue.get_nowait() if self._queue else None
         # It goes to the end, so that a partition with a backlog does not block the rest.
         for partition in again:
             if partition.is_ready:
@@ -472,7 +472,7 @@ class Sender:
             self._client.request_refresh()
 
     def __repr__(self) -> str:
-        return f"<Sender broker={self.node_id} ready={self._queue.qsize()} in_flight={self._in_flight}>"
+        return f"<Sender broker={self.node_id} ready={len(self._queue)} in_flight={self._in_flight}>"
 
 
 class Senders:

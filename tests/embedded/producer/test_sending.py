@@ -105,6 +105,45 @@ async def test_linger_counts_from_the_first_record_of_a_batch(cluster: EmbeddedC
     assert next(batch.count for batch in batches_of(cluster, "t")) == 4
 
 
+async def test_each_partition_lingers_from_its_own_first_record(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 3)
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, linger=1.0, batch_size=1_000) as producer:
+        await producer.partitions_for("t")
+        began, waits = loop.time(), list[asyncio.Future[Any]]()
+
+        def send(partition: int, size: int = 1) -> None:
+            waits.append(producer.send_nowait("t", b"x" * size, partition=partition).future())
+
+        send(0)
+        await asyncio.sleep(0.3)
+        send(1, 800)
+        await asyncio.sleep(0.3)
+        send(2)
+        send(1, 800)  # the batch before is full, and leaves now
+        taken: list[float] = []
+        for each in (waits[1], waits[0], waits[2], waits[3]):
+            await each
+            taken.append(loop.time() - began)
+        assert taken == pytest.approx([0.6, 1.0, 1.6, 1.6], abs=0.05)
+
+
+async def test_a_pending_record_lingers_from_its_send(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster, linger=20.0) as producer:
+        await producer.partitions_for("t")
+        began = loop.time()
+        pending = producer.send_nowait("u", b"1")
+        await asyncio.sleep(5.0)
+        await cluster.create_topic("u", 1)
+        later = producer.send_nowait("t", b"2")
+        await pending
+        assert loop.time() - began == pytest.approx(20.0, abs=0.5)
+        await later
+        assert loop.time() - began == pytest.approx(25.0, abs=0.5)
+
+
 async def test_a_full_batch_does_not_linger(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     loop = asyncio.get_running_loop()
