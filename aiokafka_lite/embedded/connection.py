@@ -34,7 +34,7 @@ from .authentication import Authentication, LoginFailed
 from .certificates import subject_of
 from .connection_limits import ConnectionLimits
 from .controller import Refused
-from .error_responses import error_response
+from .error_responses import error_response, shorten_messages
 from .faults import Exchange, Fault, Faults, History, Outcome
 from .handling import HANDLERS, Answer, BrokerParts, CloseConnection, RequestContext
 from .listeners import Listener
@@ -372,7 +372,7 @@ class ServerConnection:
             await server.until_thawed()
         if response is not None:
             exchange.response, exchange.handled_at = response, handled_at
-            self.stream.write([encode_response(header, response)])
+            self.stream.write([_encoded(header, response)])
             if self.stream.is_full:
                 await self.stream.drain()
         if is_refused:
@@ -535,6 +535,14 @@ class ServerConnection:
         if failed is None or handled is None:
             raise CloseConnection
         return merge_responses(request, failed, handled)
+
+
+def _encoded(header: RequestHeader, response: Response) -> bytearray:
+    try:
+        return encode_response(header, response)
+    except ValueError:
+        shorten_messages(response)
+        return encode_response(header, response)
 
 
 def _now() -> float:

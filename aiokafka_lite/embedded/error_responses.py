@@ -40,6 +40,8 @@ _WITH_TOPICS = (FetchResponse, MetadataResponse, ElectLeadersResponse, AlterPart
 """Responses of rule 4."""
 _NO_BROKER = ("node_id", "port")
 """Fields that are -1 if there is no broker, even if their default is different."""
+LONGEST_MESSAGE = 1_000
+"""Characters of an error message of a response that is too long otherwise."""
 
 
 def error_response(request: Request[Any], code: ErrorCode, version: int) -> Response | None:
@@ -53,6 +55,22 @@ def error_response(request: Request[Any], code: ErrorCode, version: int) -> Resp
     if isinstance(response, FetchResponse) and response.responses:
         response.error_code = ErrorCode.NONE
     return response
+
+
+def shorten_messages(part: Any) -> None:
+    """Cut the error messages of a response, or of a part of it, that no string of the protocol can hold.
+
+    A message may quote a name of the request, and one that has 30,000 control characters is quoted with 120,000.
+    """
+    if isinstance(part, list):
+        for each in part:
+            shorten_messages(each)
+    for name in getattr(part, "specs", ()):
+        value = getattr(part, name)
+        if isinstance(value, str) and name.endswith("error_message"):
+            setattr(part, name, value if len(value) <= LONGEST_MESSAGE else f"{value[:LONGEST_MESSAGE]}…")
+        else:
+            shorten_messages(value)
 
 
 def _failed(answer: type[Any], request: Any, code: int, version: int) -> Any:

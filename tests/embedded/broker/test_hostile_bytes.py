@@ -7,6 +7,7 @@ import random
 import struct
 import time
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,17 +17,22 @@ from hypothesis import strategies as st
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.connection import ServerStream, UnsentResponses
 from aiokafka_lite.embedded.connection_limits import LONGEST_SILENCE
+from aiokafka_lite.embedded.error_responses import LONGEST_MESSAGE
 from aiokafka_lite.embedded.node import INCOMPLETE_REQUEST
 from aiokafka_lite.errors import ConfigurationError, ErrorCode, KafkaError
 from aiokafka_lite.protocol.connection import ClientProtocol
 from aiokafka_lite.protocol.framing import FrameMemory
 from aiokafka_lite.protocol.messages import (
     REQUESTS,
+    CreatableTopic,
     CreateTopicsRequest,
+    DescribeClientQuotasComponent,
+    DescribeClientQuotasRequest,
     MetadataRequest,
     MetadataRequestTopic,
     ProduceRequest,
 )
+from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import Compression
 from tests.embedded.broker.peer import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
@@ -304,6 +310,28 @@ async def test_a_request_without_records_is_refused_above_eight_mebibytes(cluste
         peer.send(MetadataRequest(topics=[MetadataRequestTopic(name="x" * 30_000)] * 300), 1)
         assert await ended(peer)
     await assert_alive(cluster)
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda name: DescribeClientQuotasRequest(
+            components=[DescribeClientQuotasComponent(entity_type=name, match_type=0, match="x")], strict=False
+        ),
+        lambda name: CreateTopicsRequest(
+            timeout_ms=1000,
+            topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])],
+        ),
+    ],
+)
+async def test_an_error_message_that_quotes_a_long_name_is_shortened(
+    one: EmbeddedCluster, request_of: Callable[[str], Request[Any]]
+) -> None:
+    async with Peer(one) as peer:
+        answer = await peer.ask(request_of("\1" * 30_000))
+        message = answer.topics[0].error_message if hasattr(answer, "topics") else answer.error_message
+        assert len(message) <= LONGEST_MESSAGE + 1
+        assert message.endswith("…")
 
 
 async def test_frames_above_the_limit_are_refused() -> None:
