@@ -65,6 +65,13 @@ _LOST_MEMBERSHIP = (
 )
 
 
+_FINAL_FOR_PARTITIONS = (
+    *FENCED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+)
+
+
 def is_fatal(error: KafkaError) -> bool:
     """Whether the producer cannot continue after this error; otherwise it can abort its transaction."""
     if isinstance(error, CommitFailed):
@@ -72,6 +79,14 @@ def is_fatal(error: KafkaError) -> bool:
         codes = [each.code for each in error.refused.values() if isinstance(each, BrokerError)]
         return any(code is not ErrorCode.INVALID_PRODUCER_EPOCH and not _is_abortable(code) for code in codes)
     return isinstance(error, BrokerError) and not _is_abortable(error.code)
+
+
+def is_fatal_for_partitions(error: Exception) -> bool:
+    """Whether the producer cannot continue after this error of a partition that was not added to the transaction.
+
+    Any other code concerns the partition alone.
+    """
+    return isinstance(error, BrokerError) and error.code in _FINAL_FOR_PARTITIONS
 
 
 def _is_abortable(code: ErrorCode) -> bool:

@@ -48,7 +48,7 @@ from .settle import Settlement
 from .timers import Timers
 from .transaction_coordinator import TransactionCoordinator
 from .transaction_parts import TransactionParts
-from .transaction_requests import is_fatal
+from .transaction_requests import is_fatal, is_fatal_for_partitions
 from .transaction_state import TransactionEvent, TransactionMachine, TransactionState
 from .transactional_ids import TransactionalIds
 
@@ -104,7 +104,13 @@ class Transactions:
         """The number of the transaction that the coordinator has not ended; 0 if there is none."""
         self._coordinator = TransactionCoordinator(client, config.transactional_id, config.transaction_timeout, ids)
         self.parts = TransactionParts(
-            self._machine, self._coordinator, ids, settlement, dispatcher, spawn, fail=self._fail
+            self._machine,
+            self._coordinator,
+            ids,
+            settlement,
+            dispatcher,
+            spawn,
+            fail=lambda error: self._fail(error, fatal=is_fatal_for_partitions(error)),
         )
         self._idle = LightEvent()  # no commit or abort is in progress
         self._flushing: anyio.CancelScope | None = None

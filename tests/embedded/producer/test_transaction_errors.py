@@ -21,6 +21,7 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.protocol.messages import (
+    AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
     ProduceRequest,
@@ -150,6 +151,32 @@ async def test_an_abortable_error_is_raised_and_the_producer_stays_usable(
     assert metrics_of(producer).aborted == 1
     await write(producer, 2)
     await check_three(cluster, [0, 2])
+
+
+@generation_1
+@pytest.mark.parametrize(
+    "code", [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_PRODUCER_ID]
+)
+async def test_a_partition_that_the_coordinator_refuses_fails_its_transaction_only(
+    cluster: EmbeddedCluster, producer: Producer, code: ErrorCode
+) -> None:
+    await write(producer, 0)
+    cluster.on(AddPartitionsToTxnRequest, times=1).fail(code)
+    with pytest.raises(BrokerError, match=code.name):
+        await write(producer, 1)
+    await write(producer, 2)
+    await check_three(cluster, [0, 2])
+
+
+@generation_1
+@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING])
+async def test_a_producer_that_the_coordinator_refuses_can_only_be_closed(
+    cluster: EmbeddedCluster, producer: Producer, code: ErrorCode
+) -> None:
+    cluster.on(AddPartitionsToTxnRequest, times=1).fail(code)
+    for _ in range(2):
+        with pytest.raises(BrokerError, match=code.name):
+            await write(producer, 1)
 
 
 async def test_a_failed_record_that_is_not_awaited_fails_the_transaction(
