@@ -16,7 +16,7 @@ from ..arguments import INT32_MAX
 from .configs import CREATION_RATE, MOST_CONNECTIONS, MOST_OF_ADDRESS, OVERRIDES, BrokerSettings
 from .quotas import Quotas, Usage
 
-LONGEST_SILENCE = 2.0
+LONGEST_SILENCE = 0.5
 """Seconds after which a connection without a request has to make room for another one."""
 
 
