@@ -97,9 +97,10 @@ class _Assignment:
         self._standby[name].add(task)
 
     def _least_loaded(self, processes: Mapping[str, list[str]]) -> str:
-        """The member with the fewest tasks, in the process with the fewest tasks for each of its members."""
-        process = min(processes, key=lambda each: sum(map(self._load, processes[each])) / len(processes[each]))
-        return min(processes[process], key=self._load)
+        """The member with the fewest tasks; of equal ones, that of the process with the fewest for each member."""
+        averages = {process: sum(map(self._load, names)) / len(names) for process, names in processes.items()}
+        candidates = [name for names in processes.values() for name in names]
+        return min(candidates, key=lambda name: (self._load(name), averages[self._members[name].process_id]))
 
     def _load(self, name: str) -> int:
         return len(self._active[name]) + len(self._standby[name])

@@ -4,11 +4,13 @@
 - The coordinator of a group is the leader of its partition of ``__consumer_offsets``, that of a transactional id the
   leader of its partition of ``__transaction_state``. As in Kafka, the first request creates the topic. While the
   partition has no leader the error is COORDINATOR_NOT_AVAILABLE, which clients retry.
-- The coordinator of a share group is that of a group. In Kafka, keys of the type 2 name share partitions, for requests
-  between brokers; here they are INVALID_REQUEST.
+- The coordinator of a share group is that of a group. Since v6, keys of the type 2 name a share partition, as
+  ``group:topic id:partition``. Its coordinator is the leader of its partition of ``__share_group_state``.
 """
 
 from __future__ import annotations
+
+import base64
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
@@ -17,13 +19,17 @@ from ...protocol.messages import (
     FindCoordinatorResponse,
     FindCoordinatorResponseCoordinator,
 )
-from ..group_records import OFFSETS_TOPIC
+from ..group_records import OFFSETS_TOPIC, partition_of
 from ..handling import RequestContext, handles
 from ..internal_topics import create_internal_topic
+from ..share_records import SHARE_STATE_TOPIC
 from ..transaction_records import TRANSACTION_TOPIC
 
 GROUP = 0
 TRANSACTION = 1
+SHARE_PARTITION = 2
+TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTION_TOPIC, SHARE_PARTITION: SHARE_STATE_TOPIC}
+UUID_SIZE = 16
 
 
 @handles(FindCoordinatorRequest)
@@ -47,15 +53,18 @@ def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorRe
         return _refused(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if key_type == TRANSACTION and not context.allows_transaction(AclOperation.DESCRIBE, key):
         return _refused(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if key_type not in (GROUP, TRANSACTION):
+    if key_type == SHARE_PARTITION and context.version >= FindCoordinatorRequest.MANY_KEYS:
+        if not context.allows(AclOperation.CLUSTER_ACTION):
+            return _refused(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        if context.version < FindCoordinatorRequest.SHARE_PARTITIONS or not _is_share_partition(key):
+            return _refused(key, ErrorCode.INVALID_REQUEST, "")
+    elif key_type not in (GROUP, TRANSACTION):
         return _refused(key, ErrorCode.INVALID_REQUEST)
-    broker = context.broker
-    topic = OFFSETS_TOPIC if key_type == GROUP else TRANSACTION_TOPIC
+    broker, topic = context.broker, TOPICS[key_type]
     if topic not in broker.metadata.topics:
         create_internal_topic(topic, broker.controller, broker.settings)
-    log = broker.groups.log if key_type == GROUP else broker.transactions.log
-    index = log.partition_for(key)
-    state = None if index is None else broker.metadata.partition_state((topic, index))
+    described = broker.metadata.topics.get(topic)
+    state = None if described is None else described.partitions[partition_of(key, len(described.partitions))]
     leader = None if state is None else broker.metadata.brokers.get(state.leader)
     if leader is None or not leader.alive:
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -69,7 +78,20 @@ def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorRe
     )
 
 
-def _refused(key: str, error: ErrorCode) -> FindCoordinatorResponseCoordinator:
+def _is_share_partition(key: str) -> bool:
+    """Whether a key has the form ``group:topic id:partition``. The group may have colons, too."""
+    group, _, rest = key.rpartition(":")[0].rpartition(":")
+    number = key.rpartition(":")[2]
+    try:
+        int(number)
+        topic_id = base64.b64decode(rest + "==", altchars=b"-_", validate=True)
+    except ValueError:
+        return False
+    return bool(group.strip()) and len(topic_id) == UUID_SIZE
+
+
+def _refused(key: str, error: ErrorCode, message: str | None = None) -> FindCoordinatorResponseCoordinator:
+    text = error.description if message is None else message
     return FindCoordinatorResponseCoordinator(
-        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.description
+        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=text
     )

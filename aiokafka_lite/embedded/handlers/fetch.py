@@ -23,17 +23,23 @@ from ...protocol.messages import (
     FetchResponseTopic,
 )
 from ...protocol.schema import ZERO_UUID
+from ..error_responses import error_response
 from ..fetch_session import SessionPartition
 from ..handling import RequestContext, handles
 from ..replica_manager import FetchedPartition, FetchParameters, FetchPartition
 from ..topics import PartitionKey, PartitionState
 
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 @handles(FetchRequest)
 async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse:
     broker = context.broker
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        failed = error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.version)
+        assert isinstance(failed, FetchResponse)
+        failed.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # the request is wrong, not only its topics
+        return failed
     session = broker.fetch_sessions.open(request, context.version)
     if session.error is not ErrorCode.NONE:
         return FetchResponse(error_code=session.error, session_id=0, responses=[])

@@ -43,12 +43,15 @@ HIGH_WATERMARK = -1
 
 @handles(DeleteRecordsRequest)
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    for topic in request.topics:  # of a partition that is named twice, the last offset counts
+        asked.setdefault(topic.name, {}).update((wanted.partition_index, wanted) for wanted in topic.partitions)
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_delete(context, topic.name, wanted) for wanted in topic.partitions]
+                name=name, partitions=[_delete(context, name, wanted) for wanted in partitions.values()]
             )
-            for topic in request.topics
+            for name, partitions in asked.items()
         ],
     )
 

@@ -30,6 +30,8 @@ from ...protocol.messages import (
     OffsetForLeaderEpochResponsePartition,
     OffsetForLeaderEpochResponseTopic,
 )
+from ...protocol.schema import Response
+from ..error_responses import error_response
 from ..handling import RequestContext, handles
 from ..partition import NotLeader, Partition
 
@@ -46,10 +48,13 @@ FIRST_VERSIONS = {
     EARLIEST_PENDING_UPLOAD: ListOffsetsRequest.EARLIEST_PENDING_UPLOAD,
 }
 CONSUMER = -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 @handles(ListOffsetsRequest)
-def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Response | None:
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.version)
     denied = {topic.name for topic in request.topics if not context.allows_topic(AclOperation.DESCRIBE, topic.name)}
     asked = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     topics: dict[str, ListOffsetsResponseTopic] = {}

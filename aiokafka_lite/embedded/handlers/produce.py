@@ -8,8 +8,9 @@ The steps, with the names of Kafka's ReplicaManager:
  3. ``append_to_local_log`` appends to the other partitions, with one result for each.
  4. ``delayed_produce_required``: with acks=-1 and at least one success, a ``DelayedProduce`` waits in the purgatory
     until the high watermark has passed all new records, or until the timeout.
- 5. ``_send_response`` merges the results and the refusals. A request with acks=0 has no response; if anything failed,
-    the broker closes the connection, which is the only signal that such a client gets.
+ 5. ``_send_response`` merges the results and the refusals. Of a partition that is named twice, the last batch counts.
+    A request with acks=0 has no response; if anything failed, the broker closes the connection, which is the only
+    signal that such a client gets.
 
 By version: v3 only record batches v2, and transactional ids; v5 log start offset; v7 zstd; v8 error messages and record
 errors (KIP-467); v9 flexible; v10 leader hints (KIP-951); v11 TRANSACTION_ABORTABLE; v12 adds the partitions to the
@@ -126,19 +127,21 @@ def _send_response(
             raise CloseConnection
         return None
     response = ProduceResponse(responses=[], throttle_time_ms=throttle_time_ms)
+    answers: dict[tuple[bytes, str], dict[int, ProduceResponsePartition]] = {}
     for topic in request.topic_data:
         name = topic.name
         if context.version >= ProduceRequest.TOPIC_IDS:
             name = context.broker.metadata.topic_name(topic.topic_id) or ""
-        partitions = []
+        partitions = answers.setdefault((topic.topic_id, topic.name), {})
         for data in topic.partition_data:
             refused = split.refused.get((topic.topic_id, topic.name, data.index))
             outcome = refused or results.get((name, data.index)) or PartitionResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
-            partitions.append(_partition(context, response, (name, data.index), outcome))
-        if partitions:
-            response.responses.append(
-                ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
-            )
+            partitions[data.index] = _partition(context, response, (name, data.index), outcome)
+    response.responses = [
+        ProduceResponseTopic(name=name, topic_id=topic_id, partition_responses=[*partitions.values()])
+        for (topic_id, name), partitions in answers.items()
+        if partitions
+    ]
     return response
 
 

@@ -44,12 +44,13 @@ class FindCoordinatorResponse(Response):
 
 @message(key=10, versions=(0, 6), flexible=3)
 class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
-    """Find coordinators. ``key_type`` is 0 for groups, 1 for transactions, 2 for share groups.
+    """Find coordinators. ``key_type`` is 0 for groups, 1 for transactions, 2 for share partitions.
 
     ``key`` is for versions below 4, ``coordinator_keys`` for the others.
     """
 
     MANY_KEYS = since(4)
+    SHARE_PARTITIONS = since(6)
 
     key: str = string("0-3", default="")
     key_type: int = int8("1+", default=0)

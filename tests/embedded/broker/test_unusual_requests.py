@@ -306,3 +306,61 @@ async def test_quotas_of_many_entities_are_checked_in_one_pass(one: EmbeddedClus
         answer = await peer.ask(m.AlterClientQuotasRequest(entries=entries, validate_only=True))
         assert time.process_time() - began < 3  # 0.1 s; with a search for each entity 6 s
     assert [each.entity[0].entity_name for each in answer.entries] == [f"u{index}" for index in range(5_000)]
+
+
+@pytest.mark.parametrize("level", [2, -1])
+async def test_an_unknown_isolation_level_is_an_error_of_each_partition(one: EmbeddedCluster, level: int) -> None:
+    await one.create_topic("t")
+    read = fetch_request("t", 0)
+    read.isolation_level = level
+    latest = m.ListOffsetsRequestPartition(partition_index=0, timestamp=-1)
+    listing = m.ListOffsetsRequest(
+        replica_id=-1, isolation_level=level, topics=[m.ListOffsetsRequestTopic(name="t", partitions=[latest])]
+    )
+    async with Peer(one) as peer:
+        fetched, listed = await peer.ask(read, 12), await peer.ask(listing)
+    unknown = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (fetched.error_code, fetched.responses[0].partitions[0].error_code) == (unknown, unknown)
+    assert listed.topics[0].partitions[0].error_code == unknown
+
+
+async def test_a_partition_that_is_named_twice_has_one_answer(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    request = produce_request("t", produced(b"first", timestamp=int(time.time() * 1000)))
+    last = produce_request("t", produced(b"last", timestamp=int(time.time() * 1000))).topic_data
+    request.topic_data += last
+    delete = m.DeleteRecordsRequest(
+        timeout_ms=1000,
+        topics=[
+            m.DeleteRecordsTopic(name="t", partitions=[m.DeleteRecordsPartition(partition_index=0, offset=offset)])
+            for offset in (1, 0)
+        ],
+    )
+    async with Peer(one) as peer:
+        (produced_to,) = (await peer.ask(request, 12)).responses
+        (deleted_from,) = (await peer.ask(delete)).topics
+    assert [each.base_offset for each in produced_to.partition_responses] == [0]
+    assert [record.value for record in one.records("t")] == [b"last"]
+    assert [(each.error_code, each.low_watermark) for each in deleted_from.partitions] == [(NONE, 0)]
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "code"),
+    [
+        ("g:AAAAAAAAAAAAAAAAAAAAAQ:0", 6, NONE),
+        ("a:b:AAAAAAAAAAAAAAAAAAAAAQ:0", 6, NONE),
+        ("g:AAAAAAAAAAAAAAAAAAAAAQ:0", 5, INVALID),
+        (":AAAAAAAAAAAAAAAAAAAAAQ:0", 6, INVALID),
+        ("g:AAAAAAAAAAAAAAAAAAAAAQ:x", 6, INVALID),
+        ("g:x:0", 6, INVALID),
+        ("g", 6, INVALID),
+    ],
+)
+async def test_a_share_partition_has_a_coordinator(
+    one: EmbeddedCluster, key: str, version: int, code: ErrorCode
+) -> None:
+    async with Peer(one) as peer:
+        request = m.FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
+        (found,) = (await peer.ask(request, version)).coordinators
+    assert (found.error_code, found.error_message) == (code, "")
+    assert (found.node_id == one.nodes[1].node_id) is (code is NONE)

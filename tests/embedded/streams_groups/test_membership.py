@@ -77,7 +77,6 @@ async def test_a_session_that_ends_frees_the_tasks(cluster: EmbeddedCluster) -> 
     async with coordinator(cluster) as peer:
         await peer.ask(join("g", "a", READING))
         await peer.ask(join("g", "b", READING))
-        await peer.ask(heartbeat("g", "a", 2))
         for _ in range(10):
             await asyncio.sleep(5)
             last = await peer.ask(heartbeat("g", "b", 3))
@@ -158,6 +157,15 @@ async def test_the_initial_delay_collects_members(cluster: EmbeddedCluster) -> N
         await asyncio.sleep(3.1)
         assert answered(await peer.ask(heartbeat("g", "a", 1)))[1] == {"0": [0, 2]}
         assert answered(await peer.ask(heartbeat("g", "b", 1)))[1] == {"0": [1, 3]}
+
+
+async def test_assignments_have_an_interval(cluster: EmbeddedCluster) -> None:
+    await set_configs(cluster, "g", streams_assignment_interval_ms="1000")
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", READING))
+        assert answered(await peer.ask(join("g", "b", READING))) == (2, {}, {}, [5])
+        await asyncio.sleep(1.1)
+        assert answered(await peer.ask(heartbeat("g", "b", 2))) == (3, None, None, [])
 
 
 async def test_a_request_to_shut_down_reaches_each_member(cluster: EmbeddedCluster) -> None:
