@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aiokafka_lite import Admin, Consumer, EmbeddedCluster, OffsetAndMetadata, Producer, TopicPartition
+from aiokafka_lite import Admin, Consumer, EmbeddedCluster, OffsetAndMetadata, Producer, ShareConsumer, TopicPartition
 from aiokafka_lite.admin import NewTopic, OffsetSpec
 from aiokafka_lite.aio import virtual_time
 from tests.embedded.producer.logs import values_of
@@ -231,10 +231,27 @@ def test_admin_calls_that_are_cancelled_together_can_be_repeated(seed: int) -> N
     in_virtual_time(test, seed)
 
 
+def transactional_of(cluster: EmbeddedCluster) -> Producer:
+    return Producer(
+        cluster.bootstrap_servers, connector=cluster.connector, transactional_id="orders-1", transaction_timeout=20.0
+    )
+
+
+async def one_transaction(producer: Producer) -> None:
+    async with producer.transaction() as transaction:
+        await transaction.send("orders", b"x", partition=0)
+
+
+def share_consumer_of(cluster: EmbeddedCluster) -> ShareConsumer:
+    return ShareConsumer(cluster.bootstrap_servers, connector=cluster.connector, topics=["orders"], group_id="shared")
+
+
 KINDS: dict[str, tuple[Callable[[EmbeddedCluster], Any], Callable[[Any], Awaitable[object]]]] = {
     "consumer": (consumer_of, lambda consumer: consumer.poll(timeout=1.0)),
     "producer": (producer_of, lambda producer: producer.send("orders", b"x", partition=0)),
     "admin": (admin_of, lambda admin: admin.topics.list()),
+    "transactional producer": (transactional_of, one_transaction),
+    "share consumer": (share_consumer_of, lambda consumer: consumer.poll(timeout=1.0)),
 }
 
 
