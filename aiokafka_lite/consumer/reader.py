@@ -202,8 +202,9 @@ class Reader:
             if chunk is None:
                 break
             batch = take(chunk, max_records - len(records))
-            of_batch = _headers_of(chunk, len(batch))
-            self._count(len(batch) + of_batch)
+            count = len(batch.offsets)  # ``len(batch)`` is a call of Python code, and batches may be small
+            of_batch = _headers_of(chunk, count)
+            self._count(count + of_batch)
             self._hand_out(chunk)
             records += batch
             headers += of_batch
@@ -223,8 +224,9 @@ class Reader:
                 break
             batches.append(take(chunk, left))
             self._hand_out(chunk)
-            left -= len(batches[-1])
-            headers += _headers_of(chunk, len(batches[-1]))
+            count = len(batches[-1].offsets)
+            left -= count
+            headers += _headers_of(chunk, count)
             size += chunk.size
         if not batches:
             return None

@@ -43,6 +43,7 @@ _CRC = Struct(">I")
 _AFTER_CRC = Struct(">hiqqqhii")
 
 _CODEC_MASK = 0x07
+_COMPRESSIONS: Final = tuple(Compression)  # by number, because a call of an enumeration takes longer
 _LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
@@ -147,10 +148,9 @@ class RecordBatch:
     def compression(self) -> Compression:
         """The codec. Raises CorruptRecord for an unknown codec."""
         codec = self.attributes & _CODEC_MASK
-        try:
-            return Compression(codec)
-        except ValueError:
-            raise self._corrupt(f"it has the unknown codec {codec}") from None
+        if codec >= len(_COMPRESSIONS):
+            raise self._corrupt(f"it has the unknown codec {codec}")
+        return _COMPRESSIONS[codec]
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -230,7 +230,8 @@ class RecordBatch:
     def _chunks(self, max_decompressed_size: int, max_records: int, start_offset: int) -> Iterator[RecordColumns]:
         if not self.count and self.size == HEADER_SIZE:
             return  # compaction has removed all records
-        records = decompress(self.compression, self.data[HEADER_SIZE:], max_decompressed_size)
+        packed, codec = self.data[HEADER_SIZE:], self.compression
+        records = bytes(packed) if codec is Compression.NONE else decompress(codec, packed, max_decompressed_size)
         left = self.count
         if left < 0 or left * SMALLEST_RECORD > len(records):
             raise CorruptRecord(f"it claims {left} records in {len(records)} bytes")
