@@ -220,7 +220,7 @@ def encode_offset(committed: CommittedOffset) -> bytes:
     return encode_versioned(value, 3 if committed.expires_at < 0 else 1)
 
 
-def encode_group(group: Group, assignments: Mapping[str, bytes], now_ms: int) -> bytes:
+def encode_group(group: Group, generation: int, assignments: Mapping[str, bytes], now_ms: int) -> bytes:
     """The record value that stores a group's generation, with the assignments of its members."""
     members = [
         GroupMetadataMember(
@@ -237,7 +237,7 @@ def encode_group(group: Group, assignments: Mapping[str, bytes], now_ms: int) ->
     ]
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
-        generation=group.generation,
+        generation=generation,
         protocol=group.protocol,
         leader=group.members.leader,
         current_state_timestamp=now_ms,

@@ -173,7 +173,10 @@ class HostedGroups(dict[str, HostedGroup]):
         classic = self._classic_group(group.group_id)
         downgrade(group, classic, self._metadata)
         self._replace(hosted, classic)
-        self._persist(classic, {name: each.assignment for name, each in classic.members.items()}, lambda error: None)
+        # The next generation is stored. If this node stops before the members have joined, its successor refuses their
+        # generation, so they join there. Otherwise no member would get the partitions of the one that has left.
+        assignments = {name: each.assignment for name, each in classic.members.items()}
+        self._store(classic, classic.generation + 1, assignments, lambda error: None)
         classic.rebalance()
         return True
 
@@ -233,11 +236,16 @@ class HostedGroups(dict[str, HostedGroup]):
         return [each.strip() for each in self._settings.value("group.consumer.assignors").split(",")]
 
     def _persist(self, group: Group, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]) -> None:
+        self._store(group, group.generation, assignments, stored)
+
+    def _store(
+        self, group: Group, generation: int, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]
+    ) -> None:
         now = self._now_ms()
         hosted = self.get(group.group_id)
         if hosted is not None and not group.members:
             hosted.empty_since = now
-        rows = [(group_key(group.group_id), encode_group(group, assignments, now))]
+        rows = [(group_key(group.group_id), encode_group(group, generation, assignments, now))]
         if group.is_empty:  # its members have left, whether the log takes this or not
             self._log.append(group.group_id, rows)
             return

@@ -140,6 +140,28 @@ async def test_a_group_of_both_protocols_outlives_its_coordinator(ownership: Own
         assert ownership.clashes == []
 
 
+async def test_a_group_that_became_classic_rebalances_although_its_coordinator_moves(ownership: Ownership) -> None:
+    configs = {"group.consumer.assignment.interval.ms": "0", "offsets.topic.replication.factor": "3"}
+    async with EmbeddedCluster(brokers=3, tcp=False, seed=1, configs=configs) as cluster:
+        await cluster.create_topic("orders", partitions=6, replication_factor=3)
+        new = await Worker(cluster, ownership, "new", **CONSUMER).start()
+        worker = await Worker(cluster, ownership, "classic", **COOPERATIVE).start()
+        await until_stable(new.consumer, worker.consumer)
+        await new.die()
+        await asyncio.sleep(39)  # virtual time; the session of 45 s is up to one heartbeat old
+        async with asyncio.timeout(7):
+            while await group_type(cluster) is not GroupType.CLASSIC:
+                await asyncio.sleep(0.25)
+        (found,) = cluster.history.of(FindCoordinatorRequest)[-1].response.coordinators
+        await cluster.stop(found.node_id)
+        async with asyncio.timeout(60):
+            while len(worker.consumer.assignment) < len(ORDERS):
+                await asyncio.sleep(0.25)
+        await read_once(cluster, ownership)
+        await worker.stop()
+        assert ownership.clashes == []
+
+
 def join_request(member_id: str = "", metadata: bytes | None = None, protocol_type: str = "consumer") -> Any:
     """A JoinGroup request of a classic member."""
     subscription = encode_versioned(ConsumerProtocolSubscription(topics=["orders"]), 1)
