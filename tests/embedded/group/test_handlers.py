@@ -187,7 +187,7 @@ async def test_the_exception_of_a_handler_is_raised_although_another_claim_resis
     handler = FailsBesideAStubbornClaim()
     with pytest.raises(RuntimeError, match="the first claim fails"):
         await group_of(cluster).consume(["orders"], handler)
-    assert "these tasks run on although cancelled: GroupRun, claim of orders-1" in caplog.text
+    assert "these tasks were cancelled and still run: GroupRun, claim of orders-1" in caplog.text
     await handler.is_over.wait()
 
 
