@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from random import Random
 from typing import Any, Protocol
 
 from aiokafka_lite import Admin, EmbeddedCluster, ErrorCode, KafkaError, TopicPartition
 from aiokafka_lite.admin import NewTopic, OffsetSpec
+from aiokafka_lite.embedded.controller import Refused
 from aiokafka_lite.embedded.faults import Fault
 from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
 from aiokafka_lite.embedded.share_records import SHARE_STATE_TOPIC
@@ -151,8 +153,8 @@ class Faults:
             await self._cluster.thaw(node)
 
     async def _move_leader(self, step: Step) -> None:
-        await self._cluster.move_leader(FIXED, step.partition)
-        await self._cluster.move_leader(GROWING, 0)
+        await self._move(FIXED, step.partition)
+        await self._move(GROWING, 0)
 
     async def _move_coordinator(self, step: Step) -> None:
         await self._move_all(OFFSETS_TOPIC)
@@ -166,7 +168,11 @@ class Faults:
     async def _move_all(self, name: str) -> None:
         topic = self._cluster.controller.topics.get(name)
         for number in range(len(topic.partitions) if topic is not None else 0):
-            await self._cluster.move_leader(name, number)
+            await self._move(name, number)
+
+    async def _move(self, topic: str, partition: int) -> None:
+        with suppress(Refused):  # no live replica is in sync
+            await self._cluster.move_leader(topic, partition)
 
     async def _shrink_isr(self, step: Step) -> None:
         state = self._cluster.state_of(FIXED, step.partition)
