@@ -56,7 +56,10 @@ class AbstractPartitionAssignor(ABC):
     def assign(
         cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """The assignments by member id. No partition may be assigned to two members."""
+        """The assignments by member id. No partition may be assigned to two members.
+
+        ``cluster`` has the topics of the group and the numbers of their partitions; it has no brokers and no leaders.
+        """
 
     @classmethod
     @abstractmethod
@@ -76,7 +79,7 @@ class _OfThisClient(AbstractPartitionAssignor):
 
     @staticmethod
     @abstractmethod
-    def _strategy() -> native.AssignmentStrategy:
+    def native_strategy() -> native.AssignmentStrategy:
         """The strategy of this client. It is imported only when it is called."""
 
     @classmethod
@@ -86,9 +89,12 @@ class _OfThisClient(AbstractPartitionAssignor):
         """The assignments by member id, for assignors that extend this one."""
         topics = {topic for each in members.values() for topic in each.subscription}
         numbers = {topic: cluster.partitions_for_topic(topic) or () for topic in sorted(topics)}
-        listed = [native.GroupMember(name, tuple(each.subscription)) for name, each in members.items()]
+        listed = [
+            native.GroupMember(name, tuple(each.subscription), user_data=each.user_data or None)
+            for name, each in members.items()
+        ]
         racks = {topic: [frozenset[str]()] * len(found) for topic, found in numbers.items() if found}
-        assigned = cls._strategy().assign(listed, racks)
+        assigned = cls.native_strategy().assign(listed, racks)
         return {name: ConsumerProtocolMemberAssignment(0, _by_topic(each), b"") for name, each in assigned.items()}
 
     @classmethod
@@ -103,7 +109,7 @@ class RangePartitionAssignor(_OfThisClient):
     name = "range"
 
     @staticmethod
-    def _strategy() -> native.AssignmentStrategy:
+    def native_strategy() -> native.AssignmentStrategy:
         return native.RangeStrategy()
 
 
@@ -111,7 +117,7 @@ class RoundRobinPartitionAssignor(_OfThisClient):
     name = "roundrobin"
 
     @staticmethod
-    def _strategy() -> native.AssignmentStrategy:
+    def native_strategy() -> native.AssignmentStrategy:
         return native.RoundRobinStrategy()
 
 
@@ -119,7 +125,7 @@ class StickyPartitionAssignor(_OfThisClient):
     name = "sticky"
 
     @staticmethod
-    def _strategy() -> native.AssignmentStrategy:
+    def native_strategy() -> native.AssignmentStrategy:
         return native.StickyStrategy()
 
 
@@ -130,25 +136,34 @@ def strategy_of(assignor: Any, subscription: Subscription) -> Any:
     """A value for this client's setting ``strategies``."""
     kind = assignor if isinstance(assignor, type) else type(assignor)
     if issubclass(kind, AbstractPartitionAssignor) and kind not in _NATIVE:
-        return _Strategy(assignor, subscription)
+        base = kind.native_strategy() if issubclass(kind, _OfThisClient) else None
+        return _Strategy(assignor, subscription, base)
     return getattr(assignor, "name", assignor)
 
 
 class _Strategy:
-    """A strategy of this client that calls an assignor of the program."""
+    """A strategy of this client that calls an assignor of the program.
+
+    ``base`` is the strategy of the class that the assignor extends, if that is one of aiokafka's assignors.
+    """
 
     cooperative = False
 
-    def __init__(self, assignor: Any, subscription: Subscription) -> None:
+    def __init__(
+        self, assignor: Any, subscription: Subscription, base: native.AssignmentStrategy | None = None
+    ) -> None:
         self.name = assignor.name
         self._assignor = assignor
         self._subscription = subscription
+        self._base = base
         self._data: dict[str, bytes] = {}
 
     def user_data(self, owned: Collection[TopicPartition], generation: int) -> bytes | None:
         topics = self._subscription()
         made: ConsumerProtocolMemberMetadata = self._assignor.metadata(set() if topics is None else set(topics()))
-        return made.user_data
+        if made.user_data or self._base is None:
+            return made.user_data
+        return self._base.user_data(owned, generation)  # the sticky strategy needs the partitions of the member
 
     def assign(self, members: Sequence[native.GroupMember], topics: Topics) -> dict[str, list[TopicPartition]]:
         cluster = ClusterMetadata()

@@ -73,13 +73,19 @@ async def test_an_assignor_of_the_program_assigns_partitions(library: Any, clust
     }
 
 
-@pytest.mark.parametrize("name", ["Range", "RoundRobin"])
+def assignor_of(library: Any, name: str) -> Any:
+    """One of aiokafka's assignors."""
+    if library.name == "compat":
+        return getattr(assignors, f"{name}PartitionAssignor")
+    package = {"Sticky": "sticky.sticky_assignor"}.get(name, name.lower())
+    return getattr(importlib.import_module(f"aiokafka.coordinator.assignors.{package}"), f"{name}PartitionAssignor")
+
+
+@pytest.mark.parametrize("name", ["Range", "RoundRobin", "Sticky"])
 async def test_an_assignor_may_extend_one_of_aiokafka(library: Any, cluster: EmbeddedCluster, name: str) -> None:
     calls = []
-    package = "aiokafka.coordinator.assignors." + name.lower() if library.name == "aiokafka" else assignors.__name__
-    base = getattr(importlib.import_module(package), f"{name}PartitionAssignor")
 
-    class Counted(base):  # type: ignore[misc]
+    class Counted(assignor_of(library, name)):  # type: ignore[misc]
         name = "counted"
 
         @classmethod
@@ -96,3 +102,33 @@ async def test_an_assignor_may_extend_one_of_aiokafka(library: Any, cluster: Emb
     async with consumer:
         assert {each.partition for each in consumer.assignment()} == {0, 1}
     assert calls == [["orders"]]
+
+
+async def test_members_with_an_extended_sticky_assignor_keep_partitions(library: Any, cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("bills", 6)
+    base = assignor_of(library, "Sticky")
+    async with AsyncExitStack() as stack:
+        members = []
+
+        async def join() -> None:
+            members.append(
+                library.AIOKafkaConsumer(
+                    "bills",
+                    bootstrap_servers=cluster.bootstrap_servers,
+                    group_id="billing",
+                    heartbeat_interval_ms=50,
+                    # A class for each member: that of aiokafka has its partitions as attributes of the class.
+                    partition_assignment_strategy=[type("Extended", (base,), {})],
+                )
+            )
+            await stack.enter_async_context(members[-1])
+            async with asyncio.timeout(DEADLINE):
+                while {len(each.assignment()) for each in members} != {6 // len(members)}:
+                    for each in members:
+                        await each.getmany(timeout_ms=5)
+
+        await join()
+        await join()
+        before = [each.assignment() for each in members]
+        await join()
+        assert [each.assignment() < owned for each, owned in zip(members, before, strict=False)] == [True, True]
