@@ -22,6 +22,7 @@ from .errors import ConfigurationError
 from .jaas import JAAS, JAAS_EXPECTED, parse_jaas
 from .oauth import ClientCredentials, imported_provider
 from .security import CONVERT_JKS, CONVERT_PKCS12, Secret
+from .setting_checks import FromMilliseconds
 
 __all__ = ["client_settings", "consumer_settings", "producer_settings", "read_properties", "without_effect"]
 
@@ -171,7 +172,7 @@ def _number(value: str) -> int:
 
 
 def _milliseconds(value: str) -> float:
-    return float(value.strip()) / 1000
+    return FromMilliseconds(float(value.strip()) / 1000)
 
 
 def _boolean(value: str) -> bool:

@@ -33,13 +33,18 @@ UNUSUAL = {
     "rebalance_timeout": 2 * HOUR,
     "transaction_timeout": 2 * HOUR,
     "auto_commit_interval": HOUR,
-    "retry_backoff_max": HOUR,
-    "reconnect_backoff_max": HOUR,
+    "retry_backoff_max": 600.0,
+    "reconnect_backoff_max": 600.0,
     "max_poll_interval": 3 * DAY,
     "metadata_max_age": 3 * DAY,
     "connections_max_idle": 3 * DAY,
 }
 """Seconds by the name of a setting. A longer time is allowed, but it is probably meant in milliseconds."""
+
+
+class FromMilliseconds(float):
+    """Seconds that were given in milliseconds, such as ``linger.ms``. A long time is meant, and is not logged."""
+
 
 SHORTEST_PAUSE = 0.001
 """Seconds. Without a pause between failed attempts, a closed port would keep the event loop busy."""
@@ -52,7 +57,7 @@ def wrong(name: str, what: str, value: object) -> ConfigurationError:
 def seconds(settings: object, *names: str, zero: bool = True, most: float = LONGEST) -> None:
     """Check that each setting is a finite number of seconds up to ``most``, and above zero unless ``zero`` is True.
 
-    An unusually long time is logged.
+    An unusually long time is logged, unless it was given in milliseconds.
     """
     for name in names:
         value = getattr(settings, name)
@@ -62,7 +67,7 @@ def seconds(settings: object, *names: str, zero: bool = True, most: float = LONG
         if value > most:
             what = f"at most {int(most):,} seconds"
             raise ConfigurationError(f"{must_be(name, what, value)}; is it in milliseconds?")
-        if value > UNUSUAL.get(name, math.inf):
+        if value > UNUSUAL.get(name, math.inf) and not isinstance(value, FromMilliseconds):
             log_unusual(name, float(value))
 
 

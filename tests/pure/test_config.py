@@ -105,6 +105,8 @@ def test_a_duration_that_no_request_can_carry_is_refused(config: type[Any], name
         (ClientConfig, "metadata_max_age", 300_000, "metadata_max_age=300000 is 3.47 days"),
         (GroupConfig, "session_timeout", 10_000, "session_timeout=10000 is 2.78 hours"),
         (GroupConfig, "max_poll_interval", 300_000, "max_poll_interval=300000 is 3.47 days"),
+        (ClientConfig, "retry_backoff_max", 1000, "retry_backoff_max=1000 is 16.7 minutes"),
+        (ClientConfig, "reconnect_backoff_max", 1000, "reconnect_backoff_max=1000 is 16.7 minutes"),
     ],
 )
 def test_a_duration_that_is_probably_in_milliseconds_is_logged_once(

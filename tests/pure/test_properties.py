@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from os.path import basename
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from aiokafka_lite.admin import Admin
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.properties import client_settings, consumer_settings, producer_settings, read_properties
 from aiokafka_lite.security import Secret
+from aiokafka_lite.setting_checks import log_unusual
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 SCRAM = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
@@ -223,6 +224,15 @@ def test_a_consumer_without_a_group_takes_no_settings_of_members() -> None:
 def test_a_pause_longer_than_the_longest_by_default_is_constant() -> None:
     settings = client_settings({**SERVERS, "retry.backoff.ms": "5000"})
     assert settings["retry_backoff"] == settings["retry_backoff_max"] == 5.0
+
+
+def test_a_long_time_in_milliseconds_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    log_unusual.cache_clear()
+    properties = {**SERVERS, "group.id": "g", "max.poll.interval.ms": "2147483647"}
+    properties |= {"max.block.ms": "9223372036854775807", "reconnect.backoff.max.ms": "3600000"}
+    Consumer(topics=["orders"], **cast(Any, consumer_settings(properties)))
+    Producer(**cast(Any, producer_settings(properties)))
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from ...arguments import INT32_MAX, must_be
 from ...cluster.metadata import ClusterView
 from ...errors import KafkaError as NativeKafkaError
 from ...errors import TransactionAborted
+from ...setting_checks import FromMilliseconds
 from ...types import GroupMetadata, Header, TopicPartition
 from ...types import OffsetAndMetadata as NativeOffset
 from ...types import RecordMetadata as NativeMetadata
@@ -93,7 +94,7 @@ class AIOKafkaProducer(Managed):
             "batch_size": max_batch_size,
             "max_request_size": max(max_request_size, LEAST_REQUEST_SIZE),
             "linger": linger,
-            "delivery_timeout": connection["request_timeout"] + max(0.0, linger),
+            "delivery_timeout": FromMilliseconds(connection["request_timeout"] + max(0.0, linger)),
             "max_block": connection["api_timeout"],
             **connection,
         }

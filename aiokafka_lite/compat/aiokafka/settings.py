@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypedDict
 
 from ...arguments import must_be
+from ...setting_checks import FromMilliseconds
 from ...spelling import spelled
 from .abc import AbstractTokenProvider
 from .errors import translating
@@ -127,7 +128,7 @@ def seconds(name: str, milliseconds: object) -> float:
     """Converts milliseconds to seconds. Raises TypeError for other types."""
     if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
         raise TypeError(must_be(name, "a number of milliseconds", milliseconds))
-    return milliseconds / 1000
+    return FromMilliseconds(milliseconds / 1000)
 
 
 def changed(values: Mapping[str, object], defaults: Mapping[str, object] | None) -> dict[str, object]:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import EmbeddedCluster
+from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka_lite.setting_checks import log_unusual
 
 
 async def outcome(call: Callable[[], Any]) -> str:
@@ -101,3 +103,10 @@ async def test_a_session_that_the_broker_refuses(library: Any, cluster: Embedded
     with pytest.raises(library.errors.InvalidSessionTimeoutError):
         await consumer.start()
     await consumer.stop()
+
+
+async def test_a_long_time_in_milliseconds_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    log_unusual.cache_clear()
+    AIOKafkaConsumer(group_id="billing", max_poll_interval_ms=2**31 - 1, connections_max_idle_ms=86_400_000 * 30)
+    AIOKafkaProducer(request_timeout_ms=86_400_000, metadata_max_age_ms=86_400_000 * 30)
+    assert not [each for each in caplog.messages if "milliseconds" in each]
