@@ -3,7 +3,8 @@
 A *call* is a Python call inside the package. A *stay* is a run of calls in one file, and a *return* is a stay in a file
 that the path has left before: a reader of the code must open this file again. Three paths are walked: a
 record that is appended to an open batch, a record that begins a batch, and a lone awaited ``send``, which is counted
-until it has its result. The last lines are the time of records in bulk and of awaited sends.
+until it has its result. The last lines are the time of records in bulk, without and with two headers, of awaited sends,
+and of batches of one record, each for another one of 1,000 partitions.
 
 The embedded broker runs in a thread of its own, over TCP. So nothing of it is counted, but it takes its share of the
 time: compare times only on one machine, one after the other.
@@ -16,7 +17,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
@@ -28,6 +29,8 @@ from aiokafka_lite.embedded import EmbeddedCluster
 PACKAGE = os.path.dirname(aiokafka_lite.__file__) + os.sep
 PRODUCER = f"producer{os.sep}"
 BULK, SENDS, TASKS = 50_000, 3_000, 1_000
+PARTITIONS, ROUNDS, LINGER = 1_000, 15, 0.005
+HEADERS = [("source", b"checkout"), ("trace", bytes(16))]
 VALUE, KEYS = bytes(100), [b"key-%d" % number for number in range(1_000)]
 
 
@@ -64,13 +67,14 @@ class Walk:
 
 @contextmanager
 def broker_in_a_thread() -> Iterator[str]:
-    """An embedded cluster with topic "t" of three partitions, in its own thread and loop."""
+    """An embedded cluster in its own thread and loop: topic "t" of three partitions, and "wide" of 1,000."""
     started, stop = threading.Event(), threading.Event()
     servers: list[str] = []
 
     async def serve() -> None:
         async with EmbeddedCluster(brokers=1) as cluster:
             await cluster.create_topic("t", 3)
+            await cluster.create_topic("wide", PARTITIONS)
             servers.append(cluster.bootstrap_servers)
             started.set()
             await asyncio.to_thread(stop.wait)
@@ -102,11 +106,11 @@ async def paths(producer: Producer) -> None:
     walk.report("lone awaited send")
 
 
-async def bulk(producer: Producer) -> None:
+async def bulk(producer: Producer, headers: Sequence[tuple[str, bytes]] = ()) -> None:
     for number in range(BULK):
         while True:
             try:
-                producer.send_nowait("t", VALUE, key=KEYS[number % 1_000])
+                producer.send_nowait("t", VALUE, key=KEYS[number % 1_000], headers=headers)
                 break
             except BufferFull:
                 await producer.drain()
@@ -126,14 +130,27 @@ async def in_tasks(producer: Producer) -> None:
     await asyncio.gather(*(send() for _ in range(TASKS)))
 
 
-async def times(producer: Producer) -> None:
-    cases: list[tuple[str, Callable[[Producer], Awaitable[None]], int]] = [
-        ("bulk", bulk, BULK),
-        ("one after the other", one_after_the_other, SENDS),
-        (f"{TASKS} tasks", in_tasks, BULK),
+async def two_headers(producer: Producer) -> None:
+    await bulk(producer, HEADERS)
+
+
+async def in_small_batches(producer: Producer) -> None:
+    for _ in range(ROUNDS):
+        deliveries = [producer.send_nowait("wide", VALUE, partition=number) for number in range(PARTITIONS)]
+        for delivery in deliveries:
+            await delivery
+
+
+async def times(producer: Producer, lingering: Producer) -> None:
+    cases: list[tuple[str, Callable[[Producer], Awaitable[None]], Producer, int]] = [
+        ("bulk", bulk, producer, BULK),
+        ("bulk, two headers", two_headers, producer, BULK),
+        ("one after the other", one_after_the_other, producer, SENDS),
+        (f"{TASKS} tasks", in_tasks, producer, BULK),
+        (f"{PARTITIONS} partitions", in_small_batches, lingering, PARTITIONS * ROUNDS),
     ]
-    for name, call, count in cases:
-        best = min([await _timed(call, producer) for _ in range(5)])
+    for name, call, sender, count in cases:
+        best = min([await _timed(call, sender) for _ in range(5)])
         print(f"{name:24} {best[0] / count * 1e6:8.2f} µs CPU of this thread {best[1] / count * 1e6:8.2f} µs a record")
 
 
@@ -144,9 +161,12 @@ async def _timed(call: Callable[[Producer], Awaitable[None]], producer: Producer
 
 
 async def measure(servers: str) -> None:
-    async with Producer(servers, batch_size=65_536) as producer:
+    async with (
+        Producer(servers, batch_size=65_536) as producer,
+        Producer(servers, linger=LINGER) as lingering,
+    ):
         await paths(producer)
-        await times(producer)
+        await times(producer, lingering)
 
 
 def main() -> None:
