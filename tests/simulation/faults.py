@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from contextlib import suppress
 from random import Random
 from typing import Any, Protocol
 
@@ -171,8 +170,11 @@ class Faults:
             await self._move(name, number)
 
     async def _move(self, topic: str, partition: int) -> None:
-        with suppress(Refused):  # no live replica is in sync
+        try:
             await self._cluster.move_leader(topic, partition)
+        except Refused as refused:
+            if refused.code is not ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE:  # no live replica is in sync
+                raise
 
     async def _shrink_isr(self, step: Step) -> None:
         state = self._cluster.state_of(FIXED, step.partition)
