@@ -6,6 +6,7 @@ the tables.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from enum import Enum
@@ -174,10 +175,11 @@ def section(machine: Machine) -> str:
 
 
 def sentence(member: Enum) -> str:
-    """A member's value as a sentence. A name of the code at its beginning stays as it is, and is shown as code."""
+    """A member's value as a sentence. A name of the code at its beginning, and each ``name()``, are shown as code."""
     text = str(member.value)
     first, _, rest = text.partition(" ")
     begin = f"`{first}`" if "(" in first or "_" in first else first[:1].upper() + first[1:]
+    rest = re.sub(r"[\w.]+\(\)", r"`\g<0>`", rest)
     return " ".join(filter(None, (begin, rest))) + ("" if text.endswith(".") else ".")
 
 
