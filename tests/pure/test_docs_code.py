@@ -48,7 +48,7 @@ def test_names_in_the_text_are_names_in_the_package() -> None:
     """Words of code that look like Python's names: with an underscore, or a capital in the middle."""
     files = [*(ROOT / "aiokafka_lite").rglob("*.py"), *(ROOT / "docs").glob("*.py")]
     words_of = (set(re.findall(r"\w+", path.read_text(encoding="utf-8"))) | {path.stem} for path in files)
-    tests = {path.stem for path in (ROOT / "tests").rglob("*.py")}
+    tests = {path.stem for place in ("tests", "benchmarks") for path in (ROOT / place).rglob("*.py")}
     exported = {each.prometheus_name for each in INSTRUMENTS}
     known = OTHERS_NAMES.union(tests, exported, *words_of)
     for page in PAGES:
