@@ -46,8 +46,11 @@ class PreparedRecord(NamedTuple):
 
 
 # Hot: runs for each record with headers.
-def headers_of(topic: str, headers: Headers) -> tuple[Header, ...]:
-    """The headers as pairs of a name and bytes or None. Raises SerializationError for other types."""
+def headers_of(topic: object, headers: Headers) -> tuple[Header, ...]:
+    """The headers as pairs of a name and bytes or None. Raises SerializationError for other types.
+
+    ``topic`` is only named in errors, and may be of a wrong type: it is checked later.
+    """
     if not headers:
         return _NO_HEADERS
     checked: list[Header] = []

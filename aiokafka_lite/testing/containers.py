@@ -123,6 +123,7 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
+            "group.streams.initial.rebalance.delay.ms": "0",
         }
 
     @property

@@ -166,9 +166,11 @@ COMPARED_ELSEWHERE = (
     *(m.ConsumerGroupHeartbeatRequest, m.ConsumerGroupDescribeRequest, m.ShareGroupHeartbeatRequest),
     *(m.ShareGroupDescribeRequest, m.ShareFetchRequest, m.ShareAcknowledgeRequest),
     *(m.DescribeShareGroupOffsetsRequest, m.AlterShareGroupOffsetsRequest, m.DeleteShareGroupOffsetsRequest),
+    *(m.StreamsGroupHeartbeatRequest, m.StreamsGroupDescribeRequest),
 )
 """Requests of members that the broker assigns partitions to, which takes it some heartbeats: the scenarios have none.
-``test_consumer_group_protocol`` and ``test_share_group_requests`` send them to both brokers."""
+``test_consumer_group_protocol``, ``test_share_group_requests`` and ``test_streams_group_requests`` send them to both
+brokers."""
 
 
 def test_the_scenarios_use_every_version_that_both_brokers_support() -> None:

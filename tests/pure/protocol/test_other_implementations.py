@@ -151,6 +151,8 @@ MISSING_IN_KAFKA_PYTHON = {
             "PushTelemetry",
             "SaslAuthenticate",
             "SaslHandshake",
+            "StreamsGroupDescribe",
+            "StreamsGroupHeartbeat",
         ),
         *("AddRaftVoter", "RemoveRaftVoter", "UnregisterBroker"),
         *(f"{verb}DelegationToken" for verb in ("Create", "Renew", "Expire", "Describe")),
