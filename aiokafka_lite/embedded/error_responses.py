@@ -58,7 +58,7 @@ def error_response(request: Request[Any], code: ErrorCode, version: int) -> Resp
 
 
 def shorten_messages(part: Any) -> None:
-    """Cut the error messages of a response, or of a part of it, that no string of the protocol can hold.
+    """Cut the texts of errors and states in a response, or in a part of it, that no string of the protocol can hold.
 
     A message may quote a name of the request, and one that has 30,000 control characters is quoted with 120,000.
     """
@@ -67,7 +67,7 @@ def shorten_messages(part: Any) -> None:
             shorten_messages(each)
     for name in getattr(part, "specs", ()):
         value = getattr(part, name)
-        if isinstance(value, str) and name.endswith("error_message"):
+        if isinstance(value, str) and name.endswith(("error_message", "status_detail")):
             setattr(part, name, value if len(value) <= LONGEST_MESSAGE else f"{value[:LONGEST_MESSAGE]}…")
         else:
             shorten_messages(value)

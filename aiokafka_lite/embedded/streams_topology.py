@@ -4,7 +4,8 @@ Rules of this file:
 
  1. A subtopology has as many tasks as the largest of its source topics has partitions. Repartition topics are sources.
  2. A repartition topic without a number of its own has as many partitions as the largest source topic of the
-    subtopologies that write to it. These may be repartition topics too, whose numbers are decided first.
+    subtopologies that write to it. These may be repartition topics too, whose numbers are decided first. In a loop,
+    as of a subtopology that reads what it writes, the sources whose numbers are known decide.
  3. The topics of a copartition group have equal numbers of partitions. Repartition topics with a number of their own,
     and topics of the user, decide; the other repartition topics follow.
  4. A changelog has a partition for each task.
@@ -13,16 +14,21 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+from ..arguments import must_be
 from ..errors import ErrorCode
 from ..protocol.messages import StreamsSubtopology, StreamsTopicInfo, StreamsTopology
 from .consumer_group import GroupRefusal
 
 SHOWN_TOPICS = 3
 """The number of topics that a status names."""
+MAX_TASKS = 10_000
+"""The most tasks of a topology. Each heartbeat counts them, so more would stop the broker. Kafka has no such limit."""
 
 
 class StreamsStatusCode(IntEnum):
@@ -97,12 +103,16 @@ def _tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> Topolog
     _size_repartition_topics(subtopologies, repartition, decided, existing)
     for subtopology in subtopologies:
         for group in subtopology.copartition_groups:
-            topics = [subtopology.source_topics[place] for place in group.source_topics]
-            topics += [subtopology.repartition_source_topics[place].name for place in group.repartition_source_topics]
+            internal = [each.name for each in subtopology.repartition_source_topics]
+            topics = _at(group.source_topics, subtopology.source_topics, subtopology)
+            topics += _at(group.repartition_source_topics, internal, subtopology)
             _copartition(topics, repartition, decided, existing)
     counts = {}
     for each in sorted(subtopologies, key=lambda each: each.subtopology_id):
         counts[each.subtopology_id] = max((_count(name, decided, existing) for name in source_topics(each)), default=0)
+    if sum(counts.values()) > MAX_TASKS:
+        problem = must_be("the number of tasks of a topology", f"<= {MAX_TASKS}", sum(counts.values()))
+        raise GroupRefusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"{problem}. Use fewer subtopologies or partitions.")
     changelogs = {
         info.name: (info, counts[each.subtopology_id]) for each in subtopologies for info in each.state_changelog_topics
     }
@@ -113,8 +123,8 @@ def _tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> Topolog
                 StreamsStatusCode.INCORRECTLY_PARTITIONED_TOPICS,
                 f"Existing topic {name} has different number of partitions: expected {count}, found {existing[name]}",
             )
-    internal = [*repartition.values(), *(info for info, _ in changelogs.values())]
-    absent = tuple(info for info in internal if info.name not in existing)
+    internal_topics = [*repartition.values(), *(info for info, _ in changelogs.values())]
+    absent = tuple(info for info in internal_topics if info.name not in existing)
     text = f"Internal topics are missing: {_shown([info.name for info in absent])}"
     return TopologyTasks(
         counts,
@@ -130,35 +140,91 @@ def _count(name: str, decided: Mapping[str, int], existing: Mapping[str, int]) -
     return existing.get(name) or decided.get(name, 0)
 
 
+def _at(places: Iterable[int], topics: Sequence[str], subtopology: StreamsSubtopology) -> list[str]:
+    """The topics at these places of a list."""
+    found = []
+    for place in places:
+        if not 0 <= place < len(topics):
+            text = (
+                f"A copartition group of subtopology {subtopology.subtopology_id} has the place {place}, but the list "
+            )
+            raise GroupRefusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"{text}of its topics has {len(topics)} topics.")
+        found.append(topics[place])
+    return found
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A subtopology, or a repartition topic without a number, on the way of the records.
+
+    ``count`` is the largest number of partitions of what comes before it, and ``undecided`` the number of nodes before
+    it whose count is not decided.
+    """
+
+    count: int = 0
+    undecided: int = 0
+    is_decided: bool = False
+    readers: list[_Node] = field(default_factory=list)
+
+
 def _size_repartition_topics(
     subtopologies: Collection[StreamsSubtopology],
     repartition: Iterable[str],
     decided: dict[str, int],
     existing: Mapping[str, int],
 ) -> None:
-    """Decide the numbers of partitions of all repartition topics (rule 2)."""
-    waiting = [name for name in repartition if name not in decided]
-    sinks = {name for each in subtopologies for name in each.repartition_sink_topics}
-    if not sinks.issuperset(waiting):
+    """Decide the numbers of partitions of all repartition topics (rule 2).
+
+    The order of the lists makes no difference. The time grows with the size of the topology, not with its square.
+    """
+    topics = {name: _Node() for name in sorted(repartition) if name not in decided}
+    nodes = []
+    for each in sorted(subtopologies, key=lambda each: each.subtopology_id):
+        node = _Node()
+        nodes.append(node)
+        for name in set(source_topics(each)):
+            count = _count(name, decided, existing)
+            node.count = max(node.count, count)
+            if not count:
+                topics[name].readers.append(node)
+                node.undecided += 1
+        for name in sorted(topics.keys() & set(each.repartition_sink_topics)):
+            node.readers.append(topics[name])
+            topics[name].undecided += 1
+    if any(not topic.undecided for topic in topics.values()):
         raise GroupRefusal(
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
             "Failed to compute number of partitions for all repartition topics, because a repartition source topic is "
             "never used as a sink topic.",
         )
-    while waiting:
-        before = len(waiting)
-        for name in tuple(waiting):
-            writers = [each for each in subtopologies if name in each.repartition_sink_topics]
-            found = max(_count(source, decided, existing) for each in writers for source in source_topics(each))
-            if found:
-                decided[name] = found
-                waiting.remove(name)
-        if len(waiting) == before:
-            raise GroupRefusal(
-                ErrorCode.STREAMS_INVALID_TOPOLOGY,
-                "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
-                "that cannot be resolved.",
-            )
+    _decide(nodes)
+    if not all(topic.is_decided for topic in topics.values()):
+        raise GroupRefusal(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
+            "that cannot be resolved.",
+        )
+    decided.update({name: topic.count for name, topic in topics.items()})
+
+
+def _decide(nodes: Iterable[_Node]) -> None:
+    """Decide the counts of these nodes and of those behind them: each one after all before it, if there is no loop."""
+    counted = deque(node for node in nodes if node.count)
+    ready = [node for node in counted if not node.undecided]
+    while ready or counted:
+        node = ready.pop() if ready else counted.popleft()
+        if node.is_decided:
+            continue
+        node.is_decided = True
+        for reader in node.readers:
+            reader.undecided -= 1
+            if reader.is_decided:
+                continue
+            if not reader.count:
+                counted.append(reader)
+            reader.count = max(reader.count, node.count)
+            if not reader.undecided:
+                ready.append(reader)
 
 
 def _copartition(

@@ -7,7 +7,7 @@ does not support either is INVALID_REQUEST: static members, warm-up tasks, offse
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ...acls import AclOperation
 from ...arguments import by_topic
@@ -41,6 +41,7 @@ from ..streams_members import JOIN, LEAVE, StreamsMember
 from ..streams_topology import Status, StreamsStatusCode, required_topics
 from ..topics import INTERNAL_TOPICS, PartitionKey, is_legal_name
 from .group_admin import add_authorized_operations, missing_text
+from .topics import check_new_partitions
 
 LEAVE_STATIC = -2
 
@@ -202,12 +203,21 @@ def _with_missing_topics(context: RequestContext, answer: StreamsAnswer) -> list
         forbidden = [name for name in names if not context.allows_topic(AclOperation.CREATE, name)]
         problem = f"; Unauthorized to CREATE on topics {', '.join(forbidden)}." if forbidden else ""
     if not problem:
-        failures = [failure for info, count in answer.missing if (failure := _create(context, info, count)) is not None]
+        failures = _create_topics(context, answer.missing)
         problem = f"; Creation failed: {'; '.join(failures)}." if failures else ""
     if not problem:
         return answer.status
     missing = StreamsStatusCode.MISSING_INTERNAL_TOPICS
     return [each._replace(detail=each.detail + problem) if each.code is missing else each for each in answer.status]
+
+
+def _create_topics(context: RequestContext, wanted: Collection[tuple[StreamsTopicInfo, int]]) -> list[str]:
+    """Create internal topics, with their numbers of partitions. Returns what failed."""
+    try:
+        check_new_partitions(context, (count for _, count in wanted))
+    except Refused as refusal:
+        return [str(refusal)]
+    return [failure for info, count in wanted if (failure := _create(context, info, count)) is not None]
 
 
 def _create(context: RequestContext, info: StreamsTopicInfo, partitions: int) -> str | None:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from ...acls import AclOperation
 from ...arguments import must_be
@@ -42,13 +43,7 @@ MAX_NEW_PARTITIONS = 10_000
 @handles(CreateTopicsRequest)
 def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     require_time(request.timeout_ms)
-    default = context.broker.settings.number("num.partitions")
-    asked = sum(
-        len(each.assignments) or (default if each.num_partitions == -1 else max(each.num_partitions, 0))
-        for each in request.topics
-    )
-    if asked > MAX_NEW_PARTITIONS:
-        raise Refused(ErrorCode.POLICY_VIOLATION, must_be("partitions", f"<= {MAX_NEW_PARTITIONS} in a request", asked))
+    check_new_partitions(context, (len(each.assignments) or each.num_partitions for each in request.topics))
     counts = Counter(topic.name for topic in request.topics)
     results = []
     for name, wanted in {topic.name: topic for topic in request.topics}.items():
@@ -63,6 +58,14 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Crea
         except Refused as refusal:
             results.append(CreatableTopicResult(name=name, error_code=refusal.code, error_message=str(refusal)))
     return CreateTopicsResponse(throttle_time_ms=context.throttle_ms, topics=results)
+
+
+def check_new_partitions(context: RequestContext, numbers: Iterable[int]) -> None:
+    """Raise Refused if the topics of a request have too many partitions; -1 is the broker's default."""
+    default = context.broker.settings.number("num.partitions")
+    asked = sum(default if number == -1 else max(number, 0) for number in numbers)
+    if asked > MAX_NEW_PARTITIONS:
+        raise Refused(ErrorCode.POLICY_VIOLATION, must_be("partitions", f"<= {MAX_NEW_PARTITIONS} in a request", asked))
 
 
 def _check_quota(context: RequestContext, *, strict: bool) -> None:

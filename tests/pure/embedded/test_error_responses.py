@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from aiokafka_lite.embedded.error_responses import error_response
+from aiokafka_lite.embedded.error_responses import LONGEST_MESSAGE, error_response, shorten_messages
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.codec import decode_message, encode_message
 from aiokafka_lite.protocol.messages import (
@@ -16,6 +16,8 @@ from aiokafka_lite.protocol.messages import (
     MetadataRequest,
     OffsetFetchRequest,
     ProduceRequest,
+    StreamsGroupHeartbeatResponse,
+    StreamsStatus,
 )
 from aiokafka_lite.protocol.schema import MISSING, Request, Spec
 
@@ -115,3 +117,20 @@ def test_a_produce_request_with_acks_0_has_no_response() -> None:
     request = sample(ProduceRequest, 9, itertools.count(1))
     request.acks = 0
     assert error_response(request, CODE, 9) is None
+
+
+def test_a_text_that_no_string_can_hold_is_cut() -> None:
+    answer = StreamsGroupHeartbeatResponse(
+        error_code=0,
+        error_message="x" * 40_000,
+        member_id="a",
+        member_epoch=1,
+        heartbeat_interval_ms=0,
+        acceptable_recovery_lag=0,
+        task_offset_interval_ms=0,
+        status=[StreamsStatus(status_code=3, status_detail="y" * 40_000)],
+        endpoint_information_epoch=0,
+    )
+    shorten_messages(answer)
+    assert answer.status is not None
+    assert [answer.error_message, answer.status[0].status_detail] == [f"{each * LONGEST_MESSAGE}…" for each in "xy"]

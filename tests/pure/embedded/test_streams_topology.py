@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from aiokafka_lite.embedded.consumer_group import GroupRefusal
@@ -74,4 +76,56 @@ def test_a_status_names_what_is_wrong(existing: dict[str, int], detail: str) -> 
 def test_a_repartition_topic_without_a_source_is_refused(sinks: list[str], text: str) -> None:
     with pytest.raises(GroupRefusal, match=text) as refused:
         tasks_of(topology(subtopology("0", sinks=sinks, repartition=[internal_topic("r")])), {})
+    assert refused.value.error is ErrorCode.STREAMS_INVALID_TOPOLOGY
+
+
+def test_the_order_of_the_subtopologies_makes_no_difference() -> None:
+    parts = [
+        subtopology("0", ["a"], sinks=["r"]),
+        subtopology("1", ["b"], sinks=["s"]),
+        subtopology("2", repartition=[internal_topic("s")], sinks=["r"]),
+        subtopology("3", repartition=[internal_topic("r")]),
+    ]
+    for each in (parts, parts[::-1]):
+        assert tasks_of(topology(*each), {"a": 2, "b": 5}).partitions == {"r": 5, "s": 5}
+
+
+def test_a_subtopology_may_read_what_it_writes() -> None:
+    joined = subtopology("0", ["a"], sinks=["r"], repartition=[internal_topic("r")], copartitioned=[([0], [0])])
+    assert tasks_of(topology(joined), {"a": 4}).partitions == {"r": 4}
+
+
+def test_a_long_chain_against_the_order_takes_a_short_time() -> None:
+    length = 1_000
+    chain = [
+        subtopology(f"{number:04}", repartition=[internal_topic(f"r{number}")], sinks=[f"r{number + 1}"])
+        for number in range(length)
+    ]
+    first = subtopology("first", ["a"], sinks=["r0"])
+    began = time.process_time()
+    assert len(tasks_of(topology(*reversed(chain), first), {"a": 2}).partitions) == length
+    assert time.process_time() - began < 3
+
+
+def test_a_topology_with_too_many_tasks_is_refused() -> None:
+    many = topology(*(subtopology(str(number), ["a"]) for number in range(1_000)))
+    assert len(tasks_of(many, {"a": 10}).counts) == 1_000
+    text = "the number of tasks of a topology must be <= 10000, got 11000"
+    with pytest.raises(GroupRefusal, match=text) as refused:
+        tasks_of(many, {"a": 11})
+    assert refused.value.error is ErrorCode.STREAMS_INVALID_TOPOLOGY
+
+
+@pytest.mark.parametrize("places", [([1], []), ([-1], []), ([], [1]), ([], [-1])])
+def test_a_copartition_group_of_topics_that_are_not_listed_is_refused(places: tuple[list[int], list[int]]) -> None:
+    wrong = subtopology("0", ["a"], repartition=[internal_topic("r", 2)], sinks=["r"], copartitioned=[places])
+    with pytest.raises(GroupRefusal, match=r"has the place -?1, but the list of its topics has 1") as refused:
+        tasks_of(topology(wrong), {"a": 2})
+    assert refused.value.error is ErrorCode.STREAMS_INVALID_TOPOLOGY
+
+
+def test_a_repartition_topic_whose_only_writer_reads_nothing_is_refused() -> None:
+    without = topology(subtopology("0", sinks=["r"]), subtopology("1", repartition=[internal_topic("r")]))
+    with pytest.raises(GroupRefusal, match="Failed to compute number of partitions") as refused:
+        tasks_of(without, {})
     assert refused.value.error is ErrorCode.STREAMS_INVALID_TOPOLOGY
