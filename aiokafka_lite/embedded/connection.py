@@ -241,7 +241,7 @@ class ServerConnection:
         self.client_address = stream.client_address
         self._time = asyncio.get_running_loop().time
         self.idle_since: float | None = None  # None until it is accepted, and while a request is being handled
-        self.silent_since: float | None = self._time()  # None after its first request
+        self.silent_since: float | None = None  # None until it is accepted, and after its first request
         self.is_refused = False
         """Whether the broker closes it without an answer: its IP address is above its quota."""
         self._is_accepted = False
@@ -323,7 +323,7 @@ class ServerConnection:
             await asyncio.sleep(refused_for)
             return
         self._is_accepted = True
-        self.idle_since = self._time()
+        self.idle_since = self.silent_since = self._time()
         if self._authentication is not None:
             self._login_timer = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT, self._login_timed_out)
 

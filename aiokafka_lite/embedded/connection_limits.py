@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Protocol, TypeVar
 
 from ..arguments import INT32_MAX
@@ -54,38 +54,40 @@ class ConnectionLimits:
     def make_room(self, connections: MutableMapping[C, None], listener: str, address: str) -> bool:
         """Whether one more connection is allowed, if necessary in the place of one that was opened and never used.
 
-        Otherwise a client that opens all connections and sends nothing would shut all others out.
+        Otherwise a client that opens all connections and sends nothing would shut all others out. The one that makes
+        room counts to each limit that is reached. Connections that wait for their turn count, those that are refused
+        do not.
         """
-        if not self.are_reached(connections.keys(), listener, address):
+        rivals: list[C] | None = None
+        for most, counts in self._limits(listener, address):
+            if len(connections) < most:
+                continue
+            counted = [each for each in connections if not each.is_refused and counts(each)]
+            if len(counted) > most:
+                return False  # one connection less is still too many
+            if len(counted) == most:
+                rivals = counted if rivals is None else [each for each in rivals if counts(each)]
+        if rivals is None:
             return True
-        silent = [(since, each) for each in connections if (since := each.silent_since) is not None]
+        silent = [(since, each) for each in rivals if (since := each.silent_since) is not None]
         since, longest = min(silent, key=lambda each: each[0], default=(math.inf, None))
         if longest is None or since > self._clock() - LONGEST_SILENCE:
             return False
         del connections[longest]
         longest.replace()
-        return not self.are_reached(connections.keys(), listener, address)
+        return True
 
-    def are_reached(self, connections: Collection[Connected], listener: str, address: str) -> bool:
-        """Whether a broker has all the connections it may have: in all, of this listener, or from this IP address.
-
-        Connections that wait for their turn count, those that are refused do not.
-        """
+    def _limits(self, listener: str, address: str) -> Iterator[tuple[int, Callable[[Connected], bool]]]:
+        """The limits of a new connection, each with the test of which connections count to it."""
         settings = self._settings
-        of_listener = settings.of_listener(listener).number(MOST_CONNECTIONS)
-        in_all = settings.number(MOST_CONNECTIONS)
-        if len(connections) >= min(in_all, of_listener):
-            listeners = [each.listener for each in connections if not each.is_refused]
-            if len(listeners) >= in_all or listeners.count(listener) >= of_listener:
-                return True
         most = settings.number(MOST_OF_ADDRESS)
         for override in filter(None, settings.value(OVERRIDES).split(",")):
             host, _, number = override.rpartition(":")
             if host.strip() == address:
                 most = int(number)
-        if most == INT32_MAX:
-            return False
-        return sum(each.client_address == address and not each.is_refused for each in connections) >= most
+        yield settings.number(MOST_CONNECTIONS), lambda each: True
+        yield settings.of_listener(listener).number(MOST_CONNECTIONS), lambda each: each.listener == listener
+        yield most, lambda each: each.client_address == address
 
     async def admit(self, listener: str, address: str) -> float:
         """Wait until the listener accepts a new connection, and return 0. A cancellation leaves the queue.

@@ -9,6 +9,7 @@ import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster, Security
 from aiokafka_lite.embedded.connection import LOGIN_TIMEOUT
+from aiokafka_lite.errors import ConnectionLost
 from aiokafka_lite.protocol.messages import MetadataRequest, SaslHandshakeRequest
 from tests.embedded.broker.peer import Peer
 from tests.embedded.broker.test_quotas import alter
@@ -90,6 +91,18 @@ async def test_a_connection_that_waits_is_not_idle() -> None:
             began = loop.time()
             assert await peer.receive() is None
             assert 70 <= loop.time() - began < 72  # from the end of the wait on, it is idle
+
+
+@in_virtual_time
+async def test_a_connection_that_waits_with_its_request_makes_no_room() -> None:
+    configs = {RATE: "0", "quota.window.size.seconds": "60", "max.connections": "1"}
+    async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster, Peer(cluster) as first:
+        first.send(MetadataRequest(topics=[]), 9)
+        await asyncio.sleep(10)
+        async with Peer(cluster) as second:
+            with pytest.raises(ConnectionLost):
+                await second.receive()
+        assert (await first.receive()).brokers
 
 
 @in_virtual_time

@@ -158,6 +158,7 @@ async def test_a_decompression_bomb_is_rejected_early(one: EmbeddedCluster) -> N
         {"max.connections.per.ip": "1", "max.connections.per.ip.overrides": "127.0.0.1:9,memory:2"},
     ],
 )
+@in_virtual_time
 async def test_connections_above_the_limit_are_refused(configs: dict[str, str]) -> None:
     async with (
         EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster,
