@@ -18,10 +18,15 @@ from .server_assignors import TopicIdPartition
 
 GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
 """The kinds of records: the versions of their keys."""
-STREAMS_KINDS = (17, 19, 20, 21, 22, 23)
-"""The kinds of records of streams groups, which ``streams_group_records`` names."""
+STREAMS_GROUP, STREAMS_MEMBER, STREAMS_TARGET_EPOCH = 17, 19, 20
+STREAMS_TARGET, STREAMS_CURRENT, STREAMS_TOPOLOGY = 21, 22, 23
+STREAMS_KINDS = (
+    *(STREAMS_GROUP, STREAMS_MEMBER, STREAMS_TARGET_EPOCH),
+    *(STREAMS_TARGET, STREAMS_CURRENT, STREAMS_TOPOLOGY),
+)
+"""The kinds of records of streams groups."""
 KINDS = (GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT, *STREAMS_KINDS)
-_OF_GROUPS = (GROUP, TARGET_EPOCH, 17, 20, 23)
+_OF_GROUPS = (GROUP, TARGET_EPOCH, STREAMS_GROUP, STREAMS_TARGET_EPOCH, STREAMS_TOPOLOGY)
 
 
 @message(key=-1, versions=(3, 23))

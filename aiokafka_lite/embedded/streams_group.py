@@ -10,12 +10,12 @@ Rules of this file:
     change. ``streams_topology`` says when it is ready.
  3. A heartbeat that finds the assignment older than the group computes the target of all members, at most once in
     ``streams.assignment.interval.ms``, and not before ``streams.initial.rebalance.delay.ms`` in a new group. If the
-    topology is not ready, the target has no tasks.
+    topology is not ready, the target has no tasks. In a group that was just loaded, neither time runs.
  4. Each member moves to its target by its own heartbeats (``streams_members``).
- 5. A heartbeat with another epoch than the member's is fenced. One exception: the previous epoch, from a member that
-    lists no more than it has, is a member that did not get the last answer.
+ 5. A heartbeat with another epoch than the member's is fenced. Two exceptions: the previous epoch, from a member that
+    lists no more than it has, is a member that did not get the last answer; and epoch 0 is a member that joins again.
  6. Nothing changes if a request is refused, also if the log refuses its records: the group is then restored from the
-    records that the log has, and all timers restart.
+    records that the log has. The timers of the members restart, and the initial delay goes on.
 """
 
 from __future__ import annotations
@@ -32,18 +32,20 @@ from ..errors import ErrorCode
 from ..protocol.codec import Buffer, decode_versioned
 from ..protocol.messages import StreamsTopicInfo, StreamsTopology
 from .consumer_group import GroupRefusal
-from .consumer_group_records import StoredRecords
-from .consumer_group_topics import topics_hash
-from .coordinator_log import Rows
-from .metadata_view import MetadataView
-from .streams_assignor import TaskMember, Tasks, assign_tasks
-from .streams_group_records import (
+from .consumer_group_records import (
     STREAMS_CURRENT,
     STREAMS_GROUP,
     STREAMS_MEMBER,
     STREAMS_TARGET,
     STREAMS_TARGET_EPOCH,
     STREAMS_TOPOLOGY,
+    StoredRecords,
+)
+from .consumer_group_topics import topics_hash
+from .coordinator_log import Rows
+from .metadata_view import MetadataView
+from .streams_assignor import TaskMember, Tasks, assign_tasks
+from .streams_group_records import (
     StreamsGroupMetadataValue,
     StreamsGroupTargetAssignmentMetadataValue,
     encode_current,
@@ -140,6 +142,7 @@ class StreamsGroup:
         self.targets: dict[str, Tasks] = {}
         self.topology = StreamsTopology(epoch=-1, subtopologies=[])
         self.configured: TopologyTasks | None = None
+        self._stored_topology: StreamsTopology | None = None  # the object whose record the log has
         self._metadata = metadata
         self._setting = setting
         self._max_size = max_size
@@ -192,15 +195,15 @@ class StreamsGroup:
         self._delay_first_assignment()
         self.members[member.member_id] = member
         self.topology, self.configured = topology, configured
-        status = self._stale(member)
+        status = _stale(member, topology)
         self._refresh(topology, configured, changed=member.description != before)
         status += self._assign()
         tasks = member.tasks
         self._reconcile(member, request.owned)
         self._touch(member)
+        self._save(member)
         if request.shutdown and self._shutdown_by is None:
             self._shutdown_by = member.member_id
-        self._save()
         changed = request.epoch == JOIN or member.tasks != tasks
         endpoint_epoch = self._endpoint_epoch + (changed and member.endpoint is not None)
         if not is_first:  # as in Kafka, the epoch of a group begins with its second heartbeat
@@ -233,15 +236,6 @@ class StreamsGroup:
         if present.epoch >= 0 and _by_id(present) != _by_id(topology):
             raise GroupRefusal(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
         return topology if present.epoch < 0 else present
-
-    def _stale(self, member: StreamsMember) -> list[Status]:
-        if member.topology_epoch >= self.topology.epoch:
-            return []
-        text = (
-            f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
-            f"{self.topology.epoch}."
-        )
-        return [Status(StreamsStatusCode.STALE_TOPOLOGY, text)]
 
     def _refresh(self, topology: StreamsTopology, configured: TopologyTasks, *, changed: bool) -> None:
         """Begin a new epoch if a member ``changed``, or what the assignment depends on (rule 2)."""
@@ -300,7 +294,7 @@ class StreamsGroup:
         stateful = configured.stateful if configured is not None else ()
         self.targets = assign_tasks(members, counts, stateful, self._standby_replicas)
         self.assignment_epoch = self.epoch
-        self._assigned_at, self._last_assignment = self._now_ms(), self._now()
+        self._assigned_at = self._now_ms()
         return []
 
     def _delay_first_assignment(self) -> None:
@@ -322,16 +316,15 @@ class StreamsGroup:
 
     def _reconcile(self, member: StreamsMember, owned: Tasks | None) -> None:
         target = NO_TASKS if self._first_assignment is not None else self.targets.get(member.member_id, NO_TASKS)
-        member.reconcile(self.assignment_epoch, target, owned, self.members.values())
-        self._restart_revocation(member)
+        if member.reconcile(self.assignment_epoch, target, owned, self.members.values()):
+            self._restart_revocation(member)
 
     def _restart_revocation(self, member: StreamsMember) -> None:
-        """Give a member its rebalance timeout to revoke tasks. The time runs from its change to that state."""
-        if member.state is not TaskState.UNREVOKED_TASKS:
-            if member.revocation is not None:
-                member.revocation.cancel()
-                member.revocation = None
-        elif member.revocation is None:
+        """Give a member its rebalance timeout to revoke tasks. Each time that it has others to revoke, it begins."""
+        if member.revocation is not None:
+            member.revocation.cancel()
+            member.revocation = None
+        if member.state is TaskState.UNREVOKED_TASKS:
             member.revocation = self._call_later(member.rebalance_timeout, partial(self._expire, member))
 
     # Leaving.
@@ -341,9 +334,9 @@ class StreamsGroup:
         member = self.members.get(member_id)
         if member is None:
             raise self._unknown(member_id)
-        if shutdown and self._shutdown_by is None:
-            self._shutdown_by = member_id
         self._fence(member)
+        if shutdown and self.members and self._shutdown_by is None:
+            self._shutdown_by = member_id
 
     def _touch(self, member: StreamsMember) -> None:
         """Restart the session of a member."""
@@ -365,9 +358,9 @@ class StreamsGroup:
         del self.members[member.member_id]
         self.targets.pop(member.member_id, None)
         self.epoch += 1
+        self._save()
         if not self.members:
             self._shutdown_by = None
-        self._save()
 
     def start_sessions(self) -> None:
         """Start the timers of the members that have none: of a group that was loaded."""
@@ -415,24 +408,38 @@ class StreamsGroup:
 
     # The log.
 
-    def _save(self) -> None:
-        """Write the records that changed. Raises GroupRefusal."""
+    def _save(self, *changed: StreamsMember) -> None:
+        """Write the records of the group, of the members that ``changed``, and of all after an assignment.
+
+        Raises GroupRefusal.
+        """
+        target_epoch = (STREAMS_TARGET_EPOCH, "")
         records = {
             (STREAMS_GROUP, ""): encode_group(
                 self.epoch, self._metadata_hash, self._validated_epoch, self._standby_replicas
             ),
-            (STREAMS_TARGET_EPOCH, ""): encode_target_epoch(self.assignment_epoch, self._assigned_at),
-            (STREAMS_TOPOLOGY, ""): encode_topology(self.topology),
+            target_epoch: encode_target_epoch(self.assignment_epoch, self._assigned_at),
         }
-        for name, member in self.members.items():
+        if self.topology is not self._stored_topology:
+            records[STREAMS_TOPOLOGY, ""] = encode_topology(self.topology)
+        is_assigned = self.stored.values.get(target_epoch) != records[target_epoch]
+        for member in self.members.values() if is_assigned else changed:
+            name = member.member_id
             records[STREAMS_MEMBER, name] = encode_member(member)
             records[STREAMS_TARGET, name] = encode_target(self.targets.get(name, NO_TASKS))
             records[STREAMS_CURRENT, name] = encode_current(member)
+        first_assignment = self._first_assignment
         try:
             self.stored.save(records, self.members)
         except GroupRefusal:
             self.restore(self.stored.values)
+            if first_assignment is not None and self.members:
+                delay = max(first_assignment.when() - self._now(), 0.0)
+                self._first_assignment = self._call_later(delay, self._assign_first)
             raise
+        self._stored_topology = self.topology
+        if is_assigned and self._assigned_at:
+            self._last_assignment = self._now()
 
     def restore(self, records: Mapping[tuple[int, str], Buffer]) -> None:
         """Load what the log has, by kind and member. All timers restart."""
@@ -451,7 +458,7 @@ class StreamsGroup:
                 target = decode_versioned(StreamsGroupTargetAssignmentMetadataValue, value)[0]
                 self.assignment_epoch, self._assigned_at = target.assignment_epoch, target.assignment_timestamp
             elif kind == STREAMS_TOPOLOGY:
-                self.topology = read_topology(value)
+                self.topology = self._stored_topology = read_topology(value)
             elif kind == STREAMS_MEMBER:
                 self.members[name] = read_member(name, value)
             elif kind == STREAMS_TARGET:
@@ -482,6 +489,13 @@ def _endpoints(
 
 def _by_id(topology: StreamsTopology) -> tuple[int, dict[str, object]]:
     return topology.epoch, {each.subtopology_id: each for each in topology.subtopologies}
+
+
+def _stale(member: StreamsMember, topology: StreamsTopology) -> list[Status]:
+    if member.topology_epoch >= topology.epoch:
+        return []
+    text = f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch {topology.epoch}."
+    return [Status(StreamsStatusCode.STALE_TOPOLOGY, text)]
 
 
 def _check_tasks(owned: Tasks, configured: TopologyTasks) -> None:

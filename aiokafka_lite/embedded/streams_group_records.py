@@ -1,7 +1,8 @@
 """The records of streams groups in ``__consumer_offsets`` (KIP-1071), in Kafka's own format.
 
 A group has a record of its epoch, one of the epoch of its assignment, one of its topology, and three for each member:
-its description, its target, and its present tasks. The version of a key is the number of its kind.
+its description, its target, and its present tasks. ``consumer_group_records`` has the numbers of these kinds, and makes
+the keys.
 """
 
 from __future__ import annotations
@@ -14,10 +15,6 @@ from ..protocol.messages import StreamsEndpoint, StreamsKeyValue, StreamsSubtopo
 from ..protocol.schema import Message, array, int8, int32, int64, message, nested, string, struct
 from .streams_assignor import TaskId, Tasks
 from .streams_members import StreamsMember, TaskState
-
-STREAMS_GROUP, STREAMS_MEMBER, STREAMS_TARGET_EPOCH = 17, 19, 20
-STREAMS_TARGET, STREAMS_CURRENT, STREAMS_TOPOLOGY = 21, 22, 23
-"""The kinds of records: the versions of their keys, which ``consumer_group_records`` makes."""
 
 
 @struct

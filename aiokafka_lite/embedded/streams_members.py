@@ -105,12 +105,15 @@ class StreamsMember:
                 timer.cancel()
         self.session = self.revocation = None
 
-    def reconcile(self, epoch: int, target: Tasks, owned: Tasks | None, members: Iterable[StreamsMember]) -> None:
-        """Move towards the ``target`` of an assignment ``epoch``. ``owned`` are the tasks that the heartbeat lists."""
+    def reconcile(self, epoch: int, target: Tasks, owned: Tasks | None, members: Iterable[StreamsMember]) -> bool:
+        """Move towards the ``target`` of an assignment ``epoch``. ``owned`` are the tasks that the heartbeat lists.
+
+        Returns whether the member moved. If it then has tasks to revoke, they are others than before.
+        """
         if self.is_reconciled(epoch):
-            return
+            return False
         if self.state is TaskState.UNREVOKED_TASKS and self._owns(owned, self.revoking, self.revoking_standby):
-            return
+            return False
         kept = {task: since for task, since in self.active.items() if task in target.active}
         surplus = {task: since for task, since in self.active.items() if task not in target.active}
         kept_standby, surplus_standby = self.standby & target.standby, self.standby - target.standby
@@ -119,7 +122,7 @@ class StreamsMember:
             self.revoking, self.revoking_standby = surplus, surplus_standby
             self.state = TaskState.UNREVOKED_TASKS
             self.previous_epoch = self.epoch
-            return
+            return True
         # As in Kafka, a task that this heartbeat frees is free from the next one on, also for the member itself.
         present = list(members)
         missing, missing_standby = target.active - kept.keys(), target.standby - kept_standby
@@ -130,6 +133,7 @@ class StreamsMember:
         self.revoking, self.revoking_standby = {}, frozenset()
         self.state = TaskState.STABLE if self.tasks == target else TaskState.UNRELEASED_TASKS
         self.previous_epoch, self.epoch = self.epoch, epoch
+        return True
 
     def _is_free(self, task: TaskId, members: Iterable[StreamsMember], *, as_active: bool) -> bool:
         """Whether no member has the task in a way that prevents it (rule 2)."""

@@ -8,12 +8,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aiokafka_lite.embedded import EmbeddedCluster
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster, streams_group
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from tests.embedded.broker.peer import Peer
 from tests.embedded.share_groups.members import set_configs
-from tests.embedded.streams_groups.requests import answered, counting, heartbeat, join, subtopology, tasks, topology
+from tests.embedded.streams_groups.requests import (
+    answered,
+    counting,
+    heartbeat,
+    internal_topic,
+    join,
+    subtopology,
+    tasks,
+    topology,
+)
 
 READING = topology(subtopology("0", ["g-in"]))
 
@@ -26,6 +37,21 @@ async def coordinator(cluster: EmbeddedCluster) -> AsyncIterator[Peer]:
         (found,) = (await peer.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators
     async with Peer(cluster, found.node_id) as peer:
         yield peer
+
+
+@asynccontextmanager
+async def refusing_log(cluster: EmbeddedCluster, peer: Peer) -> AsyncIterator[None]:
+    """The log of the coordinator refuses records: it asks for three replicas in sync, and one broker has stopped."""
+    await cluster.stop(next(name for name in cluster.nodes if name != peer.node.node_id))
+    for replicas in ("3", "1"):
+        config = m.IncrementalAlterConfigsRequestConfig(name="min.insync.replicas", config_operation=0, value=replicas)
+        resource = m.IncrementalAlterConfigsRequestResource(
+            resource_type=2, resource_name="__consumer_offsets", configs=[config]
+        )
+        answer = await peer.ask(m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        if replicas == "3":
+            yield
 
 
 async def describe(peer: Peer) -> m.StreamsGroupDescribeGroup:
@@ -98,6 +124,22 @@ async def test_a_member_that_does_not_revoke_in_time_is_fenced(cluster: Embedded
         assert (await peer.ask(heartbeat("g", "a", 2, kept))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+async def test_a_member_has_its_whole_time_for_each_revocation(cluster: EmbeddedCluster) -> None:
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", READING))
+        await peer.ask(join("g", "b", READING))
+        assert answered(await peer.ask(heartbeat("g", "a", 2)))[1] == {"0": [0, 1]}
+        await peer.ask(join("g", "c", READING))
+        await peer.ask(join("g", "d", READING))
+        await asyncio.sleep(1.5)
+        kept = {"0": [0, 1]}
+        assert answered(await peer.ask(heartbeat("g", "a", 2, kept)))[1] == {"0": [0]}, "task 1 has to go as well"
+        await asyncio.sleep(1.5)
+        assert (await peer.ask(heartbeat("g", "a", 2, kept))).error_code == ErrorCode.NONE
+        await asyncio.sleep(0.6)
+        assert (await peer.ask(heartbeat("g", "a", 2, kept))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 async def test_standby_tasks_are_on_other_processes(cluster: EmbeddedCluster) -> None:
     stateful = topology(subtopology("0", ["g-in"], changelogs=counting("g").subtopologies[1].state_changelog_topics))
     await set_configs(cluster, "g", streams_num_standby_replicas="1")
@@ -147,6 +189,68 @@ async def test_a_refused_topology_changes_nothing(cluster: EmbeddedCluster) -> N
         other = await peer.ask(join("g", "b", topology(subtopology("0", ["other"]))))
         assert (other.error_code, other.error_message) == (42, "Topology updates are not supported yet.")
         assert await describe(peer) == before
+
+
+async def test_internal_topics_have_a_bound_on_their_partitions(cluster: EmbeddedCluster) -> None:
+    logs = [internal_topic(f"g-log-{number}") for number in range(2_501)]
+    many = topology(subtopology("0", ["g-in"], changelogs=logs))
+    async with coordinator(cluster) as peer:
+        (status,) = (await peer.ask(join("g", "a", many))).status or []
+        failed = "; Creation failed: partitions must be <= 10000 in a request, got 10004."
+        assert status.status_detail.endswith(failed), status.status_detail
+        assert not any(name.startswith("g-log") for name in cluster.controller.topics)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_refused_request_to_shut_down_changes_nothing(cluster: EmbeddedCluster, leaves: bool) -> None:
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", READING))
+        await peer.ask(join("g", "b", READING))
+        async with refusing_log(cluster, peer):
+            epoch, changed = (-1, {}) if leaves else (3, {"rack_id": "r"})
+            refused = await peer.ask(heartbeat("g", "b", epoch, shutdown_application=True, **changed))
+            assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert answered(await peer.ask(heartbeat("g", "a", 2)))[3] == []
+
+
+async def test_a_refused_heartbeat_does_not_end_the_initial_delay(cluster: EmbeddedCluster) -> None:
+    await set_configs(cluster, "g", streams_initial_rebalance_delay_ms="30000")
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", READING))
+        await asyncio.sleep(10)
+        async with refusing_log(cluster, peer):
+            refused = await peer.ask(heartbeat("g", "a", 1, rack_id="r"))
+            assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert answered(await peer.ask(join("g", "b", READING))) == (1, {}, {}, [5])
+        await asyncio.sleep(21)
+        assert answered(await peer.ask(heartbeat("g", "a", 1)))[1] == {"0": [0, 2]}
+
+
+async def test_a_refused_assignment_begins_no_interval(cluster: EmbeddedCluster) -> None:
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", READING))
+        await set_configs(cluster, "g", streams_assignment_interval_ms="15000")
+        await asyncio.sleep(15)
+        async with refusing_log(cluster, peer):
+            refused = await peer.ask(join("g", "b", READING))
+            assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert answered(await peer.ask(join("g", "b", READING))) == (3, {}, {}, [])
+
+
+async def test_a_heartbeat_writes_only_the_records_of_its_member(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with coordinator(cluster) as peer:
+        await peer.ask(join("g", "a", READING))
+        await peer.ask(join("g", "b", READING))
+        encoded: list[str] = []
+        encode = streams_group.encode_member
+        monkeypatch.setattr(
+            streams_group, "encode_member", lambda member: encoded.append(member.member_id) or encode(member)
+        )
+        monkeypatch.setattr(streams_group, "encode_topology", lambda topology: encoded.append("topology"))
+        assert answered(await peer.ask(heartbeat("g", "b", 3))) == (3, None, None, [])
+        assert encoded == ["b"]
 
 
 async def test_the_initial_delay_collects_members(cluster: EmbeddedCluster) -> None:
