@@ -88,12 +88,14 @@ def _check_client_metrics(name: str, configs: Mapping[str, str], settings: Clust
         raise InvalidConfig(must_be("interval.ms", bounds, interval), ErrorCode.INVALID_REQUEST)
     for pattern in filter(None, configs.get("match", "").split(",")):
         what, _, expression = (part.strip() for part in pattern.partition("="))
+        problem = ""
         try:
             topic_pattern(expression)
-        except InvalidPattern:
-            expression = ""
-        if what not in MATCHES or not expression:
-            raise InvalidConfig(f"match must be one of {', '.join(MATCHES)}, =, and a pattern, got {pattern!r}")
+        except InvalidPattern as error:
+            problem = f", which is not a valid pattern: {error}"
+        if what not in MATCHES or not expression or problem:
+            text = f"match must be one of {', '.join(MATCHES)}, =, and a pattern, got {pattern!r}{problem}"
+            raise InvalidConfig(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ ways advance together by one character of the name: the time for a name is at mo
 many names that is still too long for an event loop, so ``select`` has a bound on its work.
 
 ``_Parser`` turns the text into nodes, ``_Program`` the nodes into steps. A name matches if the whole name does, so what
-a match would capture, and whether a repetition is lazy, makes no difference. Names of topics are ASCII and have one
-line, so only ASCII characters count, and the flags for lines have no effect. In a transactional id, each character
-beyond ASCII is what ``.`` and a negated class match.
+a match would capture, and whether a repetition is lazy, makes no difference. Names of topics have one line, so the
+flags for lines have no effect. They are ASCII; a transactional id or a client id may have other characters. The
+pattern's own characters beyond ASCII divide the others into ranges: ``_Alphabet`` takes one character for all of one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import re
 import string
 import sys
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
@@ -29,18 +30,20 @@ MAX_WORK = 500_000
 MAX_REPEAT = 1000
 MAX_DEPTH = 100
 
+MAX_BEYOND_ASCII = 64
+"""The most different characters beyond ASCII in a pattern: each class has a set of them."""
+
 Characters = frozenset[str]
 _Move = tuple[frozenset[int], str, str]
 
-_OTHER = chr(128)  # stands for any character beyond ASCII
-_ALL = frozenset(map(chr, range(129)))
+_ASCII = frozenset(map(chr, range(128)))
 _DIGITS = frozenset(string.digits)
 _WORD = frozenset(string.ascii_letters + string.digits + "_")
 _ESCAPED_CLASSES = {"d": _DIGITS, "w": _WORD, "s": frozenset("\t\n\f\r ")}
 _NAMED_CLASSES = {
     "alnum": frozenset(string.ascii_letters + string.digits),
     "alpha": frozenset(string.ascii_letters),
-    "ascii": _ALL - {_OTHER},
+    "ascii": _ASCII,
     "blank": frozenset("\t "),
     "cntrl": frozenset(map(chr, range(32))) | {"\x7f"},
     "digit": _DIGITS,
@@ -59,6 +62,7 @@ _NAME = re.compile(r"\(\?P?<(\w+)>", re.ASCII)
 _FLAGS = re.compile(r"\(\?([imsU]*)(?:-([imsU]+))?([:)])")
 _HEX = re.compile(r"x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]+)\})")
 _OCTAL = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{1,2}")
+_ESCAPED_CODE = re.compile(rf"\\(?:(?P<octal>{_OCTAL.pattern})|{_HEX.pattern})")
 _CATEGORY = re.compile(r"([pP])(?:([A-Z])|\{(\^?)([A-Z][a-z]?)\})")
 
 
@@ -79,7 +83,8 @@ class TopicPattern:
 
     def __init__(self, text: str) -> None:
         program = _Program()
-        self._start = frozenset({program.add(_Parser(text).parse(), program.then(_Match()))})
+        self._alphabet = _Alphabet(text)
+        self._start = frozenset({program.add(_Parser(text, self._alphabet).parse(), program.then(_Match()))})
         self._steps = program.steps
         self._moves: dict[_Move, frozenset[int]] = {}
         self._kept = 0
@@ -97,8 +102,8 @@ class TopicPattern:
     def _matches(self, name: str) -> bool:
         active = self._start
         before = ""
-        for character in name:
-            move = (active, before, character if character.isascii() else _OTHER)
+        for character in map(self._alphabet.representative, name):
+            move = (active, before, character)
             if move not in self._moves:
                 self._keep(move, self._advance(*move))
             active, before = self._moves[move], character
@@ -142,6 +147,29 @@ class TopicPattern:
 def topic_pattern(text: str) -> TopicPattern:
     """Compile a pattern. Raises InvalidPattern."""
     return TopicPattern(text)
+
+
+class _Alphabet:
+    """The characters that a pattern tells apart: ASCII, its own others, and the first of each range between them.
+
+    Raises InvalidPattern.
+    """
+
+    def __init__(self, text: str) -> None:
+        own = {character for character in text if not character.isascii()}
+        for found in _ESCAPED_CODE.finditer(text):
+            code = int(found["octal"], 8) if found["octal"] else int(found[2] or found[3], 16)
+            own |= {chr(code)} if 128 <= code <= sys.maxunicode else set()
+        if len(own) > MAX_BEYOND_ASCII:
+            raise InvalidPattern("expression too large")
+        own |= {case for each in own for case in (each.lower(), each.upper()) if len(case) == 1 and not case.isascii()}
+        after = {chr(ord(each) + 1) for each in own if ord(each) < sys.maxunicode}
+        self._beyond_ascii = sorted({chr(128)} | own | after)
+        self.characters = _ASCII.union(self._beyond_ascii)
+
+    def representative(self, character: str) -> str:
+        """The character that stands for this one."""
+        return character if character.isascii() else self._beyond_ascii[bisect_right(self._beyond_ascii, character) - 1]
 
 
 # Steps. Each one names the next by its index.
@@ -265,8 +293,9 @@ class _Program:
 class _Parser:
     """A parser by recursive descent. ``_at`` is the place of the next character; ``_folds`` ignores case."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: _Alphabet) -> None:
         self._text = text
+        self._all = alphabet.characters
         self._at = 0
         self._folds = False
         self._depth = 0
@@ -338,7 +367,7 @@ class _Parser:
         if self._next("["):
             return self._class()
         if self._next("."):
-            return _One(_ALL - {"\n"})
+            return _One(self._all - {"\n"})
         if self._next("^"):
             return _Where(_at_start)
         if self._next("$"):
@@ -388,15 +417,15 @@ class _Parser:
         category = self._read(_CATEGORY)
         if category is not None:
             name = category[2] or category[4]
-            found = frozenset(each for each in _ALL if unicodedata.category(each).startswith(name))
-            return _ALL - found if (category[1] == "P") != (category[3] == "^") else found
+            found = frozenset(each for each in self._all if unicodedata.category(each).startswith(name))
+            return self._all - found if (category[1] == "P") != (category[3] == "^") else found
         if self._text.startswith(("p", "P"), self._at):
             raise InvalidPattern("invalid character class range")
         for name, characters in _ESCAPED_CLASSES.items():
             if self._next(name):
                 return characters
             if self._next(name.upper()):
-                return _ALL - characters
+                return self._all - characters
         return None
 
     def _escaped_character(self) -> str:
@@ -430,7 +459,7 @@ class _Parser:
             else:
                 found |= self._range()
         characters = self._one(found).characters
-        return _One(_ALL - characters if negated else characters)
+        return _One(self._all - characters if negated else characters)
 
     def _class_after_backslash(self) -> Characters | None:
         if not self._next("\\"):
@@ -448,7 +477,7 @@ class _Parser:
             raise InvalidPattern("invalid character class range")
         self._at = end + 2
         characters = _NAMED_CLASSES[name.removeprefix("^")]
-        return _ALL - characters if negated else characters
+        return self._all - characters if negated else characters
 
     def _range(self) -> Characters:
         first = last = self._class_character()
@@ -457,7 +486,7 @@ class _Parser:
             last = self._class_character()
         if last < first:
             raise InvalidPattern("invalid character class range")
-        return frozenset(each for each in _ALL if first <= each <= last)
+        return frozenset(each for each in self._all if first <= each <= last)
 
     def _class_character(self) -> str:
         if self._next("\\"):
@@ -469,7 +498,7 @@ class _Parser:
 
     def _one(self, characters: Iterable[str]) -> _One:
         """One of the characters, in any case if the pattern ignores case."""
-        found = frozenset(each if each.isascii() else _OTHER for each in characters)
+        found = frozenset(characters)
         if self._folds:
             found = frozenset(each.lower() for each in found) | frozenset(each.upper() for each in found)
         return _One(found)

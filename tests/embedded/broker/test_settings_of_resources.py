@@ -169,6 +169,15 @@ async def test_settings_of_groups_and_client_metrics_are_checked_and_listed(
             assert (found.value, found.config_source) == (value, 8 if kind == GROUP else 7)
 
 
+async def test_a_refused_match_of_client_metrics_says_what_is_wrong_with_the_pattern(one: EmbeddedCluster) -> None:
+    change = IncrementalAlterConfigsRequestConfig(name="match", config_operation=SET, value="client_id=(?=a)")
+    wanted = IncrementalAlterConfigsRequestResource(resource_type=CLIENT_METRICS, resource_name="s", configs=[change])
+    async with Peer(one) as peer:
+        answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False))
+    text = answer.responses[0].error_message or ""
+    assert text.endswith("which is not a valid pattern: invalid or unsupported Perl syntax"), text
+
+
 async def test_a_group_without_settings_has_those_of_the_broker(one: EmbeddedCluster) -> None:
     async with Peer(one) as peer:
         found = await described(peer, GROUP, "any")

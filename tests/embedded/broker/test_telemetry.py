@@ -124,3 +124,16 @@ def test_a_client_pushes_the_metrics_of_the_subscriptions_that_match_it() -> Non
         assert {(each.client_id, each.client_instance_id) for each in received} == {("peer", uuid.UUID(bytes=own))}
 
     run(main())
+
+
+async def test_a_stored_pattern_that_is_not_valid_matches_nothing_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = ClusterConfig(receive_client_metrics=lambda pushed: None)
+    async with EmbeddedCluster(brokers=1, tcp=False, config=config) as cluster, Peer(cluster) as peer:
+        stored = {"match": "client_id=(?=peer).*", "metrics": "*"}  # valid in Python's syntax
+        cluster.controller.settings.replace_resource(CLIENT_METRICS, "old", stored)
+        for _ in range(2):
+            assert (await subscription(peer)).requested_metrics == []
+    (logged,) = [each.message for each in caplog.records if "matches nothing" in each.message]
+    assert logged.endswith("matches nothing: invalid or unsupported Perl syntax")

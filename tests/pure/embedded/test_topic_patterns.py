@@ -103,6 +103,26 @@ def test_a_usual_pattern_finds_ten_thousand_names() -> None:
     assert topic_pattern("(?i)(orders|payments|refunds)-.*[0-9a-f]{2}").select(names) == names
 
 
-def test_a_character_beyond_ascii_is_any_character() -> None:
-    pattern = topic_pattern("bestellung-.[^a]")
-    assert pattern.select(["bestellung-éü", "bestellung-éa", "bestellung-é"]) == ["bestellung-éü"]
+@pytest.mark.parametrize(
+    ("pattern", "matches", "others"),
+    [
+        ("bestellung-.[^a]", ["bestellung-éü", "bestellung-éé"], ["bestellung-éa", "bestellung-é"]),
+        ("é", ["é"], ["ü", "e"]),
+        ("[^é]", ["ü", "e"], ["é"]),
+        ("[éü]", ["é", "ü"], ["è", "e"]),
+        ("[à-ü]+", ["à", "éü"], ["ß", "a", "ž"]),
+        (r"\xe9|\x{17e}|\374", ["é", "ž", "ü"], ["e", "à"]),
+        ("(?i)É", ["é", "É"], ["e", "è"]),
+        (r"\Qé\E", ["é"], ["è"]),
+        (".", ["é", "\x80", "\U0010ffff"], ["éé"]),
+    ],
+)
+def test_a_character_beyond_ascii_is_itself(pattern: str, matches: list[str], others: list[str]) -> None:
+    compiled = topic_pattern(pattern)
+    assert [name for name in matches if not compiled.matches(name)] == []
+    assert [name for name in others if compiled.matches(name)] == []
+
+
+def test_a_pattern_with_many_characters_beyond_ascii_is_refused() -> None:
+    with pytest.raises(InvalidPattern, match="too large"):
+        topic_pattern("".join(map(chr, range(1_000, 2_000))))
