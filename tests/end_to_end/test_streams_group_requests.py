@@ -25,6 +25,7 @@ from tests.embedded.streams_groups.requests import (
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.test_share_group_requests import Connection, connection
 from tests.real.releases import since
+from tests.waiting import DEADLINE
 
 streams = since("4.3.0", "the texts are those of Kafka 4.3, and streams groups are on by default since 4.2")
 NOT_READY = {14, 15, 16}
@@ -40,11 +41,12 @@ class Group:
         self.coordinator = coordinator
 
     async def ask(self, request: m.StreamsGroupHeartbeatRequest) -> m.StreamsGroupHeartbeatResponse:
-        while True:
-            answer: m.StreamsGroupHeartbeatResponse = await self.coordinator.ask(request)
-            if answer.error_code not in NOT_READY:
-                return answer
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                answer: m.StreamsGroupHeartbeatResponse = await self.coordinator.ask(request)
+                if answer.error_code not in NOT_READY:
+                    return answer
+                await asyncio.sleep(0.05)
 
     async def join(self, member: str, *subtopologies: m.StreamsSubtopology, epoch: int = 0) -> Any:
         return answered(await self.ask(join(self.name, member, topology(*subtopologies, epoch=epoch))))
@@ -76,7 +78,7 @@ async def group_of(kafka: Kafka, topics: Mapping[str, int], **configs: str) -> A
         await admin.topics.create([NewTopic(f"{name}-{topic}", count) for topic, count in topics.items()])
         (await admin.configs.alter({ConfigResource.group(name): settings})).raise_for_errors()
         try:
-            async with connection(kafka.bootstrap_servers.partition(",")[0]) as first:
+            async with connection(kafka.bootstrap_servers.partition(",")[0]) as first, asyncio.timeout(DEADLINE):
                 found = None
                 while found is None or found.error_code:  # the first request creates the topic of the coordinators
                     request = m.FindCoordinatorRequest(key_type=0, coordinator_keys=[name])
@@ -128,9 +130,10 @@ async def test_internal_topics_are_created_as_by_apache_kafka(kafka: Kafka) -> N
         assert set(names.split(", ")) == {f"{group.name}-repartition", f"{group.name}-changelog"}
         assert (await group.describe()).group_state == "NotReady"
         answer = first
-        while answer.member_epoch == 2:  # Kafka creates topics in the background
-            await asyncio.sleep(0.05)
-            answer = await group.ask(heartbeat(group.name, "x", 2))
+        async with asyncio.timeout(DEADLINE):
+            while answer.member_epoch == 2:  # Kafka creates topics in the background
+                await asyncio.sleep(0.05)
+                answer = await group.ask(heartbeat(group.name, "x", 2))
         assert (answer.member_epoch, tasks(answer.active_tasks)) == (3, {"0": [0, 1], "1": [0, 1]})
         (known,) = answer.partitions_by_user_endpoint or []
         assert known.user_endpoint == endpoint
