@@ -205,10 +205,10 @@ class ConsumerGroup:
             self._reconcile(member, request.owned)
         self.touch(member)
         self._save(*self.members.values() if returns or assigns else (member,))
-        answer = HeartbeatAnswer(member.member_id, member.epoch)
-        if request.epoch == JOIN or request.is_full or member.assigned.keys() != before:
-            return answer._replace(assignment=frozenset(member.assigned))
-        return answer
+        if assigns:
+            self._last_assignment = self._now()
+        is_needed = request.epoch == JOIN or request.is_full or member.assigned.keys() != before
+        return HeartbeatAnswer(member.member_id, member.epoch, frozenset(member.assigned) if is_needed else None)
 
     def _find_for(self, request: MemberHeartbeat) -> ConsumerMember:
         """The member of a heartbeat, or a new member. A static member that returns may still have its old id."""
@@ -289,7 +289,7 @@ class ConsumerGroup:
         found = ASSIGNORS[self.assignor](subscribers, self._topics.partition_counts())
         self.targets = {member_id: frozenset(partitions) for member_id, partitions in found.items()}
         self.assignment_epoch = self.epoch
-        self._assigned_at, self._last_assignment = self._now_ms(), self._now()
+        self._assigned_at = self._now_ms()
         return True
 
     def _reconcile(self, member: ConsumerMember, owned: Collection[TopicIdPartition] | None) -> None:
@@ -312,6 +312,7 @@ class ConsumerGroup:
         """Compute a new assignment if it is due. Raises GroupRefusal."""
         if self._assign():
             self._save(*self.members.values())
+            self._last_assignment = self._now()
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """Whether another member still has a partition of the member's target."""
@@ -453,8 +454,7 @@ class ConsumerGroup:
 
     def restore(self, records: Mapping[tuple[int, str], Buffer]) -> None:
         """Load what the log has, by kind and member. All timers restart."""
-        for member in self.members.values():
-            member.stop()
+        self.close(ErrorCode.NONE)
         self.members.clear()
         self.targets.clear()
         self.stored.restore(records)

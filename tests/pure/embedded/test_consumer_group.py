@@ -36,6 +36,7 @@ class World:
     def __init__(self, **settings: int) -> None:
         self.metadata = MetadataView()
         self.log: dict[tuple[int, str], bytes] = {}
+        self.is_refused = False  # whether the log refuses records
         self.now, self.now_ms = 5.0, 1_000_000
         self.settings = SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
         self.group = self.new_group()
@@ -55,6 +56,8 @@ class World:
         )
 
     def store(self, rows: Rows) -> None:
+        if self.is_refused:
+            raise GroupRefusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         for key, value in rows:
             about = read_consumer_key(key)
             assert about is not None
@@ -124,6 +127,18 @@ async def test_a_member_that_does_not_revoke_in_time_is_fenced(world: World) -> 
     assert list(world.group.members) == ["b"]
     with pytest.raises(GroupRefusal, match="Member a is not a member of group g"):
         world.heartbeat("a", 2)
+
+
+async def test_an_assignment_that_the_log_refuses_begins_no_interval() -> None:
+    world = World(consumer_assignment_interval_ms=1000)
+    world.topic("t", 4)
+    world.join("a", "t")
+    world.now += 1
+    world.is_refused = True
+    with pytest.raises(GroupRefusal):
+        world.join("b", "t")
+    world.is_refused = False
+    assert world.join("b", "t").epoch == 3
 
 
 async def test_a_member_without_heartbeats_is_fenced(world: World) -> None:
