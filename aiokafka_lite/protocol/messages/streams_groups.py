@@ -172,7 +172,10 @@ class StreamsGroupHeartbeatRequest(Request[StreamsGroupHeartbeatResponse]):
 
 @struct
 class StreamsGroupDescribeSubtopology:
-    """A subtopology. If the topology is ready, its internal topics have their numbers of partitions."""
+    """A subtopology. If the topology is ready, its internal topics have their numbers of partitions.
+
+    A coordinator that has just loaded the group does not know them before the next heartbeat of a member.
+    """
 
     subtopology_id: str = string()
     source_topics: list[str] = array(string)
