@@ -192,6 +192,14 @@ class ErrorCode(IntEnum):
 
 _BY_CODE: dict[int, ErrorCode] = {int(member): member for member in ErrorCode}
 
+REBALANCED = (
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.STALE_MEMBER_EPOCH,
+)
+"""The codes with which a coordinator refuses offsets of a transaction because the group has rebalanced."""
+
 
 class KafkaError(Exception):
     """Base of all errors that this package raises on purpose."""

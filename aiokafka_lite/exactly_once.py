@@ -39,8 +39,8 @@ from .aio.retry import Backoff, is_retriable
 from .aio.service import Component, ServiceState
 from .arguments import must_be, whole
 from .consumer import Consumer, RebalanceHandle, RebalanceListener
-from .consumer.session import REBALANCED
 from .errors import (
+    REBALANCED,
     BrokerError,
     CommitFailed,
     ConfigurationError,

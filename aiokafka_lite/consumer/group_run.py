@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
+from ..aio.retry import Backoff
 from ..aio.service import Component, Service
 from ..errors import KafkaError
 from ..group.coordinator import Coordinator
@@ -41,7 +42,7 @@ from .handler import ConsumerGroupHandler
 from .partition import AssignedPartition
 from .position import PauseReason, ResetReason
 from .reading_core import ReadingCore
-from .session import ConsumerGroupSession
+from .session import ConsumerGroupSession, SessionEnded
 from .settings import ReadingOptions
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class SessionRun:
         self.session = session
         self.readers = {reader.assigned.partition: reader for reader in readers}
         self.tasks: dict[TopicPartition, anyio.CancelScope] = {}
+        self.lookups: set[anyio.CancelScope] = set()
+        """Lookups of committed offsets that end with the session."""
         self.over = asyncio.Event()
         """Set when no claim runs any more."""
         self.needs_cleanup = True
@@ -74,6 +77,8 @@ class SessionRun:
             self._cancelled.set()
             for reader in self.readers.values():
                 reader.end()
+            for scope in self.lookups:
+                scope.cancel()
 
     def claim_ended(self, partition: TopicPartition) -> None:
         self.tasks.pop(partition, None)
@@ -91,6 +96,43 @@ class SessionRun:
             for scope in list(self.tasks.values()):
                 scope.cancel()
             await self.over.wait()
+
+
+class _Refusals:
+    """The transactions of one claim that were refused in a row, because the group had rebalanced.
+
+    ``limit``: seconds within which a rebalance gives the member another generation. It is the session timeout, after
+    which the coordinator evicts a member that delays the rebalance.
+    """
+
+    def __init__(self, session: ConsumerGroupSession, limit: float, pauses: Backoff) -> None:
+        self._session = session
+        self._limit = limit
+        self._pauses = pauses
+        self._position: int | None = None
+        self._identity: tuple[str, int] | None = None
+        self._first: float | None = None  # the time of the first refusal at this position under this identity
+        self.count = 0
+
+    def begin(self, position: int | None) -> None:
+        """An attempt begins. Another position than that of the last attempt means that a transaction was committed."""
+        identity = self._session.member_id, self._session.generation_id
+        if position != self._position:
+            self.count = 0
+            self._pauses.reset()
+        if position != self._position or identity != self._identity:
+            self._first = None
+        self._position, self._identity = position, identity
+
+    def add(self, error: KafkaError) -> bool:
+        """Whether another attempt can help: the membership has changed, or may still change."""
+        self.count += 1
+        if isinstance(error, SessionEnded) or self._identity != (self._session.member_id, self._session.generation_id):
+            return True
+        now = asyncio.get_running_loop().time()
+        if self._first is None:
+            self._first = now
+        return now - self._first <= self._limit
 
 
 class _Reset(NamedTuple):
@@ -216,7 +258,7 @@ class GroupCore(ReadingCore):
         kept = owned.difference(added)
         if kept and self._commits_in_transactions:
             try:
-                await self._return_to_committed(kept, limit)
+                self._move_to_committed(await self.coordinator.offsets.fetch(sorted(kept), timeout=limit))
             except KafkaError as error:  # reading on would repeat what a transaction has committed
                 self._on_handler_error(error)
                 return
@@ -303,24 +345,43 @@ class GroupCore(ReadingCore):
     async def _run_claim(self, run: SessionRun, reader: ClaimReader) -> None:
         session, partition = run.session, reader.assigned.partition
         pauses = self.client.retry_backoff()
+        refusals = _Refusals(session, self._config.session_timeout, pauses)
         try:
             while True:
                 claim: Claim[Any, Any] = Claim(reader, self.options.deserializing)
+                refusals.begin(reader.assigned.offset)
                 try:
                     await call(f"consume_claim() of {partition}", self._handler.consume_claim(session, claim))
                     return
                 except KafkaError as error:
-                    if not session.has_outdated(error):
+                    if not session.has_outdated(error) or not refusals.add(error):
                         raise
-                    logger.info("%r: %s is read again from the last commit: %s", session, partition, error)
-                if await session.wait_cancelled(timeout=pauses.next()):
+                    level = logging.INFO if refusals.count == 1 else logging.WARNING
+                    text = "%r: %s is read again from the last commit after %d refused transactions in a row: %s"
+                    logger.log(level, text, session, partition, refusals.count, error)
+                if not await session.wait_cancelled(timeout=pauses.next()):
+                    await self._rewind(run, reader)
+                if session.cancelled:
                     return  # the next session begins at the last commit
-                self._return_to_marks([reader])
-                await self._return_to_committed([partition], self._lookup_timeout)
         except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
             self._on_handler_error(error)
         finally:
             run.claim_ended(partition)
+
+    async def _rewind(self, run: SessionRun, reader: ClaimReader) -> None:
+        """Move to the last commit, unless the session ends before it is known."""
+        partition, scope = reader.assigned.partition, anyio.CancelScope()
+        run.lookups.add(scope)
+        try:
+            with scope:
+                found = await self.coordinator.offsets.fetch([partition], timeout=self._lookup_timeout)
+                self._return_to_marks([reader])
+                self._move_to_committed(found)
+        except KafkaError:
+            if not run.session.cancelled:
+                raise
+        finally:
+            run.lookups.discard(scope)
 
     @property
     def _lookup_timeout(self) -> float:
@@ -342,13 +403,12 @@ class GroupCore(ReadingCore):
             self._return_to_marks(run.readers.values())
             self._commits_in_transactions |= run.session.gave_metadata
 
-    async def _return_to_committed(self, kept: Iterable[TopicPartition], timeout: float) -> None:
-        """Begin the next session at the committed offsets, when all transactions with offsets have ended.
+    def _move_to_committed(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        """Continue at these committed offsets, which were found when all transactions with offsets had ended.
 
         A partition without a committed offset, or with marks behind it, begins where ``_return_to_marks`` has set it. A
         partition that was reset begins at its new position, or at what was committed since.
         """
-        found = await self.coordinator.offsets.fetch(sorted(kept), timeout=timeout)
 
         def move(assigned: AssignedPartition) -> None:
             partition, offset = assigned.partition, assigned.offset
@@ -362,7 +422,7 @@ class GroupCore(ReadingCore):
             elif reset is not None or committed.offset > offset:
                 assigned.seek(committed.offset, committed.leader_epoch)
 
-        self.subscription.change(self.subscription.select(sorted(kept)), move)
+        self.subscription.change(self.subscription.select(sorted(found)), move)
 
     def _return_to_marks(self, readers: Collection[ClaimReader]) -> None:
         """Begin again at the marks of this session, as another member would."""

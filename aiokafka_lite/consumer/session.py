@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import anyio
 
 from ..arguments import check_timeout
 from ..arguments import record as checked_record
-from ..errors import BrokerError, CommitFailed, ErrorCode, IllegalStateError
+from ..errors import REBALANCED, BrokerError, CommitFailed, IllegalStateError
 from ..group.coordinator import Coordinator
 from ..group.offsets import CommitResult, Offsets
 from ..types import GroupMetadata, K, OffsetAndMetadata, Record, TopicPartition, V
 
-REBALANCED = (
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.STALE_MEMBER_EPOCH,
-)
-"""The codes with which a coordinator refuses offsets of a transaction because the group has rebalanced."""
-
 
 class SessionEnded(IllegalStateError):
     """There is no identity for a transaction: the session has ended, or the member has lost its membership."""
+
+    def __init__(self, session: ConsumerGroupSession) -> None:
+        self.session = session
+        super().__init__(f"{session!r} has ended")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return IllegalStateError, self.args  # a session cannot be pickled
 
 
 class ConsumerGroupSession:
@@ -83,15 +83,16 @@ class ConsumerGroupSession:
         """
         self.gave_metadata = True
         if not self._is_current(self) or self._coordinator.member.generation < 0:
-            raise SessionEnded(f"{self!r} has ended")
+            raise SessionEnded(self)
         member = self._coordinator.member
         return GroupMetadata(member.group_id, member.generation, member.member_id, member.instance_id)
 
     def has_outdated(self, error: Exception) -> bool:
         """Whether this error of a claim means that its transaction is aborted, because the group has rebalanced."""
         if isinstance(error, CommitFailed) and self.gave_metadata:
-            return all(isinstance(each, BrokerError) and each.code in REBALANCED for each in error.refused.values())
-        return isinstance(error, SessionEnded)
+            refused = error.refused.values()
+            return bool(refused) and all(isinstance(each, BrokerError) and each.code in REBALANCED for each in refused)
+        return isinstance(error, SessionEnded) and error.session is self
 
     @property
     def cancelled(self) -> bool:

@@ -1,9 +1,10 @@
 """The requests of a transaction, and the meaning of error codes in their answers. Pure.
 
 Codes that are retriable are retried. Some other codes concern one transaction, which has to be aborted. All others
-refuse the producer finally. This is as in Java's client, with one difference: INVALID_TXN_STATE as the answer to a
-commit only demands an abort. In generation 2 it means that the coordinator has aborted the transaction at its timeout,
-and the abort returns the epoch with which the producer continues.
+refuse the producer finally. This is as in Java's client, with one difference: INVALID_TXN_STATE only demands an abort,
+and the answer to the abort decides whether the producer continues. As the answer to a commit of generation 2, the code
+means that the coordinator has aborted the transaction at its timeout. The abort then returns the epoch with which the
+producer continues.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..arguments import by_topic
-from ..errors import BrokerError, CommitFailed, ErrorCode, KafkaError, error_for
+from ..errors import REBALANCED, BrokerError, CommitFailed, ErrorCode, KafkaError, error_for
 from ..protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -55,17 +56,9 @@ _ABORTABLE = (
     ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 )
 
-_LOST_MEMBERSHIP = (
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.FENCED_INSTANCE_ID,
-    ErrorCode.STALE_MEMBER_EPOCH,
-    ErrorCode.FENCED_MEMBER_EPOCH,
-    ErrorCode.REBALANCE_IN_PROGRESS,
-)
+_OUTDATED_MEMBER = (*REBALANCED, ErrorCode.FENCED_MEMBER_EPOCH)
 
-
-_FINAL_FOR_PARTITIONS = (
+_FATAL_FOR_PARTITIONS = (
     *FENCED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -86,11 +79,11 @@ def is_fatal_for_partitions(error: Exception) -> bool:
 
     Any other code concerns the partition alone.
     """
-    return isinstance(error, BrokerError) and error.code in _FINAL_FOR_PARTITIONS
+    return isinstance(error, BrokerError) and error.code in _FATAL_FOR_PARTITIONS
 
 
 def _is_abortable(code: ErrorCode) -> bool:
-    return code in _ABORTABLE or code in _LOST_MEMBERSHIP
+    return code in _ABORTABLE or code in _OUTDATED_MEMBER or code is ErrorCode.FENCED_INSTANCE_ID
 
 
 def refused(code: ErrorCode, what: str, transactional_id: str, transaction_timeout: float) -> BrokerError:
@@ -265,8 +258,13 @@ def offsets_refused(
         what = f"offsets of group {group.group_id!r}"
         if code in FENCED:
             return f"{what}: {fenced_reason(transactional_id, transaction_timeout)}; {_FENCED_ADVICE}"
-        if code in _LOST_MEMBERSHIP:
+        if code in _OUTDATED_MEMBER:
             return f"{what}: the group has rebalanced; abort, and read again from the committed offsets"
+        if code is ErrorCode.FENCED_INSTANCE_ID:
+            return (
+                f"{what}: another process uses group_instance_id={group.group_instance_id!r}; give each process its"
+                " own, then start again"
+            )
         return what
 
     return CommitFailed(

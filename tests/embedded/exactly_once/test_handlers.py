@@ -6,6 +6,7 @@ Whatever ends a session, the transaction of a batch is aborted, and its records 
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -15,10 +16,12 @@ import pytest
 
 from aiokafka_lite import (
     Claim,
+    CommitFailed,
     ConsumerGroup,
     ConsumerGroupHandler,
     ConsumerGroupSession,
     ErrorCode,
+    IllegalStateError,
     KafkaError,
     OffsetAndMetadata,
     Producer,
@@ -29,6 +32,7 @@ from aiokafka_lite.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     EndTxnRequest,
     HeartbeatRequest,
+    OffsetFetchRequest,
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
@@ -150,6 +154,108 @@ async def test_a_generation_that_changes_during_a_transaction_does_not_end_consu
             await until(lambda: len(handlers[-1].seen) > 3)
     assert [handler.errors for handler in handlers] == [[]] * 3
     await finish(cluster, values, strategy)
+
+
+class Recorder(Bill):
+    """Records the sessions, their ends, and the partitions of the calls of ``consume_claim``."""
+
+    def __init__(self, cluster: EmbeddedCluster, work: float = 0.05) -> None:
+        super().__init__(cluster, work)
+        self.sessions: list[ConsumerGroupSession] = []
+        self.ended = 0
+        self.calls: Counter[int] = Counter()
+
+    async def setup(self, session: ConsumerGroupSession) -> None:
+        self.sessions.append(session)
+
+    async def cleanup(self, session: ConsumerGroupSession) -> None:
+        self.ended += 1
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+        self.calls[claim.partition] += 1
+        await super().consume_claim(session, claim)
+
+
+@each_strategy
+async def test_a_claim_is_read_again_in_its_session_after_a_refused_transaction(
+    cluster: EmbeddedCluster, strategy: str
+) -> None:
+    values = await write(cluster, COUNT)
+    handler = Recorder(cluster)
+    async with serving(cluster, strategy, handler):
+        with cluster.on(TxnOffsetCommitRequest, times=1).fail(ErrorCode.ILLEGAL_GENERATION):
+            assert await bills(cluster, COUNT) == Counter(values)
+    assert handler.errors == []
+    assert len(handler.sessions) == 1
+    assert sorted(handler.calls.values()) == [1, 1, 2]
+
+
+@each_strategy
+async def test_a_claim_that_is_always_refused_ends_consume(
+    cluster: EmbeddedCluster, strategy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The membership does not change, so reading again cannot help."""
+    await write(cluster, COUNT)
+    handler = Bill(cluster)
+    with cluster.on(TxnOffsetCommitRequest, times=None).fail(ErrorCode.UNKNOWN_MEMBER_ID):
+        async with serving(cluster, strategy, handler):
+            await until(lambda: handler.errors)
+    assert isinstance(handler.errors[0], CommitFailed)
+    assert "is read again from the last commit after 2 refused transactions in a row" in caplog.text
+
+
+async def test_refusals_between_commits_do_not_end_consume(cluster: EmbeddedCluster) -> None:
+    """Each one is followed by a commit, so they are not in a row."""
+    fill(cluster, FIRST, 5)
+    handler = Bill(cluster, work=11.0)  # longer than the session timeout
+    for nth in (2, 3):  # a rule does not count what the rule before it refused
+        cluster.on(TxnOffsetCommitRequest, nth=nth).fail(ErrorCode.ILLEGAL_GENERATION)
+    async with serving(cluster, "cooperative", handler):
+        await until(lambda: len(set(handler.seen)) == 5)
+    assert [offset for _, offset in handler.seen] == [0, 1, 1, 2, 2, 3, 4]
+    assert handler.errors == []
+
+
+class FormerSession(ConsumerGroupHandler):
+    """Asks the session of an earlier ``consume`` for the identity of the member."""
+
+    def __init__(self) -> None:
+        self.former: ConsumerGroupSession | None = None
+
+    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
+        if self.former is None:
+            self.former = session
+            raise Stop
+        self.former.group_metadata()
+
+
+async def test_the_end_of_another_session_ends_consume(cluster: EmbeddedCluster) -> None:
+    handler = FormerSession()
+    settings: dict[str, Any] = {"group_id": "billing", "connector": cluster.connector}
+    async with ConsumerGroup(cluster.bootstrap_servers, **settings) as group:
+        with pytest.raises(Stop):
+            await group.consume(["orders"], handler)
+        with pytest.raises(IllegalStateError, match="has ended") as caught:
+            await asyncio.wait_for(group.consume(["orders"], handler), 600.0)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+async def test_a_claim_that_looks_up_its_commit_ends_with_its_session(cluster: EmbeddedCluster) -> None:
+    values = await write(cluster, COUNT)
+    handler = Recorder(cluster)
+    loop = asyncio.get_running_loop()
+    async with serving(cluster, "eager", handler), AsyncExitStack() as stack:
+        await until(lambda: len(handler.seen) > 3)
+        with cluster.on(OffsetFetchRequest, times=None).fail(ErrorCode.UNSTABLE_OFFSET_COMMIT) as lookup:
+            cluster.on(TxnOffsetCommitRequest, times=1).fail(ErrorCode.ILLEGAL_GENERATION)
+            await until(lambda: lookup.hits)
+            await stack.enter_async_context(serving(cluster, "eager", Bill(cluster)))
+            await until(lambda: handler.sessions[0].cancelled)
+            began = loop.time()
+            await until(lambda: handler.ended)
+            assert loop.time() - began < 5.0
+        assert await bills(cluster, COUNT) == Counter(values)
+    assert handler.errors == []
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,13 @@ async def test_an_abortable_error_is_raised_and_the_producer_stays_usable(
 
 @generation_1
 @pytest.mark.parametrize(
-    "code", [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_PRODUCER_ID]
+    "code",
+    [
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_TXN_STATE,
+    ],
 )
 async def test_a_partition_that_the_coordinator_refuses_fails_its_transaction_only(
     cluster: EmbeddedCluster, producer: Producer, code: ErrorCode
@@ -169,7 +175,15 @@ async def test_a_partition_that_the_coordinator_refuses_fails_its_transaction_on
 
 
 @generation_1
-@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ],
+)
 async def test_a_producer_that_the_coordinator_refuses_can_only_be_closed(
     cluster: EmbeddedCluster, producer: Producer, code: ErrorCode
 ) -> None:
@@ -237,6 +251,15 @@ async def test_a_former_member_cannot_commit_offsets(cluster: EmbeddedCluster, p
         await write(producer, 1)
     await write(producer, 2)
     await check_three(cluster, [2])
+
+
+async def test_a_static_member_that_another_process_replaced_reads_what_to_do(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    cluster.on(TxnOffsetCommitRequest, times=1).fail(ErrorCode.FENCED_INSTANCE_ID)
+    with pytest.raises(CommitFailed, match="another process uses group_instance_id") as caught:
+        await write(producer, 1)
+    assert "rebalanced" not in str(caught.value)
 
 
 async def test_an_offset_is_not_replaced_while_a_late_request_could_restore_it(
