@@ -374,9 +374,10 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     def health(self, *, max_silence: float = 60.0) -> Health:
         """Whether the producer works, for liveness and readiness probes. Call it in the event loop.
 
-        It is not live after a failure and after ``close``, and when another producer has fenced it. It is not ready
-        before the start, while it closes, while brokers refuse a producer id, and when no broker has answered for
-        ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError.
+        It is not live after a failure and after ``close``, and after a final error of a transactional producer, for
+        example when another one has fenced it. It is not ready before the start, while it closes, while brokers refuse
+        a producer id, and when no broker has answered for ``max_silence`` seconds although requests wait or fail.
+        Raises ConfigurationError.
         """
         from .diagnosis import producer_health
 

@@ -83,7 +83,10 @@ def _append_large(buffer: bytearray, limit: int, before: bytes, value: Buffer, a
 
 
 def encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """The headers of one record, with their count in front."""
+    """The headers of one record, with their count in front. Pairs are tuples, values are bytes.
+
+    Compiled code may refuse other types.
+    """
     encodings = ENCODINGS
     parts: list[bytes] = [b""]
     count = 0
