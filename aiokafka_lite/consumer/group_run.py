@@ -12,8 +12,10 @@ Invariants that once broke:
   member would read it. Records that a claim took and did not mark are read again, and a mark behind a damaged batch
   skips the batch.
 - If a session committed offsets in transactions of producers, marks say nothing. Then the committed offsets are looked
-  up again for every partition that this member keeps (``_return_to_committed``). The same applies to one claim whose
+  up again for every partition that this member keeps (``_move_to_committed``). The same applies to one claim whose
   transaction was refused because of a rebalance, if its session continues.
+- A claim is not read again without end. If a member stays in its generation while all transactions of the claim are
+  refused, a rebalance is not the reason (``_Refusals``).
 - A partition that was reset does not return to a mark or a commit of before, behind its new position: they belong to a
   log that no longer exists.
 - A handler's exception never escapes into the coordinator's tasks: it ends the run, and the first one is raised.
