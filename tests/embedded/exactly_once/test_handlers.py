@@ -196,7 +196,7 @@ async def test_a_claim_that_is_always_refused_ends_consume(
 ) -> None:
     """The membership does not change, so reading again cannot help."""
     await write(cluster, COUNT)
-    handler = Bill(cluster)
+    handler = Bill(cluster, work=4.0)
     with cluster.on(TxnOffsetCommitRequest, times=None).fail(ErrorCode.UNKNOWN_MEMBER_ID):
         async with serving(cluster, strategy, handler):
             await until(lambda: handler.errors)
