@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -62,6 +62,16 @@ class Group:
         answer = await self.ask(join(self.name, member, topology(*subtopologies)))
         return [(each.status_code, each.status_detail) for each in answer.status or ()]
 
+    async def until_known(self, topics: Sequence[str]) -> None:
+        """Wait until the coordinator of this group knows the topics. In Kafka that is later than Metadata has them."""
+        while topics and await self.status("first", subtopology("0", topics)):
+            await self.beat("first", -1)
+            await asyncio.sleep(0.05)
+        if topics:
+            await self.beat("first", -1)
+            deleted = await self.coordinator.ask(m.DeleteGroupsRequest(groups_names=[self.name]))
+            assert deleted.results[0].error_code == 0
+
     async def describe(self) -> m.StreamsGroupDescribeGroup:
         request = m.StreamsGroupDescribeRequest(group_ids=[self.name], include_authorized_operations=True)
         found: m.StreamsGroupDescribeGroup = (await self.coordinator.ask(request)).groups[0]
@@ -84,11 +94,11 @@ async def group_of(kafka: Kafka, topics: Mapping[str, int], **configs: str) -> A
                     request = m.FindCoordinatorRequest(key_type=0, coordinator_keys=[name])
                     found = (await first.ask(request)).coordinators[0]
                     await asyncio.sleep(0.05)
-                known = [m.MetadataRequestTopic(name=f"{name}-{topic}") for topic in topics]
-                while any(each.error_code for each in (await first.ask(m.MetadataRequest(topics=known))).topics):
-                    await asyncio.sleep(0.05)
             async with connection(f"{found.host}:{found.port}") as coordinator:
-                yield Group(name, coordinator)
+                group = Group(name, coordinator)
+                async with asyncio.timeout(DEADLINE):
+                    await group.until_known([f"{name}-{topic}" for topic in topics])
+                yield group
         finally:
             created = [each.name for each in await admin.topics.list() if each.name.startswith(f"{name}-")]
             if created:
