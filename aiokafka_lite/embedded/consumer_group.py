@@ -107,6 +107,10 @@ class MemberHeartbeat(NamedTuple):
         subscribes = self.topics is not None or self.regex is not None
         return self.rebalance_timeout is not None and subscribes and self.owned is not None
 
+    def lists_only(self, member: ConsumerMember) -> bool:
+        """Whether it lists its partitions, and no other than the member has."""
+        return self.owned is not None and self.owned <= member.assigned.keys()
+
 
 class HeartbeatAnswer(NamedTuple):
     """The epoch of a member, and its partitions if they changed."""
@@ -230,7 +234,7 @@ class ConsumerGroup:
             # A member without an instance id may take one.
             return self.members.get(request.member_id) or ConsumerMember(request.member_id)
         if request.epoch != JOIN:
-            _check_epoch(member, request)
+            check_epoch("consumer", request.epoch, member.epoch, member.previous_epoch, request.lists_only(member))
         return member
 
     def _static_member(self, instance_id: str) -> ConsumerMember | None:
@@ -483,17 +487,19 @@ def _check_pattern(regex: str) -> None:
         raise GroupRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from None
 
 
-def _check_epoch(member: ConsumerMember, request: MemberHeartbeat) -> None:
-    if request.epoch == member.epoch:
+def check_epoch(kind: str, epoch: int, known: int, previous: int, has_no_more: bool) -> None:
+    """Refuse a heartbeat with another epoch than the ``known`` one of the member. Raises GroupRefusal.
+
+    The previous epoch, from a member that lists no more than it has, is a member that did not get the last answer.
+    ``kind`` of group: "consumer" or "streams".
+    """
+    if epoch == known or (epoch < known and epoch == previous and has_no_more):
         return
-    is_subset = request.owned is not None and request.owned <= member.assigned.keys()
-    if request.epoch < member.epoch and request.epoch == member.previous_epoch and is_subset:
-        return
-    size = "greater" if request.epoch > member.epoch else "smaller"
+    size = "greater" if epoch > known else "smaller"
     raise GroupRefusal(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {size} member epoch ({request.epoch}) than the one known by the group "
-        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        f"The {kind} group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({known}). The member must abandon all its partitions and rejoin.",
     )
 
 

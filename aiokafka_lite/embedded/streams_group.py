@@ -31,7 +31,7 @@ from typing import NamedTuple
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer, decode_versioned
 from ..protocol.messages import StreamsTopicInfo, StreamsTopology
-from .consumer_group import GroupRefusal
+from .consumer_group import GroupRefusal, check_epoch
 from .consumer_group_records import (
     STREAMS_CURRENT,
     STREAMS_GROUP,
@@ -97,6 +97,11 @@ class StreamsHeartbeat(NamedTuple):
     endpoint: tuple[str, int] | None = None
     tags: Mapping[str, str] | None = None
     shutdown: bool = False
+
+    def lists_only(self, member: StreamsMember) -> bool:
+        """Whether it lists its tasks, and no other than the member has."""
+        owned = self.owned
+        return owned is not None and owned.active <= member.active.keys() and owned.standby <= member.standby
 
 
 class StreamsAnswer(NamedTuple):
@@ -221,7 +226,7 @@ class StreamsGroup:
             return member or StreamsMember(request.member_id)
         if member is None:
             raise self._unknown(request.member_id)
-        _check_epoch(member, request)
+        check_epoch("streams", request.epoch, member.epoch, member.previous_epoch, request.lists_only(member))
         return member
 
     def _unknown(self, member_id: str) -> GroupRefusal:
@@ -509,21 +514,6 @@ def _check_tasks(owned: Tasks, configured: TopologyTasks) -> None:
             text += str(count)
         if text:
             raise GroupRefusal(ErrorCode.INVALID_REQUEST, text)
-
-
-def _check_epoch(member: StreamsMember, request: StreamsHeartbeat) -> None:
-    if request.epoch == member.epoch:
-        return
-    owned = request.owned
-    is_subset = owned is not None and owned.active <= member.active.keys() and owned.standby <= member.standby
-    if request.epoch < member.epoch and request.epoch == member.previous_epoch and is_subset:
-        return
-    size = "greater" if request.epoch > member.epoch else "smaller"
-    raise GroupRefusal(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {size} member epoch ({request.epoch}) than the one known by the group "
-        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
-    )
 
 
 def _update(member: StreamsMember, request: StreamsHeartbeat) -> None:

@@ -32,7 +32,6 @@ from aiokafka_lite.protocol.messages import (
 )
 from tests.embedded.producer.cutting import CuttingConnector
 from tests.embedded.producer.logs import batches_of, producer_of, values_of
-from tests.waiting import until
 
 RETRIABLE = [code for code in ErrorCode if code.retriable]
 LASTING = [
@@ -371,29 +370,6 @@ async def test_a_producer_id_that_is_refused_says_what_to_do(cluster: EmbeddedCl
     async with producer_of(cluster) as producer:
         with pytest.raises(AuthorizationError, match="idempotence=False"):
             await producer.send("t", b"v")
-
-
-@pytest.mark.parametrize("code", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_SERVER_ERROR])
-async def test_records_fail_while_a_producer_id_is_refused_and_are_written_when_it_is_assigned(
-    cluster: EmbeddedCluster, code: ErrorCode
-) -> None:
-    await cluster.create_topic("t", 1)
-    fault = cluster.on(InitProducerIdRequest, times=None).fail(code)
-    async with producer_of(cluster) as producer:
-        for _ in range(2):
-            with pytest.raises(BrokerError, match=code.name):
-                await producer.send("t", b"refused")
-        health = producer.health()
-        assert (health.is_live, health.is_ready) == (True, False)
-        assert health.problems[0].startswith("it has no producer id: ")
-        assert "producer id" in [outage.place for outage in producer.diagnose().outages if outage.lasts_for is not None]
-        before = len(cluster.history.of(InitProducerIdRequest))
-        await asyncio.sleep(60.0)
-        assert len(cluster.history.of(InitProducerIdRequest)) - before < 90
-        fault.remove()
-        await until(lambda: producer.health().is_ready)
-        assert (await producer.send("t", b"written")).offset == 0
-    assert values_of(cluster, "t") == [b"written"]
 
 
 async def test_the_sequence_survives_a_moment_without_the_topic_in_metadata(cluster: EmbeddedCluster) -> None:

@@ -1,4 +1,4 @@
-"""How soon a producer goes on after its broker was away: when others take over, and when it comes back."""
+"""How soon a producer goes on after its broker was away, or had refused a producer id."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ErrorCode
-from aiokafka_lite.protocol.messages import ProduceRequest
+from aiokafka_lite.errors import BrokerError, ErrorCode
+from aiokafka_lite.protocol.messages import InitProducerIdRequest, ProduceRequest
 from tests.embedded.producer.logs import producer_of, values_of
+from tests.waiting import until
 
 NOTICED_AFTER = 7.0
 SOON = 1.5
@@ -65,3 +66,26 @@ async def test_a_batch_that_is_proven_written_by_later_ones_is_delivered_without
         assert (await producer.send("t", b"3")).offset == 3
         assert producer.metrics().records_delivered == 4
     assert values_of(cluster, "t") == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_SERVER_ERROR])
+async def test_records_fail_while_a_producer_id_is_refused_and_are_written_when_it_is_assigned(
+    cluster: EmbeddedCluster, code: ErrorCode
+) -> None:
+    await cluster.create_topic("t", 1)
+    fault = cluster.on(InitProducerIdRequest, times=None).fail(code)
+    async with producer_of(cluster) as producer:
+        for _ in range(2):
+            with pytest.raises(BrokerError, match=code.name):
+                await producer.send("t", b"refused")
+        health = producer.health()
+        assert (health.is_live, health.is_ready) == (True, False)
+        assert health.problems[0].startswith("it has no producer id: ")
+        assert "producer id" in [outage.place for outage in producer.diagnose().outages if outage.lasts_for is not None]
+        before = len(cluster.history.of(InitProducerIdRequest))
+        await asyncio.sleep(60.0)
+        assert len(cluster.history.of(InitProducerIdRequest)) - before < 90
+        fault.remove()
+        await until(lambda: producer.health().is_ready)
+        assert (await producer.send("t", b"written")).offset == 0
+    assert values_of(cluster, "t") == [b"written"]
