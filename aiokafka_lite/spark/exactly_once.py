@@ -280,6 +280,7 @@ async def _begin_commit(admin: Admin, batch: int, tasks: Sequence[Prepared]) -> 
     query = first.place.query
     begun = await _read_marker(admin, query)
     if not _is_written(batch, begun, query):
+        await _fence_former_tasks(admin, query, begun, len(tasks))
         marker = _marker_of(first.topic, batch, tasks=len(tasks))
         (await admin.groups.alter_offsets(query, marker)).raise_for_errors()
     elif begun is not None and begun.counts.get("tasks") != len(tasks):
@@ -290,6 +291,17 @@ async def _begin_commit(admin: Admin, batch: int, tasks: Sequence[Prepared]) -> 
         )
     else:
         await _check_without_rows(admin, [task.place for task in tasks if task.topic is None])
+
+
+async def _fence_former_tasks(admin: Admin, query: str, before: _Marker | None, tasks: int) -> None:
+    """Abort what tasks may have left open that the batch before had, and this one has not.
+
+    A killed run of this batch may have had them. No task starts with their transactional ids now, so readers would wait
+    for their transactions until the timeout.
+    """
+    former = [f"{query}-{task}" for task in range(tasks, 0 if before is None else before.counts.get("tasks", 0))]
+    if former:
+        (await admin.transactions.fence_producers(former)).raise_for_errors()
 
 
 async def _check_without_rows(admin: Admin, places: Sequence[Place]) -> None:

@@ -160,6 +160,17 @@ async def test_a_repeated_batch_with_another_number_of_tasks_is_refused(cluster:
     assert await committed(cluster) == ["c", "d"]
 
 
+async def test_transactions_that_a_killed_run_with_more_tasks_left_open_do_not_delay_readers(
+    cluster: EmbeddedCluster, query: Query
+) -> None:
+    await query.commit(0, *[await query.write(task, 0, "a") for task in range(3)])
+    for task in range(3):
+        await query.write(task, 1, "b")  # the query is killed here
+    await query.commit(1, await query.write(0, 1, "b", "b", "b"))
+    assert await committed(cluster) == ["a", "a", "a", "b", "b", "b"]
+    assert await ended(cluster)
+
+
 async def test_a_repeated_task_with_other_rows_is_refused(cluster: EmbeddedCluster, query: Query) -> None:
     await query.commit(0, await query.write(0, 0, "a"))
     with pytest.raises(IllegalStateError, match="has 2 rows with 2 bytes, but an earlier run has committed 1 rows"):
