@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aiokafka_lite import Admin, KafkaError, TopicPartition
+from aiokafka_lite import Admin, KafkaError, Producer, TopicPartition
 from aiokafka_lite.admin import NewTopic
 from aiokafka_lite.testing.containers import free_port
 from tests.end_to_end.history import History, Promises, Send, violations
@@ -237,6 +237,8 @@ class Soak:
             )
             if self._sharing is not None:
                 await self._sharing.start(self._admin)
+            async with Producer(self.servers, transactional_id="first"):
+                pass  # the brokers create the log of transactions at the first request, if all of them are running
             await self._start_missing()
             reading = asyncio.create_task(self._transactions.read_live())
             self._began = time.monotonic()
