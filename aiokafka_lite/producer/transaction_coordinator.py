@@ -13,6 +13,11 @@ nothing.
 
 Rule 4: a request with offsets whose answer was lost may still arrive later in the same transaction, where no epoch
 refuses it. Then no other offset of its partitions is added, because the late request would replace it.
+
+Rule 5: in generation 1, offsets are sent only when the coordinator of the group has applied the previous transaction.
+Brokers before Kafka 3.9.1 and 4.0 answer the marker first and apply it later (KAFKA-17507), to all offsets that the
+producer id has sent by then. So offsets that are sent too early are committed or dropped with the previous transaction.
+A worker that died before its commit then left the offsets of records that it never wrote.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 import anyio
@@ -39,7 +44,12 @@ from ..errors import (
     UnsupportedVersion,
 )
 from ..net.connection import Purpose
-from ..protocol.messages import DescribeTransactionsRequest, InitProducerIdRequest, TxnOffsetCommitRequest
+from ..protocol.messages import (
+    DescribeTransactionsRequest,
+    InitProducerIdRequest,
+    OffsetFetchRequest,
+    TxnOffsetCommitRequest,
+)
 from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
 from ..types import GroupMetadata, Node, OffsetAndMetadata, TopicPartition
@@ -57,8 +67,10 @@ from .transaction_requests import (
     init_request,
     offsets_refused,
     offsets_request,
+    pending_offsets_request,
     read_added,
     read_offsets,
+    read_pending,
     refused,
 )
 from .transactional_ids import TransactionalIds
@@ -86,6 +98,9 @@ _MARKER_PAUSES = (0.0, 0.0, 0.0, 0.001, 0.002, 0.004, 0.008, 0.016)
 """Seconds between the requests of ``wait_markers``. With 0, the only pause is the round trip of a request, which is
 shorter than the millisecond to which event loops round a sleep."""
 
+_PREVIOUS_IS_OPEN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+"""The codes of a request that came before the previous transaction was complete."""
+
 _PREPARED = ("PrepareCommit", "PrepareAbort")
 """The states of a transactional id whose markers are being written, in the answer to DescribeTransactions."""
 
@@ -109,6 +124,11 @@ class TransactionCoordinator:
         self._is_certain = True
         self._has_warned = False
         self._late_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}  # requests whose answers were lost
+        self._last_offsets: dict[str, set[TopicPartition]] = {}
+        """The partitions whose offsets each group got in this transaction or, before its first offsets, in the previous
+        one that had any."""
+        self._stable_groups: set[str] = set()
+        """The groups that have applied the previous transaction (rule 5)."""
         self._client = client
         self._transactional_id = transactional_id
         self._transaction_timeout = transaction_timeout
@@ -133,6 +153,7 @@ class TransactionCoordinator:
         self._markers_until = -math.inf
         self._is_certain = True
         self._late_offsets.clear()
+        self._stable_groups.clear()
 
     # Requests to the coordinator of the transactional id.
 
@@ -242,11 +263,14 @@ class TransactionCoordinator:
     ) -> None:
         """Commit offsets in the transaction, unless ``is_wanted`` returns False before."""
         self._check_replaceable(offsets, group.group_id)
+        channel = CoordinatorChannel(self._client, group.group_id)
         if self._ids.generation < 2:
             await self._add_group(group.group_id, is_wanted)
+            if group.group_id not in self._stable_groups:
+                await self._wait_stable(channel, group.group_id, offsets, is_wanted)
+            self._last_offsets.setdefault(group.group_id, set()).update(offsets)
         if not is_wanted():
             return
-        channel = CoordinatorChannel(self._client, group.group_id)
         generation = self._ids.generation
         open_offsets = dict(offsets)
 
@@ -316,6 +340,35 @@ class TransactionCoordinator:
             return code
 
         await self._repeat(f"adding group {group_id!r} to the transaction", attempt, is_wanted)
+
+    async def _wait_stable(
+        self,
+        channel: CoordinatorChannel,
+        group_id: str,
+        offsets: Iterable[TopicPartition],
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        """Wait until the group has no pending offset of these partitions or of the previous transaction (rule 5).
+
+        After any other refusal, the request with the offsets is sent and gets its own answer. Brokers before Kafka 2.5
+        do not tell whether an offset is pending.
+        """
+        partitions = self._last_offsets.pop(group_id, set()).union(offsets)
+
+        async def attempt() -> ErrorCode:
+            answer, node_id = await channel.send(
+                lambda versions: pending_offsets_request(group_id, partitions, versions),
+                purpose=Purpose.OTHER,
+                timeout=self._client.config.request_timeout,
+                at_most=OffsetFetchRequest.MANY_GROUPS - 1,
+            )
+            code = read_pending(answer)
+            channel.record((code,), node_id)
+            return code if code.retriable else ErrorCode.NONE
+
+        what = f"waiting until group {group_id!r} has applied the previous transaction"
+        await self._repeat(what, attempt, is_wanted, is_outdating=False, channel=channel)
+        self._stable_groups.add(group_id)
 
     # Sending.
 
@@ -398,12 +451,12 @@ class TransactionCoordinator:
                 failure = refused(code, what, self._transactional_id, self._transaction_timeout)
                 if not code.retriable:
                     raise failure
-                if code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                if code in _PREVIOUS_IS_OPEN:
                     pauses = concurrent
             self.last_error = failure
             pause = pauses.next()
             if pauses is concurrent:  # normal after a transaction, so it is not an outage
-                logger.debug("%s: %s; next attempt in %.3f s", what, failure, pause)
+                logger.debug("%s; next attempt in %.3f s", failure, pause)
             else:
                 outages.report(logger, _PLACE, failure, "%s failed: %s; next attempt in %.2f s", what, failure, pause)
             await asyncio.sleep(pause)

@@ -20,12 +20,16 @@ from ..protocol.messages import (
     AddPartitionsToTxnTopic,
     EndTxnRequest,
     InitProducerIdRequest,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
     ProduceRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from ..protocol.versions import VersionTable
 from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from .outcome import FENCED
 from .producer_ids import ProducerIdAndEpoch
@@ -194,6 +198,28 @@ def add_offsets_request(transactional_id: str, identity: ProducerIdAndEpoch, gro
         producer_epoch=identity.epoch,
         group_id=group_id,
     )
+
+
+def pending_offsets_request(
+    group_id: str, partitions: Iterable[TopicPartition], versions: VersionTable
+) -> OffsetFetchRequest:
+    """Ask whether a group has pending offsets of these partitions, in the form of the versions before ``MANY_GROUPS``.
+
+    Brokers before Kafka 2.5 do not tell.
+    """
+    wanted = by_topic(partitions)
+    topics = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in wanted.items()]
+    return OffsetFetchRequest(
+        group_id=group_id, topics=topics, require_stable=versions.supports(OffsetFetchRequest.REQUIRE_STABLE)
+    )
+
+
+def read_pending(response: OffsetFetchResponse) -> ErrorCode:
+    """UNSTABLE_OFFSET_COMMIT if an offset of a partition is pending, otherwise the code of the group."""
+    codes = {each.error_code for topic in response.topics for each in topic.partitions}
+    if ErrorCode.UNSTABLE_OFFSET_COMMIT in codes:
+        return ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return ErrorCode.of(response.error_code)
 
 
 def offsets_request(

@@ -110,7 +110,8 @@ async def test_each_record_is_written_once_when_workers_die_at_each_step(
             if dead == "EndTxn:answered":
                 assert batches[0]["first"] > left, "the batch was committed, and came again"
             elif dead not in ("", "EndTxn:sent"):
-                assert batches[0]["first"] == left, f"the batch was not committed at {dead}, and did not come again"
+                why = f"the batch at {left} was not committed at {dead}, and did not come again: {batches}"
+                assert batches[0]["first"] == left, why
             dead, left = step, batches[-1]["first"]
     record_property("steps", ", ".join(all_steps))
     found = Counter(value.decode() for value in await values_of(kafka, target))

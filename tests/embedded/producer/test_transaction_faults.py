@@ -21,6 +21,7 @@ from aiokafka_lite.protocol.messages import (
     EndTxnRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
+    OffsetFetchRequest,
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
@@ -30,6 +31,7 @@ from tests.embedded.producer.transactions import (
     GROUP,
     HERE,
     check_three,
+    committed_offset,
     committed_values,
     each_request,
     generation_1,
@@ -38,6 +40,7 @@ from tests.embedded.producer.transactions import (
     use_generation,
     write,
 )
+from tests.waiting import until
 
 # Faults.
 
@@ -204,3 +207,23 @@ async def test_a_commit_without_acknowledgements_is_certainly_not_committed(clus
         async with producer.transaction() as transaction:
             await transaction.send("t", b"2", partition=0)
     assert await committed_values(cluster) == [2]
+
+
+@generation_1
+async def test_offsets_wait_until_their_group_has_applied_the_previous_transaction(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    """Brokers before Kafka 3.9.1 would commit offsets that come earlier with the previous transaction (KAFKA-17507)."""
+
+    def as_unstable(answer: Any) -> Any:
+        answer.topics[0].partitions[0].error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        return answer
+
+    commits = cluster.on(TxnOffsetCommitRequest, times=None)
+    await write(producer, 1)
+    with cluster.on(OffsetFetchRequest, times=None).alter(as_unstable) as pending:
+        writing = asyncio.create_task(write(producer, 2))
+        await until(lambda: pending.hits >= 3)
+        assert commits.hits == 1
+    await writing
+    assert await committed_offset(cluster) == 2
