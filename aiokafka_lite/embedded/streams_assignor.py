@@ -6,7 +6,8 @@ never runs beside the active one. Balance comes first: a member keeps no more ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 TaskId = tuple[str, int]
@@ -46,9 +47,7 @@ class _Assignment:
         self._tasks = tasks
         self._active: dict[str, set[TaskId]] = {name: set() for name in self._members}
         self._standby: dict[str, set[TaskId]] = {name: set() for name in self._members}
-        self._processes: dict[str, list[str]] = {}
-        for name, member in self._members.items():
-            self._processes.setdefault(member.process_id, []).append(name)
+        self._processes_with: dict[TaskId, list[str]] = {task: [] for task in tasks}
 
     def assign(self, stateful: list[TaskId], standby_replicas: int) -> dict[str, Tasks]:
         """Distribute the active tasks, then the standby tasks of the ``stateful`` ones."""
@@ -59,51 +58,107 @@ class _Assignment:
                 was_standby.setdefault(task, []).append(name)
         waiting = self._keep([(task, [was_active[task]] if task in was_active else []) for task in self._tasks])
         waiting = self._keep([(task, was_standby.get(task, [])) for task in waiting])
+        queue = _Queue(self._members, {name: len(each) for name, each in self._active.items()})
         for task in waiting:
-            self._active[self._least_loaded(self._processes)].add(task)
+            heir = queue.first(())
+            assert heir is not None, "there is a member"
+            self._active[heir].add(task)
+            queue.add_task(heir)
+        for name, active in self._active.items():
+            for task in active:
+                self._processes_with[task].append(self._members[name].process_id)
         for _ in range(standby_replicas):
             for task in stateful:
                 earlier = [was_active[task]] if task in was_active else []
-                self._add_standby(task, [*was_standby.get(task, []), *earlier])
+                self._add_standby(task, [*was_standby.get(task, []), *earlier], queue)
         return {name: Tasks(frozenset(self._active[name]), frozenset(self._standby[name])) for name in self._members}
 
     def _keep(self, wanted: list[tuple[TaskId, list[str]]]) -> list[TaskId]:
         """Leave active tasks where they were, up to the share of each member. Returns the other tasks."""
         low, extra = divmod(len(self._tasks), len(self._members))
+        fuller = sum(len(each) > low for each in self._active.values())
         waiting = []
         for task, names in wanted:
-            fuller = sum(len(each) > low for each in self._active.values())
-            quota = low + (fuller < extra)
             name = min(names, key=lambda each: len(self._active[each]), default=None)
-            if name is None or len(self._active[name]) >= quota:
+            if name is None or len(self._active[name]) >= low + (fuller < extra):
                 waiting.append(task)
             else:
                 self._active[name].add(task)
+                fuller += len(self._active[name]) == low + 1
         return waiting
 
-    def _add_standby(self, task: TaskId, earlier: list[str]) -> None:
+    def _add_standby(self, task: TaskId, earlier: list[str], queue: _Queue) -> None:
         """Add a standby task to a process without the task: to one that had it before, if it is not fuller than others.
 
         Without such a process there is no standby task, as in Kafka.
         """
-        free = {process: names for process, names in self._processes.items() if not self._has(names, task)}
-        if not free:
+        taken = self._processes_with[task]
+        name = queue.first(taken)
+        if name is None:
             return
-        name = self._least_loaded(free)
         for each in earlier:
-            if self._members[each].process_id in free and self._load(each) <= self._load(name):
+            if self._members[each].process_id not in taken and queue.loads[each] <= queue.loads[name]:
                 name = each
                 break
         self._standby[name].add(task)
+        taken.append(self._members[name].process_id)
+        queue.add_task(name)
 
-    def _least_loaded(self, processes: Mapping[str, list[str]]) -> str:
-        """The member with the fewest tasks; of equal ones, that of the process with the fewest for each member."""
-        averages = {process: sum(map(self._load, names)) / len(names) for process, names in processes.items()}
-        candidates = [name for names in processes.values() for name in names]
-        return min(candidates, key=lambda name: (self._load(name), averages[self._members[name].process_id]))
 
-    def _load(self, name: str) -> int:
-        return len(self._active[name]) + len(self._standby[name])
+class _Queue:
+    """The members in the order in which they get tasks: the one with the fewest tasks is the first.
 
-    def _has(self, names: Iterable[str], task: TaskId) -> bool:
-        return any(task in self._active[name] or task in self._standby[name] for name in names)
+    Of equal ones, the member of the process with the fewest tasks for each member is the first. Processes are in a
+    heap, and the members of each process in another one. An outdated entry stays in its heap until it gets to the top.
+    """
+
+    def __init__(self, members: Mapping[str, TaskMember], loads: dict[str, int]) -> None:
+        self.loads = loads
+        self._members = members
+        processes: dict[str, list[str]] = {}
+        for name, member in members.items():
+            processes.setdefault(member.process_id, []).append(name)
+        self._sizes = {process: len(names) for process, names in processes.items()}
+        self._totals = {process: sum(loads[name] for name in names) for process, names in processes.items()}
+        order = [name for names in processes.values() for name in names]
+        self._ranks = {name: rank for rank, name in enumerate(order)}
+        self._names = {
+            process: [(loads[name], self._ranks[name], name) for name in names] for process, names in processes.items()
+        }
+        for names_of_one in self._names.values():
+            heapify(names_of_one)
+        self._heap = [self._entry(process) for process in processes]
+        heapify(self._heap)
+
+    def add_task(self, name: str) -> None:
+        """Note that a member has one more task."""
+        process = self._members[name].process_id
+        self.loads[name] += 1
+        self._totals[process] += 1
+        heappush(self._names[process], (self.loads[name], self._ranks[name], name))
+        heappush(self._heap, self._entry(process))
+
+    def first(self, without: Collection[str]) -> str | None:
+        """The first member of a process that is not in ``without``. None if there is no such process."""
+        passed = []
+        found = None
+        while found is None and self._heap:
+            entry = self._heap[0]
+            *_, name, process = entry
+            current = entry == self._entry(process)
+            if current and process not in without:
+                found = name
+            else:
+                heappop(self._heap)
+                if current:
+                    passed.append(entry)
+        for entry in passed:
+            heappush(self._heap, entry)
+        return found
+
+    def _entry(self, process: str) -> tuple[int, float, int, str, str]:
+        names = self._names[process]
+        while names[0][0] != self.loads[names[0][2]]:
+            heappop(names)
+        load, rank, name = names[0]
+        return load, self._totals[process] / self._sizes[process], rank, name, process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 from hypothesis import given
@@ -72,3 +73,12 @@ def test_a_standby_task_takes_over() -> None:
 def test_stateless_tasks_have_no_standby() -> None:
     after = assign_tasks(members({"a": 1, "b": 1}, {}), {"0": 2, "1": 2}, ["1"], 1)
     assert {task[0] for each in after.values() for task in each.standby} == {"1"}
+
+
+def test_a_large_group_has_its_tasks_in_little_time() -> None:
+    group, counts = members(dict.fromkeys((f"p{number}" for number in range(250)), 1), {}), {"0": 5_000, "1": 5_000}
+    began = time.process_time()
+    targets = assign_tasks(group, counts, counts, 2)
+    assert time.process_time() - began < 3
+    assert {len(each.active) for each in targets.values()} == {40}
+    assert {len(each.standby) for each in targets.values()} == {80}
