@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..arguments import must_be
 from ..errors import ErrorCode
 from .broker_keys import BROKER_KEYS
-from .config_keys import ConfigKey, ConfigType, InvalidConfig, check_configs
+from .config_keys import ConfigKey, ConfigType, InvalidConfig, Scope, check_configs
 from .configs import BrokerSettings, ClusterSettings, ConfigSource, Layers, Synonym, broker_synonyms
 from .topic_patterns import InvalidPattern, topic_pattern
 
@@ -26,7 +26,10 @@ DURATION = r"P(?=\w)(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 """An ISO 8601 duration such as ``P1DT12H``; its groups are days, hours, minutes and seconds."""
 
 GROUP_KEYS: dict[str, ConfigKey] = {
-    **{name: BROKER_KEYS[f"group.{name}"]._replace(broker_name=f"group.{name}") for name in _OF_GROUPS.split()},
+    **{
+        name: BROKER_KEYS[f"group.{name}"]._replace(broker_name=f"group.{name}", scope=Scope.CLUSTER)
+        for name in _OF_GROUPS.split()
+    },
     "share.auto.offset.reset": ConfigKey(
         ConfigType.STRING, "latest", pattern=rf"latest|earliest|by_duration:{DURATION}"
     ),
@@ -69,6 +72,7 @@ def _check_group(name: str, configs: Mapping[str, str], settings: ClusterSetting
     brokers = settings.of()
     for each, value in configs.items():
         kind, _, what = each.partition(".")
+        what = what.removeprefix("num.")  # streams.num.standby.replicas: group.streams.max.standby.replicas
         for bound, sign in (("min", 1), ("max", -1)):
             limit = f"group.{kind}.{bound}.{what}"
             if limit in BROKER_KEYS and (int(value) - brokers.number(limit)) * sign < 0:

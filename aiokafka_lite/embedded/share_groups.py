@@ -202,12 +202,13 @@ class ShareGroups:
         group.states[key] = ShareState(start_offset)
         self._write_states(group, [key])
 
-    def delete_topic(self, group: ShareGroup, topic_id: bytes) -> None:
-        """Delete the state of the share partitions of a topic."""
+    def delete_topic(self, group: ShareGroup, topic_id: bytes) -> bool:
+        """Delete the state of the share partitions of a topic. False if there is none."""
         keys = [key for key in group.states if key[0] == topic_id]
         self._write_states(group, keys, deleted=True)
         for key in keys:
             del group.states[key]
+        return bool(keys)
 
     def drop_deleted_topics(self) -> None:
         """Drop the state of topics that were deleted."""

@@ -240,8 +240,9 @@ def _change_settings(
     kind, name = resource.resource_type, resource.resource_name
     _check_names(context, kind, name, _names(resource.configs))
     values = dict(_own(context, kind, name))
+    keys = {} if kind == CLIENT_METRICS else _keys(kind)  # as in Kafka, no list of client metrics can be appended to
     for change in resource.configs:
-        _change(values, change, _keys(kind))
+        _change(values, change, keys)
     _replace(context, kind, name, values, validate_only)
 
 

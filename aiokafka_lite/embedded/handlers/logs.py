@@ -36,7 +36,7 @@ from ...protocol.messages import (
 )
 from ..handling import RequestContext, handles
 from ..partition import NotLeader
-from ..topics import PartitionKey, is_legal_name
+from ..topics import INTERNAL_TOPICS, PartitionKey, is_legal_name
 
 HIGH_WATERMARK = -1
 
@@ -64,6 +64,9 @@ def _delete(context: RequestContext, topic: str, wanted: DeleteRecordsPartition)
         partition = context.leader((topic, wanted.partition_index), AclOperation.DELETE)
     except NotLeader as error:
         result.error_code = error.code
+        return result
+    if topic in INTERNAL_TOPICS:
+        result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return result
     if partition.config.compacted and not partition.config.deleted:
         result.error_code = ErrorCode.POLICY_VIOLATION  # the topic is only compacted

@@ -1,7 +1,8 @@
 """The offsets of share groups (KIP-932): describe, alter and delete them. The coordinator of the group answers.
 
 - DescribeShareGroupOffsets v1 adds the lag (KIP-1226). The start offset of a share partition is -1 until a record of it
-  is acknowledged or released. A missing group has no offsets, and is no error.
+  is acknowledged or released. A missing group has no offsets, and is no error;
+  neither is a group of another type.
 - AlterShareGroupOffsets makes a group that does not exist. A group with members is NON_EMPTY_GROUP.
 """
 
@@ -50,7 +51,9 @@ def _described(
     try:
         if not context.allows_group(AclOperation.DESCRIBE, wanted.group_id):
             raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        require_share_group(context, wanted.group_id)
+        error = context.broker.groups.check(wanted.group_id)
+        if error is not ErrorCode.NONE:
+            raise GroupRefusal(error)
     except GroupRefusal as refusal:
         found.error_code, found.error_message = refusal.error, refusal.text
         return found
@@ -142,7 +145,7 @@ def _require_idle(context: RequestContext, group_id: str, operation: AclOperatio
     if not context.allows_group(operation, group_id):
         raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     if not group_id:
-        raise GroupRefusal(ErrorCode.INVALID_GROUP_ID)
+        raise GroupRefusal(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
     require_share_group(context, group_id)
     group = context.broker.share_groups.find(group_id)
     if group is not None and group.state is not ShareGroupState.EMPTY:
@@ -170,8 +173,8 @@ def delete_share_group_offsets(
             topic = None
         elif topic is None:
             error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN
-        else:
-            context.broker.share_groups.delete_topic(group, topic.topic_id)
+        elif not context.broker.share_groups.delete_topic(group, topic.topic_id):
+            error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete."
         response.responses.append(
             DeleteShareGroupOffsetsResponseTopic(
                 topic_name=wanted.topic_name,

@@ -183,23 +183,32 @@ def create_partitions(context: RequestContext, request: CreatePartitionsRequest)
     require_time(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     results = []
+    asked = 0
     for name, wanted in {topic.name: topic for topic in request.topics}.items():
         result = CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
         try:
             if counts[name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
             _check_quota(context, strict=context.version >= CreatePartitionsRequest.STRICT_QUOTA)
-            _add_partitions(context, wanted, validate_only=request.validate_only)
+            new = _new_partitions(context, wanted)
+            asked += new
+            if asked > MAX_NEW_PARTITIONS:
+                limit = f"<= {MAX_NEW_PARTITIONS} in a request"
+                raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, must_be("new partitions", limit, asked))
+            _add_partitions(context, wanted, new, validate_only=request.validate_only)
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, str(refusal)
         results.append(result)
     return CreatePartitionsResponse(throttle_time_ms=context.throttle_ms, results=results)
 
 
-def _add_partitions(context: RequestContext, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
+def _new_partitions(context: RequestContext, wanted: CreatePartitionsTopic) -> int:
+    """The number of partitions to add to a topic. Raises Refused."""
     _allow(context, AclOperation.ALTER, wanted.name, by_cluster=False)
+    return max(0, wanted.count - len(context.broker.controller.require(wanted.name).partitions))
+
+
+def _add_partitions(context: RequestContext, wanted: CreatePartitionsTopic, new: int, *, validate_only: bool) -> None:
     assignments = None if wanted.assignments is None else [each.broker_ids for each in wanted.assignments]
-    controller = context.broker.controller
-    before = len(controller.require(wanted.name).partitions)
-    controller.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
-    _count(context, 0 if validate_only else wanted.count - before)
+    context.broker.controller.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
+    _count(context, 0 if validate_only else new)

@@ -186,6 +186,8 @@ async def _write(context: RequestContext, wanted: WritableTxnMarker) -> Writable
                 error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             elif key not in context.broker.replica_manager.partitions:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif -1 in (marker.producer_id, marker.producer_epoch):
+                error = ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka fails to build the batch
             else:
                 error = await append_marker(context.broker, key, marker)
             partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))

@@ -22,7 +22,7 @@ from tests.embedded.broker.peer import Peer
 from tests.pure.embedded.batches import produced
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
-SET, DELETE = 0, 1
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 DYNAMIC_BROKER, SHARED, STATIC, DEFAULT = 2, 3, 4, 5
 
 
@@ -141,6 +141,8 @@ async def test_the_hours_of_retention_count_where_there_are_no_milliseconds() ->
         (GROUP, "g", "consumer.session.timeout.ms", "50000", ErrorCode.NONE),
         (GROUP, "g", "consumer.session.timeout.ms", "1", ErrorCode.INVALID_CONFIG),
         (GROUP, "g", "consumer.heartbeat.interval.ms", "50001", ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", "streams.num.standby.replicas", "2", ErrorCode.NONE),
+        (GROUP, "g", "streams.num.standby.replicas", "3", ErrorCode.INVALID_CONFIG),
         (GROUP, "g", "nope", "1", ErrorCode.INVALID_CONFIG),
         (GROUP, "", "consumer.session.timeout.ms", "50000", ErrorCode.INVALID_REQUEST),
         (CLIENT_METRICS, "s", "interval.ms", "200", ErrorCode.NONE),
@@ -167,6 +169,15 @@ async def test_settings_of_groups_and_client_metrics_are_checked_and_listed(
         if taken:
             found = (await described(peer, kind, resource))[name]
             assert (found.value, found.config_source) == (value, 8 if kind == GROUP else 7)
+            assert not found.read_only
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+async def test_nothing_is_appended_to_a_list_of_client_metrics(one: EmbeddedCluster, operation: int) -> None:
+    async with Peer(one) as peer:
+        assert await altered(peer, CLIENT_METRICS, "s", "metrics", "org.apache") == ErrorCode.NONE
+        code = await altered(peer, CLIENT_METRICS, "s", "metrics", "org.apache", operation)
+    assert code == ErrorCode.INVALID_CONFIG
 
 
 async def test_a_refused_match_of_client_metrics_says_what_is_wrong_with_the_pattern(one: EmbeddedCluster) -> None:

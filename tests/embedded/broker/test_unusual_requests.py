@@ -57,6 +57,56 @@ async def test_topics_are_created_within_kafkas_limits(
         assert {each.error_code for each in answer.topics} == codes
 
 
+@pytest.mark.parametrize(
+    "counts, codes",
+    [
+        ({"a": 10_001}, [NONE]),
+        ({"a": 10_002}, [ErrorCode.UNKNOWN_SERVER_ERROR]),
+        ({"a": 6_000, "b": 6_000, "c": 2}, [NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR]),
+        ({"a": 2**31 - 1, "unknown": 2}, [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+    ],
+)
+async def test_a_request_adds_at_most_10_000_partitions(
+    one: EmbeddedCluster, counts: dict[str, int], codes: list[ErrorCode]
+) -> None:
+    topics = [m.CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()]
+    for name in counts.keys() - {"unknown"}:
+        await one.create_topic(name)
+    async with Peer(one) as peer:
+        answer = await peer.ask(m.CreatePartitionsRequest(topics=topics, timeout_ms=1000, validate_only=True))
+    assert [each.error_code for each in answer.results] == codes
+
+
+async def test_records_of_an_internal_topic_are_not_deleted(one: EmbeddedCluster) -> None:
+    codes = []
+    async with Peer(one) as peer:
+        await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
+        for index in (0, 50):
+            partition = m.DeleteRecordsPartition(partition_index=index, offset=0)
+            topic = m.DeleteRecordsTopic(name="__consumer_offsets", partitions=[partition])
+            answer = await peer.ask(m.DeleteRecordsRequest(topics=[topic], timeout_ms=1000))
+            codes.append(answer.topics[0].partitions[0].error_code)
+    assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@pytest.mark.parametrize("producer", [(-1, 0), (7, -1)])
+async def test_a_marker_needs_a_producer_and_an_epoch(one: EmbeddedCluster, producer: tuple[int, int]) -> None:
+    await one.create_topic("t")
+    marker = m.WritableTxnMarker(
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        transaction_result=False,
+        topics=[m.WritableTxnMarkerTopic(name="t", partition_indexes=[0, 1])],
+        coordinator_epoch=0,
+    )
+    async with Peer(one) as peer:
+        (answer,) = (await peer.ask(m.WriteTxnMarkersRequest(markers=[marker]))).markers
+    codes = [each.error_code for each in answer.topics[0].partitions]
+    assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert one.state_of("t", 0).leader == 1
+    assert one.nodes[1].replica_manager.partitions["t", 0].log.end_offset == 0
+
+
 async def test_a_topic_that_is_named_by_name_and_by_id_is_not_deleted(one: EmbeddedCluster) -> None:
     topic = await one.create_topic("t")
     async with Peer(one) as peer:
@@ -342,6 +392,42 @@ async def test_a_partition_that_is_named_twice_has_one_answer(one: EmbeddedClust
     assert [each.base_offset for each in produced_to.partition_responses] == [0]
     assert [record.value for record in one.records("t")] == [b"last"]
     assert [(each.error_code, each.low_watermark) for each in deleted_from.partitions] == [(NONE, 0)]
+
+
+async def test_a_group_of_another_type_has_no_share_offsets(one: EmbeddedCluster) -> None:
+    topic = await one.create_topic("t")
+    offset = m.OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")
+    commit = m.OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[m.OffsetCommitRequestTopic(name="t", topic_id=topic.topic_id, partitions=[offset])],
+    )
+    async with Peer(one) as peer:
+        await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
+        await peer.ask(commit)
+        asked = [m.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)]
+        (group,) = (await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=asked))).groups
+        refused = await peer.ask(m.DeleteShareGroupOffsetsRequest(group_id="g", topics=[]))
+    assert (group.error_code, group.topics) == (NONE, [])
+    assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_share_offsets_are_deleted_once(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    start = m.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+    alter = m.AlterShareGroupOffsetsRequest(
+        group_id="g", topics=[m.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[start])]
+    )
+    delete = m.DeleteShareGroupOffsetsRequest(
+        group_id="g", topics=[m.DeleteShareGroupOffsetsRequestTopic(topic_name="t")]
+    )
+    async with Peer(one) as peer:
+        await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
+        await peer.ask(alter)
+        answers = [(await peer.ask(delete)).responses[0] for _ in range(2)]
+    assert [each.error_code for each in answers] == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert answers[1].error_message == "There is no offset information to delete."
 
 
 @pytest.mark.parametrize(
