@@ -127,9 +127,11 @@ async def test_a_task_that_resists_cancellation_is_named() -> None:
     assert not other_tasks()
 
 
-@pytest.mark.parametrize("after", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize(("timeout", "after"), [(1.0, 0.0), (1.0, 0.7), (1.0, 1.0), (30.0, 30.0)])
 @in_virtual_time
-async def test_a_blocked_event_loop_does_not_count_as_a_task_that_resists_cancellation(after: float) -> None:
+async def test_a_blocked_event_loop_does_not_count_as_a_task_that_resists_cancellation(
+    timeout: float, after: float
+) -> None:
     probe = Probe(on_close=lambda _: asyncio.sleep(60))
     await probe.start()
     probe.service.start_child(probe.forever)
@@ -141,7 +143,7 @@ async def test_a_blocked_event_loop_does_not_count_as_a_task_that_resists_cancel
         loop.now += 15.0
 
     loop.call_later(after, block)
-    await probe.close(timeout=1.0)
+    await probe.close(timeout=timeout)
     assert probe.state is ServiceState.CLOSED
     assert not other_tasks()
 
