@@ -253,8 +253,8 @@ async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prep
             raise KafkaError(
                 f"task {task.place.task} of batch {batch} was not committed: {error}. If its transaction was open for"
                 f" longer than {TRANSACTION_TIMEOUT_OPTION}, increase that. If another run of the query has the same"
-                " checkpoint, stop that run. Restart the query: it repeats the batch, without the rows that are"
-                " committed"
+                " checkpoint, stop that run. If spark.speculation is on, turn it off. Restart the query: it repeats the"
+                " batch, without the rows that are committed"
             ) from error
         if error is not None:
             raise error
