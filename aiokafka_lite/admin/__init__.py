@@ -26,7 +26,14 @@ from .configs import (
     ResourceType,
     Setting,
 )
-from .group_descriptions import GroupDescription, GroupListing, GroupState, GroupType, MemberDescription
+from .group_descriptions import (
+    GroupDescription,
+    GroupListing,
+    GroupState,
+    GroupType,
+    MemberDescription,
+    StreamsTasks,
+)
 from .groups import GroupLag, Groups, PartitionLag
 from .leaders import Election, Leaders, Reassignment, Reassignments
 from .log_dirs import LogDir, LogDirs, Replica, ReplicaOnDisk
@@ -125,6 +132,7 @@ __all__ = [
     "ShareGroups",
     "ShareMemberDescription",
     "ShareOffset",
+    "StreamsTasks",
     "Tokens",
     "TopicDescription",
     "TopicListing",

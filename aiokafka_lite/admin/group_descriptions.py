@@ -3,11 +3,14 @@
 - States are listed since Kafka 2.6 (KIP-518), types with the consumer group protocol (KIP-848). On an older broker,
   groups are described to find their states, and all are of the classic type. So the filters work with every broker.
 - Groups of the new type are described by ConsumerGroupDescribe, since Kafka 4.0.
+- Groups of Kafka Streams whose coordinator assigns tasks (KIP-1071) are described by StreamsGroupDescribe, since Kafka
+  4.2.
 - Before Kafka 4.0, brokers describe a group that does not exist as dead. Here the error is always GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_for
@@ -21,6 +24,10 @@ from ..protocol.messages import (
     DescribeGroupsRequest,
     ListedGroup,
     ListGroupsRequest,
+    StreamsGroupDescribeAssignment,
+    StreamsGroupDescribeGroup,
+    StreamsGroupDescribeRequest,
+    StreamsTaskIds,
 )
 from ..types import Node, TopicPartition
 from .calls import Peer
@@ -63,12 +70,27 @@ class GroupListing:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamsTasks:
+    """Tasks of a member of a streams group: for each subtopology, the numbers of the partitions that they process.
+
+    An active task processes records. A standby task keeps a copy of a store, and a warm-up task builds one.
+    """
+
+    active: Mapping[str, tuple[int, ...]]
+    standby: Mapping[str, tuple[int, ...]]
+    warmup: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class MemberDescription:
     """A member. Topics and assignment are None if they cannot be read, for example in groups of Kafka Connect.
 
     ``target`` is the assignment at the end of the rebalance, None unless the coordinator assigns. While a classic group
     rebalances, its members have no assignment. ``epoch`` is the member epoch, None unless the coordinator assigns: the
     member is behind while it is less than the group's ``assignment_epoch``.
+
+    A member of a streams group (KIP-1071) has ``tasks`` and ``target_tasks``, and no topics and partitions; the members
+    of a process have the same ``process_id``. These are None for members of other groups.
     """
 
     member_id: str
@@ -80,6 +102,9 @@ class MemberDescription:
     target: tuple[TopicPartition, ...] | None = None
     topic_pattern: str | None = None
     epoch: int | None = None
+    tasks: StreamsTasks | None = None
+    target_tasks: StreamsTasks | None = None
+    process_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +113,9 @@ class GroupDescription:
 
     ``epoch`` and ``assignment_epoch`` are None unless the coordinator assigns. The group waits for a new assignment
     while ``assignment_epoch`` is less than ``epoch``.
+
+    ``subtopologies`` of a streams group are the topics that the tasks of each subtopology read; None for other groups,
+    and before the first member has sent them.
     """
 
     group_id: str
@@ -99,6 +127,22 @@ class GroupDescription:
     members: tuple[MemberDescription, ...]
     epoch: int | None = None
     assignment_epoch: int | None = None
+    subtopologies: Mapping[str, tuple[str, ...]] | None = None
+
+    def owner(self, partition: TopicPartition) -> MemberDescription | None:
+        """The member that reads the partition: it is in its assignment, or one of its active tasks reads it."""
+        for member in self.members:
+            if partition in (member.assignment or ()) or self._reads(member.tasks, partition):
+                return member
+        return None
+
+    def _reads(self, tasks: StreamsTasks | None, partition: TopicPartition) -> bool:
+        if tasks is None or self.subtopologies is None:
+            return False
+        return any(
+            partition.partition in numbers and partition.topic in self.subtopologies.get(name, ())
+            for name, numbers in tasks.active.items()
+        )
 
 
 async def list_groups(peer: Peer, states: set[GroupState], types: set[GroupType]) -> list[GroupListing]:
@@ -134,13 +178,18 @@ def is_missing(answer: object) -> bool:
 
 
 async def describe_groups(peer: Peer, items: list[str]) -> dict[str, GroupDescription | KafkaError]:
-    """Describe groups of both types at their coordinator."""
+    """Describe classic, consumer and streams groups at their coordinator."""
     answers = await _describe_classic(peer, items)
-    others = [name for name, answer in answers.items() if is_missing(answer)]
-    if others and peer.speaks(ConsumerGroupDescribeRequest):
-        found = await _describe_consumer(peer, others)
-        # Kafka 3.7 to 3.9 offer the request and refuse it unless the new protocol is enabled: there are no such groups.
-        answers.update({name: answer for name, answer in found.items() if not _is_unsupported(answer)})
+    for request, describe in (
+        (ConsumerGroupDescribeRequest, _describe_consumer),
+        (StreamsGroupDescribeRequest, _describe_streams),
+    ):
+        others = [name for name, answer in answers.items() if is_missing(answer)]
+        if others and peer.speaks(request):
+            found = await describe(peer, others)
+            # A broker may offer the request and refuse it, because the protocol is not enabled: Kafka 3.7 to 3.9 for
+            # consumer groups, 4.1 for streams groups. Then there are no such groups.
+            answers.update({name: answer for name, answer in found.items() if not _is_unsupported(answer)})
     return answers
 
 
@@ -226,3 +275,59 @@ def _assigned(given: ConsumerGroupDescribeAssignment) -> tuple[TopicPartition, .
     return tuple(
         sorted(TopicPartition(each.topic_name, number) for each in given.topic_partitions for number in each.partitions)
     )
+
+
+async def _describe_streams(peer: Peer, items: list[str]) -> dict[str, GroupDescription | KafkaError]:
+    request = StreamsGroupDescribeRequest(group_ids=items, include_authorized_operations=False)
+    return {
+        each.group_id: error_for(each.error_code, f"describing group {each.group_id!r}")
+        if each.error_code
+        else _streams(each, peer.node)
+        for each in (await peer.send(request)).groups
+    }
+
+
+def _streams(given: StreamsGroupDescribeGroup, coordinator: Node) -> GroupDescription:
+    members = tuple(
+        MemberDescription(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            None,
+            None,
+            epoch=each.member_epoch,
+            tasks=_tasks(each.assignment),
+            target_tasks=_tasks(each.target_assignment),
+            process_id=each.process_id,
+        )
+        for each in given.members
+    )
+    known = None if given.topology is None else given.topology.subtopologies
+    return GroupDescription(
+        given.group_id,
+        GroupType.STREAMS,
+        GroupState(given.group_state),
+        "streams",
+        "",
+        coordinator,
+        members,
+        given.group_epoch,
+        given.assignment_epoch,
+        None
+        if known is None
+        else {
+            each.subtopology_id: (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
+            for each in known
+        },
+    )
+
+
+def _tasks(given: StreamsGroupDescribeAssignment) -> StreamsTasks:
+    return StreamsTasks(_numbers(given.active_tasks), _numbers(given.standby_tasks), _numbers(given.warmup_tasks))
+
+
+def _numbers(given: list[StreamsTaskIds]) -> dict[str, tuple[int, ...]]:
+    return {
+        each.subtopology_id: tuple(sorted(each.partitions)) for each in sorted(given, key=lambda it: it.subtopology_id)
+    }

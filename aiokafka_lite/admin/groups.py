@@ -116,7 +116,7 @@ class Groups:
     async def describe(
         self, groups: str | Iterable[str], *, timeout: float | None = None
     ) -> Results[str, GroupDescription]:
-        """Groups with their members and assignments."""
+        """Classic, consumer and streams groups with their members and assignments."""
         return await self._describe(arguments.names(groups, "group"), self._calls.deadline(timeout))
 
     async def _describe(self, wanted: Iterable[str], deadline: Deadline) -> Results[str, GroupDescription]:
@@ -304,7 +304,7 @@ class Groups:
         described = await self._describe(wanted, deadline.first_part())
         committed = await self._committed(described.done, deadline.first_part())
         failed = {**described.failed, **committed.failed}
-        owners = {group_id: _owners(described[group_id]) for group_id in committed.done}
+        owners = {group_id: _owners(described[group_id], committed[group_id]) for group_id in committed.done}
         wanted_ends = {
             item: int(OffsetSpec.LATEST)
             for group_id, offsets in committed.done.items()
@@ -382,8 +382,12 @@ async def _fetch_offsets(
 # Lag
 
 
-def _owners(group: GroupDescription) -> dict[TopicPartition, MemberDescription]:
-    return {item: member for member in group.members for item in member.assignment or ()}
+def _owners(group: GroupDescription, committed: Iterable[TopicPartition]) -> dict[TopicPartition, MemberDescription]:
+    """The owners of the assigned partitions, and of those committed ones that tasks of a streams group read."""
+    owners = {item: member for member in group.members for item in member.assignment or ()}
+    if group.type is GroupType.STREAMS:
+        owners.update({item: member for item in committed if (member := group.owner(item)) is not None})
+    return owners
 
 
 def _lag(

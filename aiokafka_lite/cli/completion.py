@@ -23,7 +23,7 @@ def topics(context: typer.Context, incomplete: str) -> list[str]:
 
 def groups(context: typer.Context, incomplete: str) -> list[str]:
     """The consumer groups that begin with the typed text."""
-    return _names(context, incomplete, _groups)
+    return _names(context, incomplete, every_group)
 
 
 def share_groups(context: typer.Context, incomplete: str) -> list[str]:
@@ -31,12 +31,14 @@ def share_groups(context: typer.Context, incomplete: str) -> list[str]:
     return _names(context, incomplete, _share_groups)
 
 
+async def every_group(admin: Admin) -> list[str]:
+    """The names of all groups except share groups, which have commands of their own."""
+    # Without a filter of types, because a broker may refuse a type that it does not know.
+    return [each.group_id for each in await admin.groups.list() if each.type.value != "Share"]
+
+
 async def _topics(admin: Admin) -> list[str]:
     return [each.name for each in await admin.topics.list()]
-
-
-async def _groups(admin: Admin) -> list[str]:
-    return [each.group_id for each in await admin.groups.list(types=("classic", "consumer"))]
 
 
 async def _share_groups(admin: Admin) -> list[str]:

@@ -18,7 +18,7 @@ from .running import FAILED, say
 from .starts import FORMS, parse_time
 
 if TYPE_CHECKING:
-    from ..admin import Admin, GroupDescription, GroupLag, Reset, ResetOffset, Results
+    from ..admin import GroupDescription, GroupLag, Reset, ResetOffset, Results, StreamsTasks
     from ..types import TopicPartition
 
 application = typer.Typer(no_args_is_help=True, help="List, describe, move and delete consumer groups.")
@@ -71,14 +71,14 @@ async def describe(
     """Show the offsets and the lag of groups, their members, or their states."""
     check_describe("groups describe", groups, every, members, state)
     async with shared.connection.admin() as admin:
-        described = await admin.groups.describe(groups or await every_group(admin))
+        described = await admin.groups.describe(groups or await completion.every_group(admin))
         failed = list(described.failed.values())
         if members:
             headings: tuple[str, ...] = (
                 *("GROUP", "CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID"),
                 *("PARTITIONS", "ASSIGNMENT", "EPOCH", "TARGET-ASSIGNMENT"),
             )
-            rows = [row for group in described.done.values() for row in _member_rows(group)]
+            rows = [row for group in described.done.values() for row in member_rows(group)]
         elif state:
             headings = (
                 *("GROUP", "COORDINATOR", "STRATEGY", "STATE", "TYPE", "MEMBERS"),
@@ -259,11 +259,6 @@ async def delete_groups(shared: Shared, what: str, groups: list[str], yes: bool)
     return show_errors(deleted.failed.values())
 
 
-async def every_group(admin: Admin) -> list[str]:
-    """The names of all groups of the types that can be described."""
-    return [each.group_id for each in await admin.groups.list(types=("classic", "consumer"))]
-
-
 def lag_rows(lag: GroupLag, group: GroupDescription) -> list[tuple[Cell, ...]]:
     """A row for each partition, then one for each member without partitions. Pure."""
     rows: list[tuple[Cell, ...]] = []
@@ -282,7 +277,8 @@ def lag_rows(lag: GroupLag, group: GroupDescription) -> list[tuple[Cell, ...]]:
     return rows
 
 
-def _member_rows(group: GroupDescription) -> list[tuple[Cell, ...]]:
+def member_rows(group: GroupDescription) -> list[tuple[Cell, ...]]:
+    """A row for each member, with its partitions, or with its tasks in a streams group. Pure."""
     return [
         (
             group.group_id,
@@ -290,13 +286,32 @@ def _member_rows(group: GroupDescription) -> list[tuple[Cell, ...]]:
             member.group_instance_id,
             member.host,
             member.client_id,
-            None if member.assignment is None else len(member.assignment),
-            None if member.assignment is None else format_assignment(member.assignment),
+            *_assigned(member.assignment, member.tasks),
             member.epoch,
-            None if member.target is None else format_assignment(member.target),
+            _assigned(member.target, member.target_tasks)[1],
         )
         for member in group.members
     ]
+
+
+def _assigned(
+    partitions: tuple[TopicPartition, ...] | None, tasks: StreamsTasks | None
+) -> tuple[int | None, str | None]:
+    """The number of partitions or active tasks, and their text."""
+    if tasks is not None:
+        return sum(map(len, tasks.active.values())), format_tasks(tasks)
+    if partitions is None:
+        return None, None
+    return len(partitions), format_assignment(partitions)
+
+
+def format_tasks(tasks: StreamsTasks) -> str:
+    """Tasks as ``0(0,1) standby 1(2)``: subtopologies with the numbers of their partitions."""
+    parts = []
+    for kind, given in (("", tasks.active), ("standby ", tasks.standby), ("warmup ", tasks.warmup)):
+        if given:
+            parts.append(kind + " ".join(f"{name}({','.join(map(str, numbers))})" for name, numbers in given.items()))
+    return " ".join(parts)
 
 
 def format_assignment(partitions: Iterable[TopicPartition]) -> str:

@@ -11,8 +11,8 @@ from datetime import datetime
 
 from ..admin import Admin, GroupLag
 from ..errors import KafkaError
+from .completion import every_group
 from .connection import Connection
-from .groups import every_group
 from .output import Cell, Output, Table, rich_table, show_errors
 from .running import log_warnings, say, with_options
 

@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aiokafka_lite import Admin
-from aiokafka_lite.admin import ConfigResource, NewTopic
+import pytest
+
+from aiokafka_lite import Admin, BrokerError, ErrorCode, TopicPartition
+from aiokafka_lite.admin import ConfigResource, GroupState, GroupType, NewTopic, Reset, StreamsTasks
 from aiokafka_lite.protocol import messages as m
 from tests.embedded.streams_groups.requests import (
     answered,
@@ -103,6 +105,40 @@ async def group_of(kafka: Kafka, topics: Mapping[str, int], **configs: str) -> A
             created = [each.name for each in await admin.topics.list() if each.name.startswith(f"{name}-")]
             if created:
                 await admin.topics.delete(created)
+
+
+@streams
+async def test_an_admin_client_describes_and_resets_a_group(kafka: Kafka) -> None:
+    async with group_of(kafka, {"in": 2}) as group, Admin(kafka.bootstrap_servers) as admin:
+        name, topic = group.name, f"{group.name}-in"
+        await group.join("x", subtopology("0", [topic]))
+        described = (await admin.groups.describe(name))[name]
+        (member,) = described.members
+        assert (described.type, described.state) == (GroupType.STREAMS, GroupState.STABLE)
+        assert (described.epoch, described.assignment_epoch, described.subtopologies) == (2, 2, {"0": (topic,)})
+        assert (member.member_id, member.epoch, member.assignment) == ("x", 2, None)
+        assert member.tasks == member.target_tasks == StreamsTasks({"0": (0, 1)}, {}, {})
+        assert described.owner(TopicPartition(topic, 1)) == member
+        assert described.owner(TopicPartition(topic, 2)) is None
+        with pytest.raises(BrokerError, match="is Stable with 1 members; stop them first"):
+            await admin.groups.reset_offsets(name, Reset.to_earliest(), topics=[topic])
+        assert (await admin.groups.delete(name)).failed[name].code is ErrorCode.NON_EMPTY_GROUP  # type: ignore[attr-defined]
+        await group.beat("x", -1)
+        moved = await admin.groups.reset_offsets(name, Reset.to_earliest(), topics=[topic])
+        assert [each.after for each in moved.raise_for_errors().values()] == [0, 0]
+        lag = (await admin.groups.lag(name))[name]
+        assert [(each.partition.partition, each.lag, each.member) for each in lag.partitions] == [
+            (0, 0, None),
+            (1, 0, None),
+        ]
+        (await admin.groups.delete_offsets(name, [TopicPartition(topic, 1)])).raise_for_errors()
+        await group.join("y", subtopology("0", [topic]))
+        (owned,) = (await admin.groups.lag(name))[name].partitions
+        assert owned.member is not None
+        assert owned.member.member_id == "y"
+        await group.beat("y", -1)
+        (await admin.groups.delete(name)).raise_for_errors()
+        assert name not in [each.group_id for each in await admin.groups.list()]
 
 
 @streams

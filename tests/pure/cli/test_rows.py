@@ -18,9 +18,10 @@ from aiokafka_lite.admin import (
     MemberDescription,
     Operation,
     PartitionLag,
+    StreamsTasks,
 )
 from aiokafka_lite.cli.configs import changes, resource
-from aiokafka_lite.cli.groups import lag_rows
+from aiokafka_lite.cli.groups import lag_rows, member_rows
 from aiokafka_lite.cli.lag import HEADINGS, Trend, View, selected, topic_rows
 from aiokafka_lite.cli.leaders import parse_plan
 from aiokafka_lite.cli.output import Table
@@ -38,6 +39,17 @@ def test_a_member_without_partitions_has_a_row_too() -> None:
     assert lag_rows(lag, group) == [
         ("g", "t", 0, 3, 5, 2, "a-1", "/10.0.0.1", "a"),
         ("g", None, None, None, None, None, "b-1", "/10.0.0.2", "b"),
+    ]
+
+
+def test_a_member_of_a_streams_group_has_tasks_instead_of_partitions() -> None:
+    tasks = StreamsTasks({"0": (0, 1), "1": (2,)}, {"1": (0,)}, {})
+    target = StreamsTasks({"0": (0,)}, {}, {"1": (2,)})
+    member = MemberDescription("a", None, "c", "/h", None, None, epoch=3, tasks=tasks, target_tasks=target)
+    node = Node(1, "h", 9092)
+    group = GroupDescription("g", GroupType.STREAMS, GroupState.RECONCILING, "streams", "", node, (member,), 4, 4)
+    assert member_rows(group) == [
+        ("g", "a", None, "/h", "c", 3, "0(0,1) 1(2) standby 1(0)", 3, "0(0) warmup 1(2)"),
     ]
 
 
