@@ -142,7 +142,8 @@ class RecordMetadata(NamedTuple):
 
     ``offset`` is -1 if the broker does not return it: with ``acks=0``, and for a batch that the broker already had.
     ``timestamp`` is in milliseconds: the broker's if the topic uses log-append time, else the record's own;
-    ``timestamp_type`` says which. Serialized sizes are in bytes, -1 for a null.
+    ``timestamp_type`` says which. Serialized sizes are in bytes, -1 for a null. ``log_start_offset`` is the first
+    offset of the partition when the record was written, -1 if the broker does not return it.
     """
 
     topic: str
@@ -152,6 +153,7 @@ class RecordMetadata(NamedTuple):
     serialized_key_size: int
     serialized_value_size: int
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    log_start_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,7 @@ class BatchResult:
 
     ``moved`` has the new place of each record, as (result, index). ``base_offset`` is ``UNKNOWN_OFFSET`` until the
     records are delivered, and ``log_append_time`` -1 unless the broker sets timestamps (milliseconds).
+    ``log_start_offset`` is the first offset of the partition at that time, -1 if it is not known.
     """
 
     __slots__ = (
@@ -176,6 +177,7 @@ class BatchResult:
         "base_offset",
         "has_failed",
         "log_append_time",
+        "log_start_offset",
         "moved",
         "partition",
         "settled",
@@ -189,6 +191,7 @@ class BatchResult:
         self.has_failed = False
         self.base_offset = UNKNOWN_OFFSET
         self.log_append_time = -1
+        self.log_start_offset = -1
         self.moved: list[tuple[BatchResult, int]] | None = None
         self._waiters: list[asyncio.Future[None]] | None = None
         self._followers: list[Callable[[], None]] | None = None
@@ -232,10 +235,11 @@ class BatchResult:
         else:
             self._followers.append(function)
 
-    def deliver(self, base_offset: int, log_append_time: int = -1) -> None:
+    def deliver(self, base_offset: int, log_append_time: int = -1, log_start_offset: int = -1) -> None:
         """Settle the records as written, the first one at ``base_offset``."""
         self.base_offset = base_offset
         self.log_append_time = log_append_time
+        self.log_start_offset = log_start_offset
         self._settle()
 
     def fail(self, error: Exception, log: FailureLog | ExpiryLog | None = None) -> None:
@@ -294,7 +298,10 @@ def metadata_of(result: BatchResult, index: int, timestamp: int, key_size: int, 
     if result.log_append_time >= 0:
         timestamp, kind = result.log_append_time, _LOG_APPEND_TIME
     offset = result.base_offset if result.base_offset < 0 else result.base_offset + index
-    return _new_tuple(_RECORD_METADATA, (result.topic, result.partition, offset, timestamp, key_size, value_size, kind))
+    return _new_tuple(
+        _RECORD_METADATA,
+        (result.topic, result.partition, offset, timestamp, key_size, value_size, kind, result.log_start_offset),
+    )
 
 
 # In the compiled build, the garbage collector ignores deliveries, because it took a fifth of the time if a caller kept

@@ -464,7 +464,7 @@ class Sender:
             self._failed(in_flight, error)
             return
         for each in in_flight:
-            self._settlement.delivered(each, -1, -1)
+            self._settlement.delivered(each, -1)
 
     def _hung_up(self, closed: asyncio.Future[KafkaError | None]) -> None:
         """Handle a closed connection with acks=0: a broker that refuses a batch can only close the connection."""

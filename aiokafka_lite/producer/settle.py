@@ -139,7 +139,7 @@ class Settlement:
         partition, batch = in_flight
         code = ErrorCode.of(answer.error_code)
         if code is ErrorCode.NONE and 0 <= answer.base_offset <= INT64_MAX - batch.builder.count:
-            self.delivered(in_flight, answer.base_offset, answer.log_append_time_ms)
+            self.delivered(in_flight, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
             return
         # Indexes that the batch does not have are ignored; see the invariants above.
         refused = {
@@ -160,12 +160,12 @@ class Settlement:
             outcome = Outcome.REFUSED
         if outcome is Outcome.DELIVERED:
             self._note_missing_offset(in_flight, answer, peer)
-            self.delivered(in_flight, UNKNOWN_OFFSET, answer.log_append_time_ms)
+            self.delivered(in_flight, UNKNOWN_OFFSET, answer.log_append_time_ms, answer.log_start_offset)
             return
         # After RETRY, a later attempt may still return the batch's offset. FATAL has to end the producer, and ``_fail``
         # still delivers a written batch.
         if batch.is_written and outcome not in (Outcome.RETRY, Outcome.FATAL):
-            self.delivered(in_flight, UNKNOWN_OFFSET, -1)
+            self.delivered(in_flight, UNKNOWN_OFFSET)
             return
         records = "1 record" if batch.count == 1 else f"{batch.count} records"
         attempt = f"writing {records} to {partition.topic_partition} on {peer}"
@@ -192,10 +192,13 @@ class Settlement:
         else:
             self.refuse(in_flight, error)
 
-    def delivered(self, in_flight: InFlightBatch, base_offset: int, log_append_time: int) -> None:
+    def delivered(
+        self, in_flight: InFlightBatch, base_offset: int, log_append_time: int = -1, log_start_offset: int = -1
+    ) -> None:
         """Deliver a batch that the broker has written.
 
-        ``log_append_time`` is in milliseconds, -1 if the broker sets none.
+        ``log_append_time`` is in milliseconds, -1 if the broker sets none; ``log_start_offset`` is -1 if it is not
+        known.
         """
         partition, batch = in_flight
         following = partition.delivered(batch)
@@ -204,7 +207,7 @@ class Settlement:
             self._recovered(partition)
         # An expired batch has failed already, and its caller may have sent the record again. The result is final.
         if not batch.settled:
-            self._deliver(batch, base_offset, log_append_time)
+            self._deliver(batch, base_offset, log_append_time, log_start_offset)
         self._dispatcher.act(partition, following)
 
     def retry(self, in_flight: InFlightBatch, error: Exception, *, unknown_sequence: bool = False) -> None:
@@ -332,14 +335,14 @@ class Settlement:
 
     # Settled batches.
 
-    def _deliver(self, batch: Batch, base_offset: int, log_append_time: int) -> None:
+    def _deliver(self, batch: Batch, base_offset: int, log_append_time: int = -1, log_start_offset: int = -1) -> None:
         self._remove(batch)
         self._budget.release(batch.reserved)
         self._counters.records_delivered += batch.builder.count
         # Deliveries that a caller keeps refer to the batch. They must not keep its bytes, which no longer count in
         # ``buffer_memory``.
         batch.builder.drop()
-        batch.deliver(base_offset, log_append_time)
+        batch.deliver(base_offset, log_append_time, log_start_offset)
 
     def _fail(self, batch: Batch, error: Exception, log: FailureLog | ExpiryLog | None = None) -> None:
         """Fail a batch. A batch that is proven written is delivered instead, without an offset."""

@@ -74,6 +74,7 @@ async def test_records_are_written_and_read_with_their_metadata(library: Any, ka
     assert (sent.topic, sent.partition, sent.offset, sent.timestamp) == (topic, 1, 0, 1_700_000_000_000)
     assert sent.topic_partition == library.TopicPartition(topic, 1)
     assert waited.offset == 1
+    assert (sent.log_start_offset, waited.log_start_offset) == (0, 0)
 
     consumer = library.AIOKafkaConsumer(
         topic,
@@ -409,7 +410,9 @@ async def test_topics_are_administered(library: Any, kafka: Kafka, topic: str) -
         with pytest.raises(library.errors.InvalidPartitionsError):
             await client.create_partitions({name: library.admin.NewPartitions(2)})
         await until(client.describe_topics, [name], lambda found: len(found[0]["partitions"]) == 3)
-        assert (await client.describe_cluster())["brokers"]
+        described = await client.describe_cluster()
+        assert sorted(described) == ["brokers", "cluster_id", "controller_id", "throttle_time_ms"]
+        assert described["brokers"]
         assert list((await client.delete_topics([name])).topic_error_codes) == [(name, 0)]
     finally:
         await client.close()

@@ -142,6 +142,7 @@ class AIOKafkaAdminClient(ClientOwner):
         with translating():
             found = await self._admin.cluster.describe()
         return {
+            "throttle_time_ms": 0,
             "brokers": [
                 {"node_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
                 for broker in found.brokers

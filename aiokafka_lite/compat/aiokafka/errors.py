@@ -216,6 +216,7 @@ _BY_TYPE: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (native.UnsupportedVersion, IncompatibleBrokerVersion),
     (native.CorruptRecord, _BY_CODE[ErrorCode.CORRUPT_MESSAGE]),
     (native.ConfigurationError, ValueError),
+    (native.SerializationError, TypeError),
     (native.IllegalStateError, IllegalStateError),
 )
 

@@ -133,7 +133,9 @@ class AIOKafkaProducer(Managed):
     async def partitions_for(self, topic: str) -> set[int]:
         """The numbers of the topic's partitions."""
         with self._calling():
-            return {each.partition for each in await self._producer.partitions_for(topic)}
+            numbers = {each.partition for each in await self._producer.partitions_for(topic)}
+        self._partitions[topic] = numbers
+        return set(numbers)
 
     # Sending.
 
@@ -191,7 +193,7 @@ class AIOKafkaProducer(Managed):
         """As in aiokafka, a missing topic or partition is an error of the send, and not of its future."""
         numbers = self._partitions.get(topic)
         if numbers is None or (partition is not None and partition not in numbers):
-            numbers = self._partitions[topic] = await self.partitions_for(topic)
+            numbers = await self.partitions_for(topic)
             if partition is not None and partition not in numbers:
                 raise AssertionError(f"topic {topic!r} has no partition {partition}")
 
@@ -431,7 +433,8 @@ def native_offsets(offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> d
 
 def _metadata(metadata: NativeMetadata) -> RecordMetadata:
     place = TopicPartition(metadata.topic, metadata.partition)
-    return RecordMetadata(*place, place, metadata.offset, metadata.timestamp, int(metadata.timestamp_type), None)
+    start = None if metadata.log_start_offset < 0 else metadata.log_start_offset
+    return RecordMetadata(*place, place, metadata.offset, metadata.timestamp, int(metadata.timestamp_type), start)
 
 
 def _settle(future: asyncio.Future[RecordMetadata], metadata: NativeMetadata, error: Exception | None) -> None:

@@ -55,7 +55,7 @@ class OffsetAndTimestamp(NamedTuple):
 class RecordMetadata(NamedTuple):
     """The place of an acknowledged record. ``timestamp_type`` is 1 if the broker sets timestamps, else 0.
 
-    ``log_start_offset`` is None.
+    ``log_start_offset`` is None if the broker does not return it.
     """
 
     topic: str

@@ -70,6 +70,8 @@ async def test_wrong_records_of_a_producer(library: Any, cluster: EmbeddedCluste
             "a strange partition": ("AssertionError", lambda: producer.send("orders", b"soup", partition=7)),
             "a batch for one": ("AssertionError", lambda: producer.send_batch(batch, "orders", partition=7)),
             "too large a record": ("MessageSizeTooLargeError", lambda: producer.send("orders", bytes(600))),
+            "a text in a header": ("TypeError", lambda: producer.send("orders", b"x", headers=[("trace", "7")])),
+            "a text as timestamp": ("TypeError", lambda: producer.send("orders", b"x", timestamp_ms="now")),
             "a text in a batch": ("TypeError", lambda: batch.append(timestamp=None, key=None, value="soup")),
             "a view of bytes": ("none", lambda: producer.send_and_wait("orders", memoryview(b"soup"))),
             "a record that fits": ("none", lambda: producer.send_and_wait("orders", bytes(400))),

@@ -51,6 +51,12 @@ async def test_the_brokers_of_a_started_client_are_known(library: Any, cluster: 
         assert "orders" in producer.client.cluster.topics()
 
 
+async def test_a_topic_that_a_producer_asked_for_is_known(library: Any, cluster: EmbeddedCluster) -> None:
+    async with library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        await producer.partitions_for("orders")
+        assert producer.client.cluster.partitions_for_topic("orders") == {0, 1}
+
+
 async def test_a_program_waits_until_the_cluster_answers(library: Any, cluster: EmbeddedCluster) -> None:
     client = library.AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers, client_id="probe")
     await client.bootstrap()

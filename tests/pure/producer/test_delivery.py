@@ -40,6 +40,12 @@ async def test_the_brokers_timestamp_replaces_the_records_own() -> None:
     assert (await deliveries(result, 1)[0]).timestamp == 555
 
 
+async def test_the_metadata_has_the_start_of_the_log() -> None:
+    result = BatchResult("t", 0)
+    result.deliver(7, log_start_offset=5)
+    assert (await deliveries(result, 1)[0]).log_start_offset == 5
+
+
 async def test_an_unknown_offset_is_the_same_for_all() -> None:
     result = BatchResult("t", 0)
     result.deliver(-1)
