@@ -50,7 +50,7 @@ from .errors import (
     KafkaTimeout,
     TransactionAborted,
 )
-from .method_names import AsyncIteration
+from .method_names import AsyncIteration, explain
 from .producer import Producer
 from .types import K, OffsetAndMetadata, Record, TopicPartition, V
 
@@ -418,6 +418,9 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
             if transaction is not None:
                 transaction.take_away(partitions, "was lost")
         self._wake()
+
+
+explain(ExactlyOnce)
 
 
 class _Listener(RebalanceListener):

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Never
 
 from .types import TopicPartition
@@ -50,6 +51,27 @@ CONSUMER = {
     "incremental_unassign": "assign(), with the other partitions",
     "cluster_id": "Admin, whose cluster.describe() has it",
     "set_sasl_credentials": "another client with the new password",
+}
+CONSUMER_GROUP = {
+    "start": "consume(topics, handler), which also joins the group",
+    "run": "consume(topics, handler)",
+    "subscribe": "consume(topics, handler)",
+    "stop": "close()",
+    "getone": "Consumer, or consume(topics, handler)",
+    "getmany": "Consumer, or consume(topics, handler)",
+    "poll": "Consumer, or consume(topics, handler)",
+    "commit": "commit() of the session, which the handler gets",
+}
+SHARE_CONSUMER = {
+    "stop": "close()",
+    "getone": "await anext(consumer), or 'async for record in consumer'",
+    "getmany": "poll(max_records=500, timeout=1.0), which returns one list",
+    "consume": "poll(max_records=500, timeout=1.0)",
+    "subscribe": "topics of the constructor",
+    "acknowledge": "accept(record), release(record) or reject(record)",
+    "mark": "accept(record), release(record) or reject(record)",
+    "commit_sync": "commit()",
+    "commit_async": "commit_nowait()",
 }
 ADMIN = {
     "create_topics": "topics.create()",
@@ -106,11 +128,46 @@ ADMIN = {
 """Methods of aiokafka, kafka-python, confluent-kafka and Java's client, and what to use instead."""
 
 _ALL = {
-    "timeout_ms": "use timeout, in seconds",
     "raw": "use to_dict() of the result",
     "null_logger": "remove it",
+    "include_authorized_operations": "remove it",
 }
 """Arguments of other clients, for every method of this package, and what to do instead."""
+
+_TIMEOUT = ("timeout, in seconds",)
+_RENAMED = {
+    "timeout_ms": _TIMEOUT,
+    "timeout_s": _TIMEOUT,
+    "timeout_seconds": _TIMEOUT,
+    "request_timeout": _TIMEOUT,
+    "request_timeout_ms": _TIMEOUT,
+    "operation_timeout": _TIMEOUT,
+    "api_timeout": _TIMEOUT,
+    "dry_run": ("validate_only",),
+    "validate_only": ("dry_run",),
+    "num_messages": ("max_records",),
+    "max_messages": ("max_records",),
+    "include_synonyms": ("synonyms",),
+    "include_documentation": ("documentation",),
+    "include_internal": ("internal",),
+    "list_internal": ("internal",),
+    "exclude_internal_topics": ("internal",),
+    "config_resources": ("resources", "changes"),
+    "new_topics": ("topics",),
+    "topic_names": ("topics",),
+    "topic_partitions": ("partitions", "totals"),
+    "new_partitions": ("totals",),
+    "group_id": ("group", "groups"),
+    "group_ids": ("groups", "group"),
+    "consumer_groups": ("groups",),
+    "broker_id": ("broker", "node_id", "brokers"),
+    "broker_ids": ("brokers",),
+    "records_to_delete": ("before",),
+    "states_filter": ("states",),
+    "types_filter": ("types",),
+    "election_type": ("election",),
+}
+"""Arguments of other clients, and the arguments here that mean the same. A method has at most one of them."""
 
 SEND = {
     "timestamp_ms": "use timestamp, in milliseconds",
@@ -123,11 +180,9 @@ PRODUCER_ARGUMENTS: dict[str, dict[str, str]] = {
     "send": SEND,
     "send_nowait": SEND,
     "put": SEND,
-    "close": {},
-    "metrics": {},
     "send_offsets_to_transaction": {"group_id": "use group_metadata, which consumer.group_metadata() returns"},
 }
-_LISTENER = "use ConsumerGroup, whose handler is notified of assigned and revoked partitions"
+_LISTENER = "pass listener, a RebalanceListener, to the constructor or to add_listener()"
 _ONE_PARTITION = {"partition": "use partitions, a list"}
 CONSUMER_ARGUMENTS = {
     "poll": {"update_offsets": "remove it: positions always move with the records"},
@@ -137,13 +192,9 @@ CONSUMER_ARGUMENTS = {
     },
     "committed": {"metadata": "each result has it", **_ONE_PARTITION},
     "position": {"partitions": "use partition, which is one TopicPartition"},
-    "beginning_offsets": {},
-    "end_offsets": {},
     "offsets_for_times": {"partitions": "use timestamps, a dict of TopicPartition to milliseconds"},
     "pause": _ONE_PARTITION,
     "resume": _ONE_PARTITION,
-    "seek_to_beginning": {},
-    "seek_to_end": {},
     "subscribe": {
         "pattern": "use topics=re.compile(pattern)",
         "listener": _LISTENER,
@@ -151,8 +202,7 @@ CONSUMER_ARGUMENTS = {
         "on_revoke": _LISTENER,
         "on_lost": _LISTENER,
     },
-    "close": {"autocommit": "call commit() before, or use enable_auto_commit=False"},
-    "metrics": {},
+    "close": {"autocommit": "call commit() before, or pass auto_commit=False to the constructor"},
 }
 """Arguments of other clients for other methods, and what to do instead."""
 
@@ -225,13 +275,24 @@ def checks_topics(make: Callable[..., None]) -> Callable[..., None]:
     return construct
 
 
-def other_argument(method: str, given: Iterable[str], instead: Mapping[str, str]) -> TypeError:
-    """The error for arguments that a method does not have."""
-    known = {**_ALL, **instead}
-    for name in given:
-        if name in known:
-            return TypeError(f"{name} is not an argument of {method}(); {known[name]}")
-    return TypeError(f"{next(iter(given))} is not an argument of {method}()")
+def other_argument(method: str, given: Iterable[str], instead: Mapping[str, str], takes: Collection[str]) -> TypeError:
+    """The error for arguments that a method does not have. ``takes`` are those that it has."""
+    name = next(each for each in given if each not in takes)
+    return TypeError(
+        f"{name} is not an argument of {method}(); {({**_ALL, **instead}).get(name) or _counterpart(name, takes)}"
+    )
+
+
+def _counterpart(name: str, takes: Collection[str]) -> str:
+    for each in _RENAMED.get(name, ()):
+        if each.partition(",")[0] in takes:
+            return f"use {each}"
+    from difflib import get_close_matches  # imported here, because most programs do not need it
+
+    near = get_close_matches(name, takes, n=1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"it takes {', '.join(takes) or 'no arguments'}"
 
 
 def wrong_send(method: str, given: Sequence[object], named: Mapping[str, object]) -> TypeError:
@@ -240,20 +301,23 @@ def wrong_send(method: str, given: Sequence[object], named: Mapping[str, object]
         return TypeError(
             f"{method}() takes only topic and value by position; pass other arguments by name, such as key=..."
         )
-    return other_argument(method, named, SEND)
+    takes = ("key", "headers", "partition", "timestamp") + (("timeout",) if method != "send_nowait" else ())
+    return other_argument(method, named, SEND, takes)
 
 
 def _checks_arguments(call: Callable[..., Any], instead: Mapping[str, str]) -> Callable[..., Any]:
-    known = {*_ALL, *instead}
-    takes_one_list = [*inspect.signature(call).parameters][1:2] == ["partitions"]
+    code = call.__code__  # inspect.signature() is 20 times slower, and imports of the package would take longer
+    takes = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    known = frozenset(takes)
+    takes_one_list = takes[:1] == ("partitions",)
 
     def check(given: Sequence[object], named: Mapping[str, object]) -> None:
-        if not known.isdisjoint(named):
-            raise other_argument(call.__name__, [name for name in named if name in known], instead)
+        if not known.issuperset(named):
+            raise other_argument(call.__name__, named, instead, takes)
         if takes_one_list and len(given) > 1:
             raise TypeError(f"{call.__name__}() takes partitions as one list: pass [partition, ...]")
 
-    if inspect.iscoroutinefunction(call):
+    if code.co_flags & inspect.CO_COROUTINE:
 
         @wraps(call)
         async def checked(client: object, *given: object, **named: object) -> Any:
@@ -270,21 +334,37 @@ def _checks_arguments(call: Callable[..., Any], instead: Mapping[str, str]) -> C
     return checked
 
 
-def explain(client: type, instead: Mapping[str, str], arguments: Mapping[str, Mapping[str, str]]) -> None:
-    """Let a client class explain methods and arguments that it does not have.
+_FOR_EACH_RECORD = ("mark", "accept", "reject", "release", "renew")
+"""Methods without the check of arguments, because programs call them for each record."""
 
-    Using a method in ``instead`` raises AttributeError. A call with one of ``arguments``, which are other clients'
-    arguments by the name of the method here, raises TypeError. A method that is called for each record is not wrapped:
-    it collects such arguments as ``*more`` and ``**other``, which its signature does not show, and raises
-    ``wrong_send`` itself.
+
+def explain(
+    client: type, instead: Mapping[str, str] | None = None, arguments: Mapping[str, Mapping[str, str]] | None = None
+) -> None:
+    """Let a class explain methods and arguments that it does not have.
+
+    Using a method in ``instead`` raises AttributeError. A call with an argument that a public method does not have
+    raises TypeError, which names the argument to use: the one in ``arguments``, by the name of the method, or one of
+    equal meaning. ``send``, ``send_nowait`` and ``put`` are called for each record and not wrapped: they collect such
+    arguments as ``*more`` and ``**other``, which their signatures do not show, and raise ``wrong_send`` themselves.
     """
-    for name, use in instead.items():
+    for name, use in (instead or {}).items():
         setattr(client, name, _Missing(name, use))
-    for method, names in arguments.items():
-        call = getattr(client, method)
-        signature = inspect.signature(call)
-        if "other" in signature.parameters:
+    for name, call in _methods(client).items():
+        code = call.__code__
+        if "other" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 2]:
+            signature = inspect.signature(call)
             shown = [each for each in signature.parameters.values() if each.name not in ("more", "other")]
-            call.__signature__ = signature.replace(parameters=shown)
-        else:
-            setattr(client, method, _checks_arguments(call, names))
+            call.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+        elif not code.co_flags & inspect.CO_VARKEYWORDS and name not in _FOR_EACH_RECORD:
+            setattr(client, name, _checks_arguments(call, (arguments or {}).get(name, {})))
+
+
+def _methods(client: type) -> dict[str, FunctionType]:
+    """The public methods of a class, also inherited ones."""
+    return {
+        name: value
+        for each in reversed(client.__mro__)
+        for name, value in vars(each).items()
+        if isinstance(value, FunctionType) and not name.startswith("_")
+    }

@@ -111,4 +111,9 @@ class Admin(Component):
         return f"<Admin {self._client.config.client_id} {self.state.name}>"
 
 
-explain(Admin, ADMIN, {})
+explain(Admin, ADMIN)
+for _family in (
+    *(Topics, Configs, Groups, ShareGroups, Cluster, Records, OffsetsOfPartitions, Leaders),
+    *(Reassignments, LogDirs, Quotas, Transactions, Acls, Users, Tokens),
+):
+    explain(_family)

@@ -25,7 +25,7 @@ from ..aio.service import ServiceState
 from ..arguments import check_timeout, must_be
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..group.strategies import AssignmentStrategy, checked_strategies
-from ..method_names import AsyncContext, AsyncIteration
+from ..method_names import CONSUMER_GROUP, AsyncContext, AsyncIteration, explain
 from ..net.connector import Connector
 from ..types import K, V
 from .deserializer import Deserializer
@@ -195,6 +195,9 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
     def errors(self) -> GroupErrors:
         """Failures that were retried, and refused commits, as an iteration that ends when the group is closed."""
         return GroupErrors(self._errors)
+
+
+explain(ConsumerGroup, CONSUMER_GROUP)
 
 
 class ErrorQueue:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from ..aio.shared_calls import SharedCalls
 from ..arguments import check_wait, must_be, text, whole
 from ..errors import ConfigurationError, ProtocolError, harmless
-from ..method_names import AsyncContext
+from ..method_names import AsyncContext, explain
 from ..security import TokenProvider
 from .http import RegistryHttp
 from .schema import (
@@ -260,6 +260,9 @@ class SchemaRegistryClient(AsyncContext):
 
             return await self._requests.call(key, ask_and_cache)
         return cast(T, self._cache[key])
+
+
+explain(SchemaRegistryClient)
 
 
 def _quoted(name: str) -> str:

@@ -13,7 +13,7 @@ from ..aio.service import Component
 from ..arguments import check_timeout, check_wait, must_be, whole
 from ..consumer.deserializer import Deserializer
 from ..errors import IllegalStateError
-from ..method_names import AsyncIteration
+from ..method_names import SHARE_CONSUMER, AsyncIteration, explain
 from ..net.connector import Connector
 from ..types import K, ShareRecord, TopicPartition, V
 from .acknowledgements import AcknowledgeType
@@ -265,6 +265,9 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         A bootstrap address has a negative id. Call it in the event loop.
         """
         return self._core.client.traffic()
+
+
+explain(ShareConsumer, SHARE_CONSUMER)
 
 
 async def _all(promises: list[asyncio.Future[None]]) -> None:

@@ -8,8 +8,21 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import Admin, Consumer, Producer, TopicPartition
-from aiokafka_lite.method_names import ADMIN, CONSUMER, CONSUMER_ARGUMENTS, PRODUCER, PRODUCER_ARGUMENTS
+from aiokafka_lite import Admin, Consumer, ConsumerGroup, ExactlyOnce, Producer, ShareConsumer, TopicPartition
+from aiokafka_lite.method_names import (
+    ADMIN,
+    CONSUMER,
+    CONSUMER_ARGUMENTS,
+    CONSUMER_GROUP,
+    PRODUCER,
+    PRODUCER_ARGUMENTS,
+    SHARE_CONSUMER,
+)
+from aiokafka_lite.schemas import SchemaRegistryClient
+
+FAMILIES = [value for name, value in vars(Admin("localhost:9092")).items() if not name.startswith("_")]
+CLIENTS = [Admin, Consumer, ConsumerGroup, ExactlyOnce, Producer, SchemaRegistryClient, ShareConsumer]
+FOR_EACH_RECORD = {"mark", "accept", "reject", "release", "renew"}
 
 
 @pytest.mark.parametrize(
@@ -21,6 +34,8 @@ from aiokafka_lite.method_names import ADMIN, CONSUMER, CONSUMER_ARGUMENTS, PROD
         (Consumer("localhost:9092"), "store_offsets", r"use mark\("),
         (Consumer("localhost:9092"), "highwater", r"use high_watermark\("),
         (Admin("localhost:9092"), "create_topics", r"use topics.create\("),
+        (ConsumerGroup("localhost:9092", group_id="g"), "start", r"use consume\(topics, handler\)"),
+        (ShareConsumer("localhost:9092", group_id="g", topics=["t"]), "acknowledge", r"use accept\(record\)"),
     ],
 )
 def test_the_error_names_the_counterpart(client: object, name: str, says: str) -> None:
@@ -39,6 +54,8 @@ def test_no_name_in_the_tables_exists_here() -> None:
     assert [name for name in PRODUCER if hasattr(Producer, name)] == []
     assert [name for name in CONSUMER if hasattr(Consumer, name)] == []
     assert [name for name in ADMIN if hasattr(Admin, name)] == []
+    assert [name for name in CONSUMER_GROUP if hasattr(ConsumerGroup, name)] == []
+    assert [name for name in SHARE_CONSUMER if hasattr(ShareConsumer, name)] == []
 
 
 @pytest.mark.parametrize("use", ADMIN.values())
@@ -67,7 +84,7 @@ def test_topics_as_the_first_argument_are_answered_with_the_call_to_write() -> N
         (Consumer, "poll", "timeout_ms", "use timeout, in seconds"),
         (Consumer, "commit", "asynchronous", r"await commit\(\), or make a task of it"),
         (Consumer, "end_offsets", "timeout_ms", "use timeout, in seconds"),
-        (Consumer, "subscribe", "listener", "use ConsumerGroup"),
+        (Consumer, "subscribe", "listener", "pass listener, a RebalanceListener, to the constructor"),
         (Consumer, "close", "autocommit", r"call commit\(\) before"),
     ],
 )
@@ -102,8 +119,44 @@ async def test_partitions_one_by_one_are_answered_with_a_list(method: str) -> No
 
 async def test_an_argument_that_no_client_has_is_an_ordinary_error() -> None:
     send: Any = Producer("localhost:9092").send
-    with pytest.raises(TypeError, match=r"^colour is not an argument of send\(\)$"):
+    text = r"^colour is not an argument of send\(\); it takes key, headers, partition, timestamp, timeout$"
+    with pytest.raises(TypeError, match=text):
         await send("t", colour="red")
+
+
+@pytest.mark.parametrize(
+    ("family", "method", "argument", "says"),
+    [
+        ("topics", "list", "timeout_ms", "use timeout, in seconds"),
+        ("topics", "create", "dry_run", "use validate_only"),
+        ("groups", "reset_offsets", "validate_only", "use dry_run"),
+        ("groups", "describe", "group_ids", "use groups"),
+        ("groups", "describe", "timeot", r"did you mean timeout\?"),
+        ("configs", "describe", "include_synonyms", "use synonyms"),
+        ("cluster", "quorum", "colour", "it takes timeout"),
+    ],
+)
+async def test_a_call_of_the_admin_client_names_the_argument_to_use(
+    family: str, method: str, argument: str, says: str
+) -> None:
+    call: Any = getattr(getattr(Admin("localhost:9092"), family), method)
+    with pytest.raises(TypeError, match=rf"^{argument} is not an argument of {method}\(\); {says}$"):
+        await call(**{argument: 1})
+
+
+@pytest.mark.parametrize("client", [*CLIENTS, *map(type, FAMILIES)])
+async def test_each_public_method_explains_an_argument_that_it_does_not_have(client: Any) -> None:
+    methods = {
+        name: {"topic": "t"} if "topic" in inspect.signature(value).parameters else {}
+        for name, value in inspect.getmembers(client, inspect.isfunction)
+        if not name.startswith("_") and name not in FOR_EACH_RECORD
+    }
+    assert methods
+    for name, needed in methods.items():
+        with pytest.raises(TypeError, match=rf"^timeout_ms is not an argument of {name}\(\); "):
+            answer = getattr(client, name)(None, timeout_ms=1, **needed)
+            if inspect.isawaitable(answer):
+                await answer
 
 
 def test_no_argument_in_the_tables_exists_here() -> None:
@@ -114,7 +167,7 @@ def test_no_argument_in_the_tables_exists_here() -> None:
     for client, methods in tables:
         for method, names in methods.items():
             parameters = inspect.signature(getattr(client, method)).parameters
-            assert not {*names, "timeout_ms"} & {*parameters}, method
+            assert not {*names} & {*parameters}, method
 
 
 def test_a_method_that_explains_arguments_keeps_its_kind_and_signature() -> None:
