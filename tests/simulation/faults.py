@@ -322,8 +322,7 @@ class Faults:
         self._hold(COPIES[step.node], 0, step.amount)
 
     async def _move_copies(self, step: Step) -> None:
-        await self._cluster.move_leader((LEDGER, *COPIES)[step.partition], 0)
-        await self._cluster.move_leader((LEDGER, *COPIES)[step.partition], 1)
+        await self._move_all((LEDGER, *COPIES)[step.partition])
 
     def _process(self, step: Step) -> Process | None:
         """The process that a step is about: of a random worker, so that steps of one stage do not always meet one."""
