@@ -22,9 +22,10 @@ from ..protocol.messages import (
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
-from .consumer_group import ConsumerGroup, GroupRefusal, MemberHeartbeat
-from .consumer_group_members import JOIN, LEAVE, ClassicSupport, ConsumerMember, MemberState
+from .consumer_group import ConsumerGroup, MemberHeartbeat
+from .consumer_group_members import ClassicSupport, ConsumerMember, MemberState
 from .group_members import JoiningMember, JoinResult, SyncResult
+from .heartbeat_group import JOIN, LEAVE, GroupRefusal
 from .metadata_view import MetadataView
 from .server_assignors import TopicIdPartition
 

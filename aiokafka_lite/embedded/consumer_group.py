@@ -23,9 +23,6 @@ Rules of this file:
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
@@ -34,7 +31,7 @@ from typing import NamedTuple
 
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer, decode_versioned, encode_versioned
-from .consumer_group_members import JOIN, LEAVE_STATIC, ClassicSupport, ConsumerMember
+from .consumer_group_members import LEAVE_STATIC, ClassicSupport, ConsumerMember
 from .consumer_group_records import (
     CURRENT,
     GROUP,
@@ -53,11 +50,17 @@ from .consumer_group_records import (
 )
 from .consumer_group_topics import GroupTopics
 from .coordinator_log import Rows
-from .metadata_view import MetadataView
+from .heartbeat_group import (
+    JOIN,
+    GroupEnvironment,
+    GroupRefusal,
+    HeartbeatGroup,
+    check_epoch,
+    check_size,
+    unknown_member,
+)
 from .server_assignors import ASSIGNORS, Subscriber, TopicIdPartition
 from .topic_patterns import InvalidPattern, topic_pattern
-
-logger = logging.getLogger(__name__)
 
 NO_TARGET: frozenset[TopicIdPartition] = frozenset()
 
@@ -76,17 +79,8 @@ class ConsumerGroupState(Enum):
         return self.name.title()
 
 
-class GroupRefusal(Exception):
-    """A request to a group is refused: the error code, and the text for the client, if Kafka sends one."""
-
-    def __init__(self, error: ErrorCode, text: str | None = None) -> None:
-        super().__init__(text or error.name)
-        self.error = error
-        self.text = text
-
-
 class MemberHeartbeat(NamedTuple):
-    """The content of a ConsumerGroupHeartbeat request. None is a value that did not change; the timeout in seconds."""
+    """The content of a ConsumerGroupHeartbeat request. None: the value did not change. The timeout is in seconds."""
 
     member_id: str
     epoch: int
@@ -120,13 +114,12 @@ class HeartbeatAnswer(NamedTuple):
     assignment: frozenset[TopicIdPartition] | None = None
 
 
-class ConsumerGroup:
-    """A consumer group. Owner: the coordinator of its node. No method awaits, so each one is atomic.
+class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
+    """A consumer group.
 
-    ``now`` gives the loop's time, by which durations are measured, and ``now_ms`` the time of day. ``setting`` gives a
-    setting of this group as a number. ``persist`` takes the records that changed, and raises
-    GroupRefusal if the log refuses them. ``assignors`` are the names that members may choose, the default first.
-    ``downgrade`` is called after a member left; it may replace the group by a classic one, and is then true.
+    ``persist`` takes the records that changed, and raises GroupRefusal if the log refuses them. ``assignors`` are the
+    names that members may choose, the default first. ``downgrade`` is called after a member left; it may replace the
+    group by a classic one, and is then true.
     """
 
     type = protocol_type = "consumer"
@@ -134,35 +127,19 @@ class ConsumerGroup:
     def __init__(
         self,
         group_id: str,
+        environment: GroupEnvironment,
         *,
-        metadata: MetadataView,
-        setting: Callable[[str], int],
         assignors: Collection[str],
-        max_size: int,
-        call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle],
-        now: Callable[[], float],
-        now_ms: Callable[[], int],
         persist: Callable[[Rows], None],
         downgrade: Callable[[ConsumerGroup], bool],
     ) -> None:
-        self.group_id = group_id
-        self.epoch = 1
+        super().__init__(group_id, environment)
         self.assignment_epoch = 0
-        self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, frozenset[TopicIdPartition]] = {}
-        self._topics = GroupTopics(metadata, self.members)
-        self._setting = setting
+        self._topics = GroupTopics(self._metadata, self.members)
         self._assignors = tuple(assignors)
-        self._max_size = max_size
-        self._call_later = call_later
-        self._now, self._now_ms = now, now_ms
         self._downgrade = downgrade
-        self._assigned_at, self._last_assignment = 0, -math.inf  # by the time of day, for the log, and by ``now``
-        self._metadata_hash = 0
         self.stored = StoredRecords(group_id, persist)
-
-    def __repr__(self) -> str:
-        return f"<ConsumerGroup {self.group_id} {self.state.name} epoch={self.epoch} members={len(self.members)}>"
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -173,10 +150,6 @@ class ConsumerGroup:
         if all(member.is_reconciled(self.assignment_epoch) for member in self.members.values()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     @property
     def assignor(self) -> str:
@@ -191,9 +164,8 @@ class ConsumerGroup:
 
         None keeps the topics that they matched before. Raises GroupRefusal.
         """
-        if len(self.members) >= self._max_size and request.member_id not in self.members:
-            text = f"The consumer group has reached its maximum capacity of {self._max_size} members."
-            raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+        if request.member_id not in self.members:
+            check_size(self.type, self.members, self._max_size)
         member = self._find_for(request)
         if request.regex and all(each.regex != request.regex for each in self.members.values()):
             _check_pattern(request.regex)
@@ -219,7 +191,7 @@ class ConsumerGroup:
         if request.instance_id is None:
             member = self.members.get(request.member_id)
             if member is None and request.epoch != JOIN:
-                raise self._unknown(request.member_id)
+                raise unknown_member(self.group_id, request.member_id)
         else:
             member = self._static_member(request.instance_id)
             if request.epoch != JOIN:
@@ -234,7 +206,9 @@ class ConsumerGroup:
             # A member without an instance id may take one.
             return self.members.get(request.member_id) or ConsumerMember(request.member_id)
         if request.epoch != JOIN:
-            check_epoch("consumer", request.epoch, member.epoch, member.previous_epoch, request.lists_only(member))
+            check_epoch(
+                self.type, request.epoch, member.epoch, member.previous_epoch, lists_only=request.lists_only(member)
+            )
         return member
 
     def _static_member(self, instance_id: str) -> ConsumerMember | None:
@@ -251,9 +225,6 @@ class ConsumerGroup:
                 f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
             )
         return member
-
-    def _unknown(self, name: str) -> GroupRefusal:
-        return GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {name} is not a member of group {self.group_id}.")
 
     def _replace(self, member: ConsumerMember, member_id: str) -> None:
         """Replace a static member that returns under a new id. If another member has this id, it is replaced too."""
@@ -283,8 +254,7 @@ class ConsumerGroup:
 
     def _assign(self) -> bool:
         """Compute the targets of all members, if they are older than the group and the interval allows it."""
-        interval = self._setting("consumer.assignment.interval.ms") / 1000
-        if self.epoch == self.assignment_epoch or self._now() < self._last_assignment + interval:
+        if self.epoch == self.assignment_epoch or self._is_within_interval():
             return False
         subscribers = {
             name: Subscriber(self._topics.ids_of(each), self.targets.get(name, NO_TARGET), each.instance_id)
@@ -307,11 +277,6 @@ class ConsumerGroup:
         if changed:
             self._restart_revocation(member)
 
-    def _restart_revocation(self, member: ConsumerMember) -> None:
-        member.stop_revocation()
-        if member.revoking and member.classic is None:
-            member.revocation = self._call_later(member.rebalance_timeout, partial(self._expire, member))
-
     def renew_assignment(self) -> None:
         """Compute a new assignment if it is due. Raises GroupRefusal."""
         if self._assign():
@@ -327,13 +292,6 @@ class ConsumerGroup:
         """Whether no other member has the partition."""
         return not any(each.has(partition) for each in self.members.values() if each is not member)
 
-    def _expire(self, member: ConsumerMember) -> None:
-        """Fence a member whose session, or time to revoke, join or sync, has ended."""
-        try:
-            self._fence(member)
-        except GroupRefusal as refusal:
-            logger.warning("group %s keeps member %s: %s", self.group_id, member.member_id, refusal)
-
     # Leaving.
 
     def leave(self, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatAnswer:
@@ -346,7 +304,7 @@ class ConsumerGroup:
         elif member_id in self.members:
             member = self.members[member_id]
         else:
-            raise self._unknown(member_id)
+            raise unknown_member(self.group_id, member_id)
         if instance_id is not None and epoch == LEAVE_STATIC:
             member.stop_revocation()
             member.epoch = LEAVE_STATIC
@@ -357,20 +315,15 @@ class ConsumerGroup:
             self._fence(member)
         return HeartbeatAnswer(member_id, epoch)
 
-    def touch(self, member: ConsumerMember) -> None:
-        """Restart the session of a member."""
-        member.stop_session()
-        classic = member.classic
-        timeout = self._setting("consumer.session.timeout.ms") / 1000 if classic is None else classic.session_timeout
-        member.session = self._call_later(timeout, partial(self._expire, member))
+    def _session_timeout(self, member: ConsumerMember) -> float:
+        return super()._session_timeout(member) if member.classic is None else member.classic.session_timeout
 
     def await_request(self, member: ConsumerMember) -> None:
         """A classic member has to join or to sync within its rebalance timeout; otherwise it is fenced."""
         if member.revocation is None:
-            member.revocation = self._call_later(member.rebalance_timeout, partial(self._expire, member))
+            self._limit_revocation(member)
 
     def _fence(self, member: ConsumerMember) -> None:
-        """Remove a member. Its partitions are free at once. Raises GroupRefusal."""
         member.stop()
         del self.members[member.member_id]
         self.targets.pop(member.member_id, None)
@@ -380,24 +333,12 @@ class ConsumerGroup:
         self._metadata_hash = self._topics.hash()
         self._save(*self.members.values())
 
-    def start_sessions(self) -> None:
-        """Start the timers of the members that have none: of a group that was loaded or converted."""
-        for member in self.members.values():
-            if member.session is None:
-                self.touch(member)
-                self._restart_revocation(member)
-
     def adopt(self, epoch: int, members: Collection[ConsumerMember]) -> None:
         """Begin with the members of a classic group, and its generation as the epoch."""
         self.epoch = self.assignment_epoch = epoch
         for member in members:
             self.members[member.member_id] = member
             self.targets[member.member_id] = frozenset(member.assigned)
-
-    def close(self, error: ErrorCode) -> None:
-        """End the group on this node. No request waits for a consumer group, so no request gets the ``error``."""
-        for member in self.members.values():
-            member.stop()
 
     # Offsets.
 
@@ -410,31 +351,11 @@ class ConsumerGroup:
         *,
         transactional: bool,
     ) -> ErrorCode:
-        """Whether to accept a commit of offsets.
-
-        A member may also commit with an earlier epoch, for partitions that it has had since (KIP-1251).
-        """
-        if epoch < 0 and (not self.members or (transactional and not member_id and instance_id is None)):
-            return ErrorCode.NONE
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if epoch == member.epoch:
-            return ErrorCode.NONE
-        if epoch < member.epoch and all(member.may_commit(each, epoch) for each in partitions):
-            return ErrorCode.NONE
-        return ErrorCode.ILLEGAL_GENERATION if transactional or member.classic else ErrorCode.STALE_MEMBER_EPOCH
-
-    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether a client may fetch the committed offsets. A client that is not a member always may."""
-        if member_id is None and epoch < 0:
-            return ErrorCode.NONE
-        member = self.members.get(member_id or "")
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if epoch == member.epoch:
-            return ErrorCode.NONE
-        return ErrorCode.ILLEGAL_GENERATION if member.classic else ErrorCode.STALE_MEMBER_EPOCH
+        """Whether to accept a commit of offsets."""
+        return self._check_commit(
+            *(member_id, instance_id, epoch, transactional),
+            lambda member: all(member.may_commit(each, epoch) for each in partitions),
+        )
 
     # The log.
 
@@ -485,22 +406,6 @@ def _check_pattern(regex: str) -> None:
     except InvalidPattern as error:
         text = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}."
         raise GroupRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from None
-
-
-def check_epoch(kind: str, epoch: int, known: int, previous: int, has_no_more: bool) -> None:
-    """Refuse a heartbeat with another epoch than the ``known`` one of the member. Raises GroupRefusal.
-
-    The previous epoch, from a member that lists no more than it has, is a member that did not get the last answer.
-    ``kind`` of group: "consumer" or "streams".
-    """
-    if epoch == known or (epoch < known and epoch == previous and has_no_more):
-        return
-    size = "greater" if epoch > known else "smaller"
-    raise GroupRefusal(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The {kind} group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({known}). The member must abandon all its partitions and rejoin.",
-    )
 
 
 def _update(member: ConsumerMember, request: MemberHeartbeat) -> bool:

@@ -11,17 +11,17 @@ Rules of this file:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+from .heartbeat_group import HeartbeatMember
 from .server_assignors import TopicIdPartition
 
-JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
-"""The member epochs of a heartbeat that joins, leaves, or leaves as a static member that will return."""
+LEAVE_STATIC = -2
+"""The member epoch of a heartbeat of a static member that leaves and will return."""
 
 
 class MemberState(IntEnum):
@@ -43,31 +43,29 @@ class ClassicSupport(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class ConsumerMember:
-    """A member of a consumer group. Owner: the ConsumerGroup.
+class ConsumerMember(HeartbeatMember):
+    """A member of a consumer group.
 
-    ``assigned`` and ``revoking`` have the member epoch at which each partition was assigned. ``rebalance_timeout`` is
-    in seconds. ``session`` expires the member, ``revocation`` too if it keeps partitions that it has to revoke, or, as
-    a ``classic`` member, does not join or sync in time.
+    ``assigned`` and ``revoking`` have the member epoch at which each partition was assigned. As a
+    ``classic`` member, ``revocation`` also expires it if it does not join or sync in time.
     """
 
-    member_id: str
     instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout: float = -1.0
     topics: tuple[str, ...] = ()
     regex: str | None = None
     assignor: str | None = None
     classic: ClassicSupport | None = None
-    epoch: int = JOIN
-    previous_epoch: int = JOIN
     state: MemberState = MemberState.STABLE
     assigned: dict[TopicIdPartition, int] = field(default_factory=dict)
     revoking: dict[TopicIdPartition, int] = field(default_factory=dict)
-    session: asyncio.TimerHandle | None = None
-    revocation: asyncio.TimerHandle | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        return self.classic is not None
+
+    @property
+    def must_revoke(self) -> bool:
+        return bool(self.revoking) and self.classic is None
 
     def is_reconciled(self, epoch: int) -> bool:
         """Whether the member has the target of this epoch."""
@@ -80,21 +78,6 @@ class ConsumerMember:
         """Whether the member had the partition at an epoch before its present one."""
         since = self.assigned.get(partition, self.revoking.get(partition))
         return since is not None and since <= epoch
-
-    def stop(self) -> None:
-        """Cancel the timers."""
-        self.stop_session()
-        self.stop_revocation()
-
-    def stop_session(self) -> None:
-        if self.session is not None:
-            self.session.cancel()
-            self.session = None
-
-    def stop_revocation(self) -> None:
-        if self.revocation is not None:
-            self.revocation.cancel()
-            self.revocation = None
 
     # Reconciliation.
 

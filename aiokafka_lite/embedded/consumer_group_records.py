@@ -248,15 +248,15 @@ def read_subscription(member_id: str, value: Buffer) -> ConsumerMember:
         classic = ClassicSupport(stored.session_timeout_ms / 1000, protocols)
     return ConsumerMember(
         member_id,
-        read.instance_id,
         read.rack_id,
         read.client_id,
         read.client_host,
         read.rebalance_timeout_ms / 1000,
-        tuple(read.subscribed_topic_names),
-        read.subscribed_topic_regex,
-        read.server_assignor,
-        classic,
+        instance_id=read.instance_id,
+        topics=tuple(read.subscribed_topic_names),
+        regex=read.subscribed_topic_regex,
+        assignor=read.server_assignor,
+        classic=classic,
     )
 
 

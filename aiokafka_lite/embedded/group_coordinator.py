@@ -20,13 +20,13 @@ from random import Random
 from ..errors import ErrorCode
 from .classic_members import ClassicMembers
 from .configs import BrokerSettings
-from .consumer_group import ConsumerGroup, GroupRefusal, HeartbeatAnswer, MemberHeartbeat
-from .consumer_group_members import JOIN
+from .consumer_group import ConsumerGroup, HeartbeatAnswer, MemberHeartbeat
 from .coordinator_log import Rows
 from .group import Group, GroupState
 from .group_log import CommittedOffset, GroupLog, encode_offset
 from .group_members import JoiningMember, JoinResult, SyncResult
 from .group_records import offset_key
+from .heartbeat_group import JOIN, GroupRefusal
 from .hosted_groups import AnyGroup, HostedGroup, HostedGroups, tombstones
 from .metadata_view import MetadataView
 from .replica_manager import ReplicaManager

@@ -10,10 +10,11 @@ from ..errors import ErrorCode, ProtocolError
 from ..protocol.codec import decode_versioned
 from ..protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from .classic_members import CONSUMER, encode_assignment, partitions_with_ids
-from .consumer_group import ConsumerGroup, GroupRefusal
+from .consumer_group import ConsumerGroup
 from .consumer_group_members import ClassicSupport, ConsumerMember
 from .group import Group
 from .group_members import Member, Members
+from .heartbeat_group import GroupRefusal
 from .metadata_view import MetadataView
 
 
@@ -54,12 +55,12 @@ def _consumer_member(group: Group, member: Member, metadata: MetadataView) -> Co
     subscription = decode_versioned(ConsumerProtocolSubscription, stored)[0]
     return ConsumerMember(
         member.member_id,
-        member.instance_id,
         subscription.rack_id or None,
         member.client_id,
         member.client_host,
         member.rebalance_timeout,
-        tuple(sorted(set(subscription.topics))),
+        instance_id=member.instance_id,
+        topics=tuple(sorted(set(subscription.topics))),
         classic=ClassicSupport(member.session_timeout, member.protocols),
         epoch=group.generation,
         previous_epoch=group.generation,

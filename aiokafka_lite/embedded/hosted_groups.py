@@ -12,13 +12,14 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer
 from .classic_members import ClassicMembers
 from .configs import BrokerSettings
-from .consumer_group import ConsumerGroup, GroupRefusal
+from .consumer_group import ConsumerGroup
 from .consumer_group_records import STREAMS_KINDS
 from .coordinator_log import Rows
 from .group import Group
@@ -26,11 +27,11 @@ from .group_log import CommittedOffset, GroupLog, GroupRecords, encode_group
 from .group_members import Member
 from .group_migration import downgrade, is_classic, upgrade
 from .group_records import GroupMetadataValue, group_key
+from .heartbeat_group import JOIN, LEAVE, GroupEnvironment, GroupRefusal
 from .metadata_view import MetadataView
 from .resource_configs import group_number
 from .server_assignors import ASSIGNORS
 from .streams_group import StreamsGroup
-from .streams_members import JOIN, LEAVE
 from .topics import PartitionKey
 
 logger = logging.getLogger(__name__)
@@ -204,27 +205,25 @@ class HostedGroups(dict[str, HostedGroup]):
     def _consumer_group(self, group_id: str) -> ConsumerGroup:
         return ConsumerGroup(
             group_id,
-            metadata=self._metadata,
-            setting=lambda name: group_number(self._settings, group_id, name),
+            self._environment(group_id, "consumer"),
             assignors=[each for each in self.assignors() if each in ASSIGNORS],
-            max_size=self._settings.number("group.consumer.max.size"),
-            call_later=asyncio.get_running_loop().call_later,
-            now=asyncio.get_running_loop().time,
-            now_ms=self._now_ms,
-            persist=lambda rows: self._persist_consumer(group_id, rows),
+            persist=partial(self._persist_consumer, group_id),
             downgrade=self.downgrade,
         )
 
     def _streams_group(self, group_id: str) -> StreamsGroup:
-        return StreamsGroup(
-            group_id,
+        persist = partial(self._persist_consumer, group_id)
+        return StreamsGroup(group_id, self._environment(group_id, "streams"), persist=persist)
+
+    def _environment(self, group_id: str, kind: str) -> GroupEnvironment:
+        loop = asyncio.get_running_loop()
+        return GroupEnvironment(
             metadata=self._metadata,
-            setting=lambda name: group_number(self._settings, group_id, name),
-            max_size=self._settings.number("group.streams.max.size"),
-            call_later=asyncio.get_running_loop().call_later,
-            now=asyncio.get_running_loop().time,
+            setting=partial(group_number, self._settings, group_id),
+            max_size=self._settings.number(f"group.{kind}.max.size"),
+            call_later=loop.call_later,
+            now=loop.time,
             now_ms=self._now_ms,
-            persist=lambda rows: self._persist_consumer(group_id, rows),
         )
 
     def _group_of(self, group_id: str, records: Mapping[tuple[int, str], Buffer]) -> ConsumerGroup | StreamsGroup:

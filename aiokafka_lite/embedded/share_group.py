@@ -19,8 +19,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ..errors import ErrorCode
-from .consumer_group import GroupRefusal
+from .heartbeat_group import check_epoch, check_size, unknown_member
 from .server_assignors import TopicIdPartition
 from .share_assignor import assign
 from .share_partition import UNINITIALIZED, StateBatch
@@ -131,7 +130,7 @@ class ShareGroup:
             member = member or self._add(request, max_size)
         else:
             member = self.require(request.member_id)
-            _check_epoch(member, request.epoch)
+            check_epoch(self.type, request.epoch, member.epoch, member.previous_epoch, True)
         has_changed = member.epoch == 0
         if request.rack_id is not None:
             member.rack_id = request.rack_id
@@ -145,11 +144,7 @@ class ShareGroup:
         return member
 
     def _add(self, request: ShareHeartbeat, max_size: int) -> ShareMember:
-        if len(self.members) >= max_size:
-            raise GroupRefusal(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The share group has reached its maximum capacity of {max_size} members.",
-            )
+        check_size(self.type, self.members, max_size)
         member = ShareMember(
             request.member_id, request.rack_id, request.client_id, request.client_host, list(request.topics or ())
         )
@@ -159,9 +154,7 @@ class ShareGroup:
     def require(self, member_id: str) -> ShareMember:
         """The member of this id. Raises GroupRefusal."""
         if member_id not in self.members:
-            raise GroupRefusal(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
+            raise unknown_member(self.group_id, member_id)
         return self.members[member_id]
 
     def remove(self, member_id: str, topics: Mapping[str, Topic]) -> None:
@@ -191,14 +184,3 @@ class ShareGroup:
             member = self.members[member_id]
             member.is_unsent = member.is_unsent or assigned != member.assigned
             member.assigned = assigned
-
-
-def _check_epoch(member: ShareMember, epoch: int) -> None:
-    if epoch in (member.epoch, member.previous_epoch):
-        return
-    order = "greater" if epoch > member.epoch else "smaller"
-    raise GroupRefusal(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The share group member has a {order} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
-    )

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from ..errors import ErrorCode
-from .consumer_group import GroupRefusal
 from .controller import Controller
 from .coordinator_log import CoordinatorLog, Row, Rows
 from .group_log import GroupLog
 from .group_records import OFFSETS_TOPIC, partition_of
+from .heartbeat_group import GroupRefusal
 from .internal_topics import create_internal_topic
 from .replica_manager import ReplicaManager
 from .resource_configs import GROUP, GROUP_KEYS, group_number

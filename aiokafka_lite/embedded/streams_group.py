@@ -22,16 +22,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from functools import partial
 from typing import NamedTuple
 
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer, decode_versioned
 from ..protocol.messages import StreamsTopicInfo, StreamsTopology
-from .consumer_group import GroupRefusal, check_epoch
 from .consumer_group_records import (
     STREAMS_CURRENT,
     STREAMS_GROUP,
@@ -43,6 +40,15 @@ from .consumer_group_records import (
 )
 from .consumer_group_topics import topics_hash
 from .coordinator_log import Rows
+from .heartbeat_group import (
+    JOIN,
+    GroupEnvironment,
+    GroupRefusal,
+    HeartbeatGroup,
+    check_epoch,
+    check_size,
+    unknown_member,
+)
 from .metadata_view import MetadataView
 from .streams_assignor import TaskMember, Tasks, assign_tasks
 from .streams_group_records import (
@@ -59,7 +65,7 @@ from .streams_group_records import (
     read_target,
     read_topology,
 )
-from .streams_members import JOIN, NO_TASKS, StreamsMember, TaskState
+from .streams_members import NO_TASKS, StreamsMember
 from .streams_topology import Status, StreamsStatusCode, TopologyTasks, required_topics, source_topics, tasks_of
 from .topics import PartitionKey
 
@@ -82,7 +88,7 @@ class StreamsGroupState(Enum):
 
 
 class StreamsHeartbeat(NamedTuple):
-    """The content of a StreamsGroupHeartbeat request. None is a value that did not change; the timeout in seconds."""
+    """The content of a StreamsGroupHeartbeat request. None: the value did not change. The timeout is in seconds."""
 
     member_id: str
     epoch: int
@@ -119,49 +125,22 @@ class StreamsAnswer(NamedTuple):
     missing: list[tuple[StreamsTopicInfo, int]]
 
 
-class StreamsGroup:
-    """A streams group. Owner: the coordinator of its node. No method awaits, so each one is atomic.
-
-    ``now`` gives the loop's time, by which durations are measured, and ``now_ms`` the time of day. ``setting`` gives a
-    setting of this group as a number. ``persist`` takes the records that changed, and raises GroupRefusal if the log
-    refuses them.
-    """
+class StreamsGroup(HeartbeatGroup[StreamsMember]):
+    """A streams group. ``persist`` takes the records that changed, and raises GroupRefusal if the log refuses them."""
 
     type = protocol_type = "streams"
 
-    def __init__(
-        self,
-        group_id: str,
-        *,
-        metadata: MetadataView,
-        setting: Callable[[str], int],
-        max_size: int,
-        call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle],
-        now: Callable[[], float],
-        now_ms: Callable[[], int],
-        persist: Callable[[Rows], None],
-    ) -> None:
-        self.group_id = group_id
-        self.epoch = self.assignment_epoch = 1
-        self.members: dict[str, StreamsMember] = {}
+    def __init__(self, group_id: str, environment: GroupEnvironment, *, persist: Callable[[Rows], None]) -> None:
+        super().__init__(group_id, environment)
         self.targets: dict[str, Tasks] = {}
         self.topology = StreamsTopology(epoch=-1, subtopologies=[])
         self.configured: TopologyTasks | None = None
         self._stored_topology: StreamsTopology | None = None  # the object whose record the log has
-        self._metadata = metadata
-        self._setting = setting
-        self._max_size = max_size
-        self._call_later = call_later
-        self._now, self._now_ms = now, now_ms
-        self._assigned_at, self._last_assignment = 0, -math.inf  # by the time of day, for the log, and by ``now``
-        self._metadata_hash, self._validated_epoch, self._standby_replicas = 0, -1, -1
+        self._validated_epoch, self._standby_replicas = -1, -1
         self._endpoint_epoch = 0
         self._shutdown_by: str | None = None
         self._first_assignment: asyncio.TimerHandle | None = None
         self.stored = StoredRecords(group_id, persist)
-
-    def __repr__(self) -> str:
-        return f"<StreamsGroup {self.group_id} {self.state.name} epoch={self.epoch} members={len(self.members)}>"
 
     @property
     def state(self) -> StreamsGroupState:
@@ -174,10 +153,6 @@ class StreamsGroup:
         if all(member.is_reconciled(self.assignment_epoch) for member in self.members.values()):
             return StreamsGroupState.STABLE
         return StreamsGroupState.RECONCILING
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     def subscribed_topics(self) -> set[str]:
         """The names of the topics that the members read."""
@@ -205,7 +180,7 @@ class StreamsGroup:
         status += self._assign()
         tasks = member.tasks
         self._reconcile(member, request.owned)
-        self._touch(member)
+        self.touch(member)
         self._save(member)
         if request.shutdown and self._shutdown_by is None:
             self._shutdown_by = member.member_id
@@ -220,18 +195,14 @@ class StreamsGroup:
         """The member of a heartbeat, or a new member. Raises GroupRefusal."""
         member = self.members.get(request.member_id)
         if request.epoch == JOIN:
-            if len(self.members) >= self._max_size:
-                text = f"The streams group has reached its maximum capacity of {self._max_size} members."
-                raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+            check_size(self.type, self.members, self._max_size)
             return member or StreamsMember(request.member_id)
         if member is None:
-            raise self._unknown(request.member_id)
-        check_epoch("streams", request.epoch, member.epoch, member.previous_epoch, request.lists_only(member))
+            raise unknown_member(self.group_id, request.member_id)
+        check_epoch(
+            self.type, request.epoch, member.epoch, member.previous_epoch, lists_only=request.lists_only(member)
+        )
         return member
-
-    def _unknown(self, member_id: str) -> GroupRefusal:
-        text = f"Member {member_id} is not a member of group {self.group_id}."
-        return GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
 
     def _topology_for(self, topology: StreamsTopology | None) -> StreamsTopology:
         """The topology of the group after a heartbeat that may bring one (rule 1). Raises GroupRefusal."""
@@ -287,7 +258,7 @@ class StreamsGroup:
         if self._first_assignment is not None:
             text = "Assignment delayed due to the configured initial rebalance delay."
             return [Status(StreamsStatusCode.ASSIGNMENT_DELAYED, text)]
-        if self._now() < self._last_assignment + self._setting("streams.assignment.interval.ms") / 1000:
+        if self._is_within_interval():
             text = "Assignment delayed due to the configured assignment interval."
             return [Status(StreamsStatusCode.ASSIGNMENT_DELAYED, text)]
         configured = self.configured
@@ -324,41 +295,18 @@ class StreamsGroup:
         if member.reconcile(self.assignment_epoch, target, owned, self.members.values()):
             self._restart_revocation(member)
 
-    def _restart_revocation(self, member: StreamsMember) -> None:
-        """Give a member its rebalance timeout to revoke tasks. Each time that it has others to revoke, it begins."""
-        if member.revocation is not None:
-            member.revocation.cancel()
-            member.revocation = None
-        if member.state is TaskState.UNREVOKED_TASKS:
-            member.revocation = self._call_later(member.rebalance_timeout, partial(self._expire, member))
-
     # Leaving.
 
     def leave(self, member_id: str, *, shutdown: bool) -> None:
         """Handle a member that leaves, and may ask the whole application to shut down. Raises GroupRefusal."""
         member = self.members.get(member_id)
         if member is None:
-            raise self._unknown(member_id)
+            raise unknown_member(self.group_id, member_id)
         self._fence(member)
         if shutdown and self.members and self._shutdown_by is None:
             self._shutdown_by = member_id
 
-    def _touch(self, member: StreamsMember) -> None:
-        """Restart the session of a member."""
-        if member.session is not None:
-            member.session.cancel()
-        timeout = self._setting("streams.session.timeout.ms") / 1000
-        member.session = self._call_later(timeout, partial(self._expire, member))
-
-    def _expire(self, member: StreamsMember) -> None:
-        """Fence a member whose session, or time to revoke, has ended."""
-        try:
-            self._fence(member)
-        except GroupRefusal as refusal:
-            logger.warning("group %s keeps member %s: %s", self.group_id, member.member_id, refusal)
-
     def _fence(self, member: StreamsMember) -> None:
-        """Remove a member. Its tasks are free at once. Raises GroupRefusal."""
         member.stop()
         del self.members[member.member_id]
         self.targets.pop(member.member_id, None)
@@ -367,49 +315,24 @@ class StreamsGroup:
         if not self.members:
             self._shutdown_by = None
 
-    def start_sessions(self) -> None:
-        """Start the timers of the members that have none: of a group that was loaded."""
-        for member in self.members.values():
-            if member.session is None:
-                self._touch(member)
-                self._restart_revocation(member)
-
     def close(self, error: ErrorCode) -> None:
-        """End the group on this node. No request waits for a streams group, so no request gets the ``error``."""
+        super().close(error)
         if self._first_assignment is not None:
             self._first_assignment.cancel()
             self._first_assignment = None
-        for member in self.members.values():
-            member.stop()
 
     # Offsets.
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, keys: Iterable[PartitionKey], *, transactional: bool
     ) -> ErrorCode:
-        """Whether to accept a commit of offsets.
-
-        A member may also commit with an earlier epoch, for partitions of tasks that it has had since (KIP-1251).
-        """
-        if epoch < 0 and (not self.members or (transactional and not member_id and instance_id is None)):
-            return ErrorCode.NONE
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+        """Whether to accept a commit of offsets."""
         readers = {name: each.subtopology_id for each in self.topology.subtopologies for name in source_topics(each)}
         tasks = [(readers.get(name, ""), number) for name, number in keys]
-        if epoch == member.epoch or (epoch < member.epoch and all(member.may_commit(each, epoch) for each in tasks)):
-            return ErrorCode.NONE
-        return ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH
-
-    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether a client may fetch the committed offsets. A client that is not a member always may."""
-        if member_id is None and epoch < 0:
-            return ErrorCode.NONE
-        member = self.members.get(member_id or "")
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+        return self._check_commit(
+            *(member_id, instance_id, epoch, transactional),
+            lambda member: all(member.may_commit(each, epoch) for each in tasks),
+        )
 
     # The log.
 

@@ -169,10 +169,10 @@ def read_member(member_id: str, value: Buffer) -> StreamsMember:
         read.client_id,
         read.client_host,
         read.rebalance_timeout_ms / 1000,
-        read.topology_epoch,
-        read.process_id,
-        None if endpoint is None else (endpoint.host, endpoint.port),
-        {each.key: each.value for each in read.client_tags},
+        topology_epoch=read.topology_epoch,
+        process_id=read.process_id,
+        endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
+        tags={each.key: each.value for each in read.client_tags},
     )
 
 

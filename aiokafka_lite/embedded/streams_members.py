@@ -12,15 +12,13 @@ Rules of this file:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from .heartbeat_group import HeartbeatMember
 from .streams_assignor import TaskId, Tasks
 
-JOIN, LEAVE = 0, -1
-"""The member epochs of a heartbeat that joins or leaves."""
 NO_TASKS = Tasks()
 
 
@@ -36,32 +34,21 @@ class TaskState(IntEnum):
 
 
 @dataclass(slots=True, eq=False)
-class StreamsMember:
-    """A member of a streams group. Owner: the StreamsGroup.
+class StreamsMember(HeartbeatMember):
+    """A member of a streams group.
 
     The active tasks, ``active`` and ``revoking``, have the member epoch at which each was assigned.
-    ``rebalance_timeout`` is in seconds. ``session`` expires the member, ``revocation`` too if it keeps tasks that it
-    has to revoke.
     """
 
-    member_id: str
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout: float = -1.0
     topology_epoch: int = 0
     process_id: str = ""
     endpoint: tuple[str, int] | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
-    epoch: int = JOIN
-    previous_epoch: int = JOIN
     state: TaskState = TaskState.STABLE
     active: dict[TaskId, int] = field(default_factory=dict)
     standby: frozenset[TaskId] = frozenset()
     revoking: dict[TaskId, int] = field(default_factory=dict)
     revoking_standby: frozenset[TaskId] = frozenset()
-    session: asyncio.TimerHandle | None = None
-    revocation: asyncio.TimerHandle | None = None
 
     @property
     def tasks(self) -> Tasks:
@@ -98,12 +85,9 @@ class StreamsMember:
         since = self.active.get(task, self.revoking.get(task))
         return since is not None and since <= epoch
 
-    def stop(self) -> None:
-        """Cancel the timers."""
-        for timer in (self.session, self.revocation):
-            if timer is not None:
-                timer.cancel()
-        self.session = self.revocation = None
+    @property
+    def must_revoke(self) -> bool:
+        return self.state is TaskState.UNREVOKED_TASKS
 
     def reconcile(self, epoch: int, target: Tasks, owned: Tasks | None, members: Iterable[StreamsMember]) -> bool:
         """Move towards the ``target`` of an assignment ``epoch``. ``owned`` are the tasks that the heartbeat lists.

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from ..arguments import must_be
 from ..errors import ErrorCode
 from ..protocol.messages import StreamsSubtopology, StreamsTopicInfo, StreamsTopology
-from .consumer_group import GroupRefusal
+from .heartbeat_group import GroupRefusal
 
 SHOWN_TOPICS = 3
 """The number of topics that a status names."""

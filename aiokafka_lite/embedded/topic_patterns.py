@@ -1,13 +1,13 @@
 """Regular expressions of clients, for names of topics and transactional ids, in RE2's syntax as at Kafka's brokers.
 
-Python's ``re`` tries one way after another, and some patterns of a client would take it years. Here, as in RE2, all
+Python's ``re`` tries one way after another, and some patterns would take years. Here, as in RE2, all
 ways advance together by one character of the name: the time for a name is at most its length times ``MAX_SIZE``. For
 many names that is still too long for an event loop, so ``select`` has a bound on its work.
 
 ``_Parser`` turns the text into nodes, ``_Program`` the nodes into steps. A name matches if the whole name does, so what
 a match would capture, and whether a repetition is lazy, makes no difference. Names of topics have one line, so the
 flags for lines have no effect. They are ASCII; a transactional id or a client id may have other characters. The
-pattern's own characters beyond ASCII divide the others into ranges: ``_Alphabet`` takes one character for all of one.
+pattern's own characters beyond ASCII divide the others into ranges: ``_Alphabet`` has one for each range.
 """
 
 from __future__ import annotations

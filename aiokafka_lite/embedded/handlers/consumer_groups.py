@@ -25,9 +25,10 @@ from ...protocol.messages import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatTopicPartitions,
 )
-from ..consumer_group import ConsumerGroup, GroupRefusal, MemberHeartbeat
-from ..consumer_group_members import JOIN, LEAVE, LEAVE_STATIC
+from ..consumer_group import ConsumerGroup, MemberHeartbeat
+from ..consumer_group_members import LEAVE_STATIC
 from ..handling import RequestContext, handles
+from ..heartbeat_group import JOIN, LEAVE, GroupRefusal
 from ..server_assignors import TopicIdPartition
 from .group_admin import add_authorized_operations, missing_text
 

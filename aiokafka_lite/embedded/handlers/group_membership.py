@@ -29,9 +29,9 @@ from ...protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from ..consumer_group import GroupRefusal
 from ..group_members import JoiningMember, SyncResult
 from ..handling import RequestContext, handles
+from ..heartbeat_group import GroupRefusal
 
 
 @handles(JoinGroupRequest)

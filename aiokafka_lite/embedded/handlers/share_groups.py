@@ -21,9 +21,9 @@ from ...protocol.messages import (
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatTopicPartitions,
 )
-from ..consumer_group import GroupRefusal
 from ..features import SHARE_VERSION
 from ..handling import RequestContext, handles
+from ..heartbeat_group import GroupRefusal
 from ..share_group import ASSIGNOR, JOIN_EPOCH, LEAVE_EPOCH, LONGEST_MEMBER_ID, ShareGroup, ShareHeartbeat, ShareMember
 from .group_admin import add_authorized_operations
 

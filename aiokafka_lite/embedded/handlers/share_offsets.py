@@ -28,9 +28,9 @@ from ...protocol.messages import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from ...protocol.schema import ZERO_UUID
-from ..consumer_group import GroupRefusal
 from ..features import SHARE_VERSION
 from ..handling import RequestContext, handles
+from ..heartbeat_group import GroupRefusal
 from ..share_group import ShareGroup, ShareGroupState
 from .share_groups import require_share_group
 

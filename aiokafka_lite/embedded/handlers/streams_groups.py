@@ -30,14 +30,14 @@ from ...protocol.messages import (
     StreamsTopicPartitions,
     StreamsTopology,
 )
-from ..consumer_group import GroupRefusal
 from ..controller import Refused
 from ..features import STREAMS_VERSION
 from ..handling import RequestContext, handles
+from ..heartbeat_group import JOIN, LEAVE, GroupRefusal
 from ..streams_assignor import Tasks
 from ..streams_group import StreamsAnswer, StreamsGroup, StreamsHeartbeat
 from ..streams_group_records import from_task_ids, task_ids
-from ..streams_members import JOIN, LEAVE, StreamsMember
+from ..streams_members import StreamsMember
 from ..streams_topology import Status, StreamsStatusCode, required_topics
 from ..topics import INTERNAL_TOPICS, PartitionKey, is_legal_name
 from .group_admin import add_authorized_operations, missing_text

@@ -13,13 +13,13 @@ from aiokafka_lite.embedded.configs import TopicConfig
 from aiokafka_lite.embedded.consumer_group import (
     ConsumerGroup,
     ConsumerGroupState,
-    GroupRefusal,
     HeartbeatAnswer,
     MemberHeartbeat,
 )
-from aiokafka_lite.embedded.consumer_group_members import LEAVE, LEAVE_STATIC
+from aiokafka_lite.embedded.consumer_group_members import LEAVE_STATIC
 from aiokafka_lite.embedded.consumer_group_records import read_consumer_key
 from aiokafka_lite.embedded.coordinator_log import Rows
+from aiokafka_lite.embedded.heartbeat_group import LEAVE, GroupEnvironment, GroupRefusal
 from aiokafka_lite.embedded.metadata_view import MetadataView
 from aiokafka_lite.embedded.server_assignors import TopicIdPartition
 from aiokafka_lite.embedded.topics import PartitionState, Topic
@@ -42,15 +42,18 @@ class World:
         self.group = self.new_group()
 
     def new_group(self) -> ConsumerGroup:
-        return ConsumerGroup(
-            "g",
+        environment = GroupEnvironment(
             metadata=self.metadata,
             setting=self.settings.__getitem__,
-            assignors=["uniform", "range"],
             max_size=3,
             call_later=asyncio.get_running_loop().call_later,
             now=lambda: self.now,
             now_ms=lambda: self.now_ms,
+        )
+        return ConsumerGroup(
+            "g",
+            environment,
+            assignors=["uniform", "range"],
             persist=self.store,
             downgrade=lambda group: False,
         )
