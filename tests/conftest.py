@@ -61,14 +61,14 @@ def pytest_collection_finish() -> None:
 
 
 class _Garbage:
-    """Collects the garbage of one test at a time.
+    """Collects the garbage of some tests at a time.
 
-    A collection that looks at everything takes about 50 ms, as long as a usual test. So the objects that survive a
-    test are frozen: the next collection looks at the objects of its own test alone. Now and then all objects are looked
-    at, which takes half a second or more, so that frozen cycles of earlier tests go away.
+    A collection that looks at everything takes as long as some tests. So the objects that survive a test are frozen:
+    later collections do not look at them. This happens before a later test begins, not when a test ends: at its end
+    pytest still refers to the values of its fixtures, and what is frozen then is never collected.
     """
 
-    TESTS_BETWEEN_FULL_COLLECTIONS = 500
+    TESTS_BETWEEN_FREEZES = 10
     _tests = 0
 
     @classmethod
@@ -78,11 +78,9 @@ class _Garbage:
         gc.freeze()
 
     @classmethod
-    def collect(cls) -> None:
+    def freeze(cls) -> None:
         cls._tests += 1
-        if cls._tests % cls.TESTS_BETWEEN_FULL_COLLECTIONS == 0:
-            cls.collect_all()
-        else:
+        if cls._tests % cls.TESTS_BETWEEN_FREEZES == 0:
             gc.collect()
             gc.freeze()
 
@@ -97,12 +95,13 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 async def _watched_loop() -> AsyncIterator[None]:
-    async with left_behind.nothing_left_behind(_Garbage.collect):
+    _Garbage.freeze()
+    async with left_behind.nothing_left_behind():
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _thaw() -> Iterator[None]:
+def _collected_at_the_end() -> Iterator[None]:
+    """Collect all garbage when the tests end: a warning is an error there. pytest collects five times afterwards."""
     yield
-    _Garbage.collect_all()  # pytest collects as well when it ends, and a warning is an error there
-    gc.unfreeze()
+    _Garbage.collect_all()
