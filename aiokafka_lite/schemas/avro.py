@@ -69,13 +69,6 @@ class AvroSerializer(SchemaSerializer[T]):
                 "subject requires a schema of a record, enum or fixed, because it names the subject after this type"
             )
 
-    def _record_name(self) -> str:
-        return self._name
-
-    async def _schema_to_register(self) -> Schema:
-        assert self._schema is not None, "the constructor requires it"
-        return self._schema
-
     async def _writer(self, schema: Schema) -> Write:
         check_type(schema, "AVRO", "AvroSerializer")
         # The data has the shape of this serializer's schema. The registry's newer schema must be able to represent it.

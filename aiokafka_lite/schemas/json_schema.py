@@ -61,19 +61,11 @@ class JsonSchemaSerializer(SchemaSerializer[T]):
         if schema is None and resolve != "latest":
             raise ConfigurationError("schema is required, unless resolve is 'latest'")
         self._schema = None if schema is None else _checked(schema)
-        title = "" if self._schema is None else json.loads(self._schema.text).get("title", "")
-        if subject is not topic_name and not title:
+        self._name = "" if self._schema is None else json.loads(self._schema.text).get("title", "")
+        if subject is not topic_name and not self._name:
             raise ConfigurationError("subject requires a schema with a title, because it names the subject after it")
-        self._title = title
         self._validate = validate
         self._encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-    def _record_name(self) -> str:
-        return self._title
-
-    async def _schema_to_register(self) -> Schema:
-        assert self._schema is not None, "the constructor requires it"
-        return self._schema
 
     async def _writer(self, schema: Schema) -> Write:
         check_type(schema, "JSON", "JsonSchemaSerializer")

@@ -60,9 +60,7 @@ class ProtobufSerializer(SchemaSerializer[M]):
         super().__init__(registry, subject=subject, resolve=resolve, normalize=normalize, id_in=id_in)
         self._type = _checked(message_type)
         self._descriptor = message_type.DESCRIPTOR
-
-    def _record_name(self) -> str:
-        return str(self._descriptor.full_name)
+        self._name = str(self._descriptor.full_name)
 
     def _indexes(self) -> bytes:
         return write_indexes(_path_of(self._descriptor))

@@ -82,6 +82,8 @@ class SchemaSerializer(ABC, Generic[T]):
         self._normalize = normalize
         self._id_in = id_in
         self._to_dict = to_dict
+        self._schema: Schema | None = None
+        self._name = ""  # the full name of the record type, for the subject
         self.part: Part = "value"
         self.of_topic: dict[str, _Resolved] = {}
 
@@ -110,7 +112,7 @@ class SchemaSerializer(ABC, Generic[T]):
         return made
 
     async def _serialize_first(self, topic: str, data: T, headers: list[Header]) -> bytes:
-        subject = self._subject(topic, self.part, self._record_name())
+        subject = self._subject(topic, self.part, self._name)
         if not isinstance(subject, str) or not subject:
             raise ConfigurationError(must_be("the result of subject", "the name of a subject", subject))
         if self._resolve == "latest":
@@ -137,13 +139,10 @@ class SchemaSerializer(ABC, Generic[T]):
             )
         return _Resolved(write, b"", header(self.part, registered.guid, indexes))
 
-    @abstractmethod
-    def _record_name(self) -> str:
-        """The full name of the record type, for the subject."""
-
-    @abstractmethod
     async def _schema_to_register(self) -> Schema:
         """The schema of this serializer."""
+        assert self._schema is not None, "the constructor requires it"
+        return self._schema
 
     @abstractmethod
     async def _writer(self, schema: Schema) -> Write:
