@@ -103,7 +103,7 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """An open transaction in a partition that its coordinator does not have. ``duration`` is in seconds."""
+    """A transaction that is open in a partition but not at its coordinator. ``duration`` is in seconds."""
 
     partition: TopicPartition
     producer: ProducerState

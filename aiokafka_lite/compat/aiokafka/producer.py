@@ -290,7 +290,7 @@ def _checked_linger(linger_ms: float, request_timeout_ms: float) -> float:
 
 
 class TransactionContext:
-    """What ``transaction()`` returns."""
+    """The context manager that ``transaction()`` returns."""
 
     def __init__(self, producer: AIOKafkaProducer) -> None:
         self._producer = producer

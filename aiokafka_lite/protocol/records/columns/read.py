@@ -180,7 +180,7 @@ _FROM_LISTS: Mapping[str, Callable[[Columns, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class PackedBatch:
-    """A batch of the log whose records from offset ``low`` up to ``high`` are wanted. ``size`` is that of its body."""
+    """A batch of the log, with the wanted offsets, from ``low`` up to ``high``. Its body has ``size`` bytes."""
 
     partition: TopicPartition
     batch: RecordBatch
@@ -411,7 +411,7 @@ class _PackedRecords:
             start, before = stop, int(totals[stop - 1])
 
     def chosen(self, column: Numbers) -> Numbers:
-        """A column without the records that are not wanted."""
+        """The wanted records of a column."""
         return column if self.rows is None else column[self.rows]
 
     def per_row(self, values: Sequence[int]) -> Numbers:
