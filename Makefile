@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
 	@echo "                  BOOTSTRAP=host:port: on any Kafka. Parquet and a chart in demo-output/"
-	@echo "make test-fast    the tests that need no Java and no container, in two minutes"
+	@echo "make test-fast    the tests that need no Java and no container, in two minutes; not the thorough ones"
 	@echo "make test         all tests but the long ones, on the embedded cluster and on the real Kafka that this machine can run"
 	@echo "make test-long    the long tests: churn, processes that are killed, old releases of Kafka"
 	@echo "make test-all     test and test-long in one run, which takes less time than one after the other"
@@ -100,7 +100,7 @@ format: .venv/.development
 	@touch $@
 
 test-fast: .venv/.fast
-	@$(PYTEST) --numprocesses 2 -m "not long and not real" tests/pure tests/embedded $(PYTEST_ARGS)
+	@$(PYTEST) --numprocesses 2 -m "not long and not real and not thorough" tests/pure tests/embedded $(PYTEST_ARGS)
 
 test: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) -m "not long" $(PYTEST_ARGS)

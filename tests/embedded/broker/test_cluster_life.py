@@ -311,6 +311,7 @@ class Writer:
             return False
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", seeds(12, usual=4))
 def test_acknowledged_records_are_not_lost_repeated_or_reordered_under_faults(seed: int) -> None:
     async def main() -> tuple[list[bytes], list[bytes]]:

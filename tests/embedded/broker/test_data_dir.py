@@ -389,6 +389,7 @@ async def test_a_leader_that_cannot_be_saved_is_elected_when_the_disk_has_room(t
         assert leader not in elected.isr
 
 
+@pytest.mark.thorough
 async def test_the_end_of_a_reassignment_that_cannot_be_saved_is_tried_and_logged_seldom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -38,6 +38,7 @@ async def test_records_returns_what_a_client_has_written_in_order() -> None:
     assert [record.value for record in second] == [b"c"]
 
 
+@pytest.mark.thorough
 async def test_records_omits_records_that_are_not_committed_yet() -> None:
     async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
         await cluster.create_topic("orders", replication_factor=2)

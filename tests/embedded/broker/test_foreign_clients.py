@@ -186,6 +186,7 @@ async def test_librdkafka_speaks_old_versions_without_api_versions(release: str)
         assert await asyncio.to_thread(confluent_reads_in_a_group, cluster.bootstrap_servers, **settings) == VALUES
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 @pytest.mark.parametrize("static", [False, True])
 async def test_librdkafka_reads_in_a_group_of_two(cluster: EmbeddedCluster, strategy: str, static: bool) -> None:
@@ -259,6 +260,7 @@ async def test_librdkafka_members_of_the_consumer_protocol_come_and_go(cluster: 
     assert sum(each.offset for each in offsets.values()) == COUNT
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 async def test_librdkafka_members_of_both_protocols_share_a_group(cluster: EmbeddedCluster, strategy: str) -> None:
     """A member of the consumer protocol and two classic members; the group is classic after the first one left.

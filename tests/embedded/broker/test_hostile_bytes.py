@@ -141,6 +141,7 @@ async def test_malformed_records_are_rejected_and_not_stored(one: EmbeddedCluste
     assert refused > 200
 
 
+@pytest.mark.thorough
 async def test_a_decompression_bomb_is_rejected_early(one: EmbeddedCluster) -> None:
     await one.create_topic("t", configs={"cleanup.policy": "compact", "max.message.bytes": "10000000"})
     bomb = produced(b"\0" * (200 * 1024 * 1024), timestamp=-1, compression=Compression.GZIP)

@@ -83,6 +83,7 @@ async def slow_orders(cluster: EmbeddedCluster, partitions: int, chance: random.
     return InMemory(cluster.bootstrap_servers, None, (), None, cluster)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_new_group_reads_everything_up_to_the_end(
     cluster: EmbeddedCluster, seed: int, capfd: pytest.CaptureFixture[str]

@@ -19,6 +19,7 @@ def test_a_name_that_does_not_exist_prints_no_headings(cli: CommandLine, command
     assert "nope" in errors
 
 
+@pytest.mark.thorough
 def test_an_error_of_the_connection_names_the_property(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

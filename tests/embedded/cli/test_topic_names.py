@@ -29,6 +29,7 @@ def orders(server: EmbeddedKafkaServer) -> None:
     server.call(create)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -168,6 +168,7 @@ def test_an_alteration_changes_the_structs_of_lists() -> None:
     assert [each.port for each in Alteration(MetadataResponseBroker, "port", -1)(answer).brokers] == [-1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("api", [ApiVersionsRequest, *APIS], ids=lambda api: api.__name__)
 def test_some_wrong_values_cost_kafka_errors_and_right_ones_heal(api: Any) -> None:
     all_of_them = list(alterations(api))

@@ -35,6 +35,7 @@ async def test_records_are_written_and_read(mock_cluster: str) -> None:
     assert sorted(found) == sorted(VALUES)
 
 
+@pytest.mark.thorough
 async def test_a_group_reads_commits_and_leaves(mock_cluster: str, caplog: pytest.LogCaptureFixture) -> None:
     """The mock offers flexible versions of JoinGroup, SyncGroup and LeaveGroup that it cannot parse."""
     await fill(mock_cluster, "grouped")

@@ -111,6 +111,7 @@ async def test_an_idle_consumer_costs_only_long_polls(orders: EmbeddedCluster) -
         assert len(orders.history.of(MetadataRequest)) == 0
 
 
+@pytest.mark.thorough
 async def test_a_thousand_idle_partitions_cost_no_more_requests_than_one(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("wide", partitions=1_000)
     async with consumer_of(cluster, topics=["wide"], group_id="idle", fetch_max_wait=0.5) as consumer:
@@ -124,6 +125,7 @@ async def test_a_thousand_idle_partitions_cost_no_more_requests_than_one(cluster
         assert len(cluster.history.of(MetadataRequest)) == 0
 
 
+@pytest.mark.thorough
 async def test_a_thousand_partitions_paused_and_resumed_are_bounded_and_fetched_once(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("wide", partitions=1_000)
     partitions = [TopicPartition("wide", number) for number in range(1_000)]
@@ -255,6 +257,7 @@ async def test_paused_partitions_that_fill_the_buffer_do_not_stop_the_others(clu
         assert {record.partition for record in await take(consumer, 20)} == {0}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["in turns", "paused in turn"])
 async def test_one_batch_is_unpacked_at_a_time_however_many_partitions_there_are(
     cluster: EmbeddedCluster, way: str

@@ -364,6 +364,7 @@ class Chaos:
         assert all(isinstance(result, asyncio.CancelledError) or result is None for result in results), results
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(20))
 async def test_each_order_has_one_bill_while_brokers_and_workers_fail(cluster: EmbeddedCluster, seed: int) -> None:
     values = await write(cluster, COUNT)

@@ -126,6 +126,7 @@ async def test_a_handler_that_raises_aborts_and_reads_the_record_again(cluster: 
     assert len(handler.seen) > len(set(handler.seen)) == COUNT
 
 
+@pytest.mark.thorough
 @each_strategy
 async def test_members_that_join_and_leave_repeat_and_lose_no_bill(cluster: EmbeddedCluster, strategy: str) -> None:
     values = await write(cluster, 2 * COUNT)
@@ -140,6 +141,7 @@ async def test_members_that_join_and_leave_repeat_and_lose_no_bill(cluster: Embe
     assert [handler.errors for handler in handlers] == [[]] * 3
 
 
+@pytest.mark.thorough
 @each_strategy
 async def test_a_generation_that_changes_during_a_transaction_does_not_end_consume(
     cluster: EmbeddedCluster, strategy: str
@@ -292,6 +294,7 @@ async def test_a_member_that_cannot_reach_its_group_bills_nothing_a_second_time(
     await finish(cluster, values, "eager")
 
 
+@pytest.mark.thorough
 @each_strategy
 @pytest.mark.parametrize("request_type", [ProduceRequest, TxnOffsetCommitRequest, EndTxnRequest])
 async def test_answers_that_are_lost_repeat_and_lose_no_bill(
@@ -303,6 +306,7 @@ async def test_answers_that_are_lost_repeat_and_lose_no_bill(
     await finish(cluster, values, strategy)
 
 
+@pytest.mark.thorough
 @each_strategy
 @pytest.mark.parametrize("seed", range(2))
 async def test_each_order_has_one_bill_while_brokers_and_handlers_fail(

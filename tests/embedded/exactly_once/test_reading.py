@@ -34,6 +34,7 @@ async def read_to_the_end(consumer: Consumer[bytes, bytes]) -> list[tuple[bytes 
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compacted", [False, True])
 async def test_a_compacted_log_shows_the_last_committed_value_of_each_key(
     cluster: EmbeddedCluster, compacted: bool

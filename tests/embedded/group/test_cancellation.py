@@ -116,6 +116,7 @@ async def until_stable_reading(consumer: Any) -> None:
     await reading
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("turns", [*TURNS, *range(70, 400, 30)])
 async def test_a_cancelled_consume_leaves_the_group_and_loses_no_record(cluster: EmbeddedCluster, turns: int) -> None:
     for partition in ORDERS:

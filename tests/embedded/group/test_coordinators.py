@@ -67,6 +67,7 @@ async def one_joins_another(cluster: EmbeddedCluster, ownership: Ownership, **pr
 # The coordinator.
 
 
+@pytest.mark.thorough
 @each_way
 @pytest.mark.parametrize("how", ["kill", "stop", "move"])
 async def test_members_follow_their_coordinator_and_keep_their_partitions(

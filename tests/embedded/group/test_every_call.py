@@ -251,6 +251,7 @@ async def test_a_close_that_is_cancelled_still_closes(cluster: EmbeddedCluster, 
     await closed_connections(cluster, connections)
 
 
+@pytest.mark.thorough
 @covers("ConsumerGroup.consume", "ConsumerGroup.close", "ConsumerGroup.__aenter__", "ConsumerGroup.__aexit__")
 @each_protocol
 @pytest.mark.parametrize("what", ["consume", "close", "async with"])

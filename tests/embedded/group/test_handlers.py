@@ -432,6 +432,7 @@ async def disturb_the_coordinator(cluster: EmbeddedCluster, choice: random.Rando
             await cluster.restart(node)
 
 
+@pytest.mark.thorough
 @each_way
 @pytest.mark.parametrize("seed", seeds(4, usual=1))
 async def test_a_storm_of_handlers_processes_every_record_and_commits_only_processed_ones(

@@ -39,6 +39,7 @@ async def records(cluster: EmbeddedCluster) -> None:
 # What is marked is not in hand.
 
 
+@pytest.mark.thorough
 @each_way
 @pytest.mark.parametrize("how", ["mark(record)", "mark()", "commit(offsets)", "offsets.mark"])
 @pytest.mark.parametrize("read", ["iterate", "poll"])

@@ -329,6 +329,7 @@ async def test_commit_without_a_group_is_refused(cluster: EmbeddedCluster) -> No
 # Cancellation.
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(20))
 async def test_cancelling_any_call_loses_nothing(cluster: EmbeddedCluster, seed: int) -> None:
     """Each call is cancelled after a random number of loop turns, while other members join and leave."""

@@ -57,6 +57,7 @@ async def test_partitions_are_divided_and_taken_over(
     assert ownership.owners == {}
 
 
+@pytest.mark.thorough
 @each_strategy
 @pytest.mark.parametrize("seed", seeds(3, usual=1))
 async def test_many_joining_and_leaving_members_read_every_record_once(
@@ -88,6 +89,7 @@ async def test_many_joining_and_leaving_members_read_every_record_once(
     assert sum(ownership.read.values()) - 1_800 <= 40
 
 
+@pytest.mark.thorough
 @each_strategy
 @pytest.mark.parametrize("seed", seeds(2, usual=1))
 async def test_members_that_die_lose_no_record(
@@ -204,6 +206,7 @@ async def test_restarting_static_members_keep_their_partitions(
     assert ownership.clashes == []
 
 
+@pytest.mark.thorough
 @each_way
 async def test_twenty_members_are_stable_ten_seconds_after_a_minute_of_churn(
     cluster: EmbeddedCluster, ownership: Ownership, settings: dict[str, Any]

@@ -253,6 +253,7 @@ async def test_drain_finishes_the_records_in_progress_and_begins_no_others(clust
     assert (await committed(cluster))[ONE] == 8
 
 
+@pytest.mark.thorough
 async def test_a_drain_that_is_cancelled_at_any_turn_can_be_repeated(cluster: EmbeddedCluster) -> None:
     await keyed(cluster, 400, keys=400)
     finished = 0

@@ -141,6 +141,7 @@ def before(numbered: Numbered, name: str) -> Callable[[], Awaitable[None]]:
     return numbered.write if name in WITH_UNWRITTEN else numbered.flush
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("generation")
 @pytest.mark.parametrize("name", ALL)
 async def test_a_cancelled_call_leaves_a_whole_transaction_or_none(cluster: EmbeddedCluster, name: str) -> None:

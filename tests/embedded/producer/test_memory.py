@@ -65,6 +65,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "buffer_memory, size, partitions, settings",
     [(32 * MIB, *case) for case in FULL_SIZE] + [(4 * MIB, *case) for case in SMALL],
@@ -87,6 +88,7 @@ async def test_memory_is_bounded_when_the_broker_stops_answering(
             assert producer.metrics().buffered_bytes == 0
 
 
+@pytest.mark.thorough
 async def test_ten_thousand_idle_partitions_need_little_memory() -> None:
     async with EmbeddedCluster(brokers=1, tcp=False, seed=1, auto_create_topics=False) as cluster:
         await cluster.create_topic("t", 10_000)

@@ -153,6 +153,7 @@ def check(log: list[bytes | None], sent: list[tuple[bytes, Delivery]]) -> None:
             assert isinstance(error, KafkaTimeout | KafkaError)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", seeds())
 def test_no_acknowledged_record_is_lost_doubled_or_reordered(seed: int) -> None:
     run(one_schedule(seed), seed=seed)

@@ -56,6 +56,7 @@ async def cancelled_at(cluster: EmbeddedCluster, call: str, turns: int) -> bool:
         return result is None
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("generation")
 @pytest.mark.parametrize("call", ["block", "commit", "abort"])
 async def test_a_call_may_be_cancelled_at_every_turn(cluster: EmbeddedCluster, call: str) -> None:

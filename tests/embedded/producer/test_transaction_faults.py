@@ -45,6 +45,7 @@ from tests.waiting import until
 # Faults.
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("generation")
 @each_request
 @pytest.mark.parametrize("fault", ["apply_then_disconnect", "disconnect", "drop"])
@@ -77,6 +78,7 @@ async def test_generation_1_takes_a_new_epoch_after_a_lost_answer(
     assert epochs == [0, 0, 1]
 
 
+@pytest.mark.thorough
 @each_request
 @pytest.mark.parametrize(
     "code",

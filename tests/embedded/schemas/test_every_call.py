@@ -40,6 +40,7 @@ CALLS: dict[str, tuple[Callable[[SchemaRegistryClient], Awaitable[object]], obje
 }
 
 
+@pytest.mark.thorough
 @covers(*(f"SchemaRegistryClient.{name}" for name in CALLS), "SchemaRegistryClient.by_guid")
 @pytest.mark.parametrize("name", [*CALLS, "by_guid"])
 async def test_a_call_that_is_cancelled_can_be_repeated(

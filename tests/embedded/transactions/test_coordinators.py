@@ -161,6 +161,7 @@ async def test_a_leader_that_is_cut_off_gets_its_marker_later(producer: Transact
     assert await producer.read("single") == [b"1"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(20))
 async def test_no_crash_or_move_loses_or_splits_a_transaction(seed: int) -> None:
     """Coordinators and leaders move at random while a producer writes to two partitions: a value is in both or none."""

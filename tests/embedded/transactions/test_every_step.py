@@ -221,6 +221,7 @@ async def dies_at(step: int, event: str, generation: int, *, commit: bool, state
         return True
 
 
+@pytest.mark.thorough
 @each_event
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_transaction_is_whole_if_its_commit_is_in_the_log_and_else_not_there(
@@ -278,6 +279,7 @@ async def lives_on(step: int, event: str, generation: int, outcomes: list[str]) 
         return steps.is_reached
 
 
+@pytest.mark.thorough
 @each_event
 def test_a_producer_commits_while_a_coordinator_or_a_leader_is_replaced(event: str, generation: int) -> None:
     outcomes: list[str] = []

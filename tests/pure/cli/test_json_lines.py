@@ -18,6 +18,7 @@ from aiokafka_lite.types import Header, TimestampType
 data = st.none() | st.binary(max_size=5)
 
 
+@pytest.mark.thorough
 @given(data, data, st.lists(st.builds(Header, st.text(max_size=3), data), max_size=3), st.integers(-1, 2**62))
 def test_a_record_survives_its_line(
     key: bytes | None, value: bytes | None, headers: list[Header], timestamp: int

@@ -499,6 +499,7 @@ def events(driver: Driver) -> list[Event]:
 STATES = [state for state in MemberState if state is not MemberState.SYNCING]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("state", STATES, ids=[state.name for state in STATES])
 def test_no_two_events_in_a_row_break_a_member(state: MemberState) -> None:
     """After each pair of events the invariants hold, and the member still does something to stay alive."""

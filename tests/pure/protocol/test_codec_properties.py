@@ -30,6 +30,7 @@ def encoded(message: Message, version: int) -> bytes:
     return bytes(out)
 
 
+@pytest.mark.thorough
 @each_message
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @settings(max_examples=15, deadline=None, suppress_health_check=QUIET)
@@ -85,6 +86,7 @@ def corrupted(random: Random, wire: bytearray) -> bytes:
     return bytes(wire)
 
 
+@pytest.mark.thorough
 @each_message
 @given(data=st.data())
 @settings(max_examples=5, deadline=None, suppress_health_check=QUIET)
@@ -97,6 +99,7 @@ def test_a_truncated_message_is_a_protocol_error(cls: type[Any], data: st.DataOb
             decode_message(cls, version, wire[:cut])
 
 
+@pytest.mark.thorough
 @each_message
 def test_no_memory_is_allocated_for_a_claimed_length(cls: type[Any]) -> None:
     """The length is written at each place where the smallest message has one."""
@@ -122,6 +125,7 @@ def test_no_memory_is_allocated_for_a_claimed_length(cls: type[Any]) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.thorough
 @each_message
 @given(data=st.data())
 @settings(max_examples=5, deadline=None, suppress_health_check=QUIET)

@@ -223,6 +223,7 @@ def test_kafka_python_has_the_messages_that_it_is_compared_in() -> None:
     assert missing <= MISSING_IN_KAFKA_PYTHON
 
 
+@pytest.mark.thorough
 @for_each(
     [cls for cls in MESSAGES if cls.api_key >= 0 and cls.__name__ not in MISSING_IN_KAFKA_PYTHON],
     name=lambda cls: cls.__name__,

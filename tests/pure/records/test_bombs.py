@@ -135,6 +135,7 @@ def test_the_messages_of_an_old_wrapper_are_decoded_in_chunks() -> None:
     assert [offset for chunk in chunks for offset in chunk.offsets] == list(range(1_000))
 
 
+@pytest.mark.thorough
 def test_an_old_wrapper_with_too_many_messages_is_refused_before_one_is_decoded() -> None:
     batch = wrapper_of(MAX_MESSAGES + 1)
     with at_most(25 * MB), pytest.raises(CorruptRecord, match=f"more than {MAX_MESSAGES} messages"):

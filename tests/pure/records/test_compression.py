@@ -183,6 +183,7 @@ LIARS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("codec, data", LIARS.values(), ids=LIARS)
 def test_no_memory_is_allocated_for_a_wrong_size(codec: Compression, data: bytes) -> None:
     if codec is SNAPPY:

@@ -17,6 +17,7 @@ INPUTS = 600
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1", "-Wall", "-Werror")
 
 
+@pytest.mark.thorough
 def test_c_and_python_read_the_same_under_the_sanitizers_of_the_compiler(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     compiler = shutil.which("gcc")

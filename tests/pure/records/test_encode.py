@@ -31,6 +31,7 @@ DELTAS = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-70, 20_000) | st.
 LIMITS = st.integers(0, 300) | st.sampled_from([16_000, 100_000, (1 << 63) - 1])
 
 
+@pytest.mark.thorough
 def test_c_and_python_encode_the_same_under_the_sanitizers_of_the_compiler(tmp_path: Path) -> None:
     compiler = shutil.which("gcc")
     if compiler is None:

@@ -73,6 +73,7 @@ def read_all(data: bytes) -> None:
             pass
 
 
+@pytest.mark.thorough
 @settings(max_examples=400, deadline=None)
 @given(
     rows=rows,

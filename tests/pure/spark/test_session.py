@@ -23,6 +23,7 @@ def run(program: str) -> str:
     ).stdout
 
 
+@pytest.mark.thorough
 def test_the_package_can_be_imported_from_the_zip(tmp_path: Path) -> None:
     shipped = pack(tmp_path)
     with zipfile.ZipFile(shipped) as archive:
@@ -33,6 +34,7 @@ def test_the_package_can_be_imported_from_the_zip(tmp_path: Path) -> None:
     assert run(program).startswith(str(shipped))
 
 
+@pytest.mark.thorough
 def test_a_worker_compiles_no_module_of_the_zip(tmp_path: Path) -> None:
     """Spark starts several Python processes for a query, and each imports the package from the zip."""
     program = (

@@ -128,6 +128,7 @@ async def _three() -> int:
     return 3
 
 
+@pytest.mark.thorough
 def test_objects_are_frozen_once_per_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_loop, "_frozen_in", None)
     before = gc.get_freeze_count()
