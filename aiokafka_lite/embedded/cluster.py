@@ -36,7 +36,7 @@ from .faults import Fault, Faults, History
 from .features import Features
 from .handlers import NEWEST, versions_of
 from .leadership import PartitionLeadership
-from .node import BrokerNode, ClusterParts, NodeState
+from .node import BrokerNode, ClusterParts, Nodes, NodeState
 from .quotas import QuotaLimits
 from .replication import Network, Replication
 from .security import ClusterSecurity, Security
@@ -124,7 +124,7 @@ class EmbeddedCluster(Component):
         self.quota_limits = QuotaLimits()
         self.faults = Faults()
         self.history = History(config.history_limit)
-        self.nodes: dict[int, BrokerNode] = {}
+        self.nodes = Nodes()
         self.connector = None if tcp else MemoryConnector(self.nodes)
         features = Features.of_release(release_of(as_kafka or NEWEST))
         self.controller = Controller(self._data.save, self._publish, settings, self.random, features)

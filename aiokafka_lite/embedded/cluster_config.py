@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..arguments import check_function, must_be, several, whole
+from ..arguments import check_function, is_whole, must_be, several, whole
 from ..errors import ConfigurationError
 from ..protocol.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from .broker_keys import BROKER_KEYS, PLUGIN_KEYS, STANDARD_AUTHORIZER
@@ -90,7 +90,7 @@ class ClusterConfig:
 
     def check(self, brokers: int, *, tcp: bool) -> None:
         """Raise ConfigurationError unless a cluster of so many brokers can have these settings."""
-        if brokers < 1:
+        if not is_whole(brokers) or brokers < 1:
             raise ConfigurationError(must_be("brokers", "a whole number >= 1", brokers))
         if tcp and self.host not in LOOPBACK and not self.expose:
             what = "a loopback address; for any other address pass expose=True"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Self
 
+from ..arguments import must_be
 from ..errors import ErrorCode
 from ..protocol.schema import Request, Response
 from .request_parts import TopicName, partitions_of
@@ -57,6 +58,8 @@ class Fault:
         remove: Callable[[Fault], None],
     ) -> None:
         self.request = request
+        if not (isinstance(request, type) and issubclass(request, Request)):
+            raise TypeError(must_be("request", "a class of requests, such as ProduceRequest", request))
         self.node = node
         self.topic = topic
         self.partition = partition

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Never
 
-from ..arguments import INT64_MAX
+from ..arguments import INT64_MAX, must_be
 from ..errors import ErrorCode, IllegalStateError
 from ..protocol.framing import FrameMemory
 from ..protocol.state import next_state
@@ -470,3 +470,10 @@ class BrokerNode:
             if registration.rack == parameters.rack and follower.end_offset >= wanted.fetch_offset:
                 return node_id
         return -1
+
+
+class Nodes(dict[int, BrokerNode]):
+    """The brokers of a cluster, by id."""
+
+    def __missing__(self, node_id: object) -> Never:
+        raise ValueError(must_be("node", f"the id of a broker: {', '.join(map(str, self))}", node_id))

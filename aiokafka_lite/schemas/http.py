@@ -83,9 +83,10 @@ class RegistryHttp:
         random: Callable[[], float],
     ) -> None:
         self._httpx = extra("httpx", "schema-registry")
-        given = [_parsed(each) for each in ([url] if isinstance(url, str) else list(url))]
-        if not given:
+        urls = list(url) if isinstance(url, Iterable) and not isinstance(url, str) else [url]
+        if not urls:
             raise ConfigurationError(must_be("url", "the http:// or https:// address of a schema registry", url))
+        given = [_parsed(each) for each in urls]
         self.urls = [address for address, _ in given]
         in_url = next((userinfo for _, userinfo in given if userinfo is not None), None)
         if (username is None) != (password is None):

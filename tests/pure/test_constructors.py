@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import Consumer, ConsumerGroup, Producer
+from aiokafka_lite import Consumer, ConsumerGroup, EmbeddedCluster, Producer
 from aiokafka_lite.admin import Admin
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.net.connector import TcpConnector
 from aiokafka_lite.producer import DefaultPartitioner, JsonSerializer
+from aiokafka_lite.schemas import SchemaRegistryClient
 
 GROUP = {"group_id": "g"}
 
@@ -35,6 +36,7 @@ GROUP = {"group_id": "g"}
         (Producer, {"bootstrap_servers": "kafka"}, "bootstrap_servers: cannot use 'kafka'"),
         (Producer, {"bootstrap_servers": {"linger.ms": 5}}, "settings must be keyword arguments, got a dict"),
         (Producer, {"bootstrap_servers": "http://kafka:9092/"}, "bootstrap_servers: .* 'kafka:9092'"),
+        (ConsumerGroup, GROUP | {"topics": ["t"]}, r"topics is not a setting of ConsumerGroup; pass topics to consume"),
         (Consumer, {"connector": 1}, "connector"),
         (Consumer, {"clock": None}, "clock"),
         (Consumer, {"on_offset_reset": "log"}, "on_offset_reset"),
@@ -59,6 +61,23 @@ GROUP = {"group_id": "g"}
 def test_a_wrong_argument_is_named(made: type[Any], settings: dict[str, Any], name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         made(**{"bootstrap_servers": "localhost:9092", **settings})
+
+
+def test_a_wrong_argument_of_a_stand_in_or_a_registry_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="brokers must be a whole number >= 1, got '1'"):
+        EmbeddedCluster(brokers="1")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"url must be the http:// or https:// address .*, got 8081"):
+        SchemaRegistryClient(8081)  # type: ignore[arg-type]
+    cluster: Any = EmbeddedCluster(brokers=2)
+    with pytest.raises(TypeError, match="request must be a class of requests, such as ProduceRequest, got 'produce'"):
+        cluster.on("produce")
+
+
+async def test_a_broker_that_does_not_exist_is_answered_with_the_ids() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False) as cluster:
+        for call in (cluster.kill, cluster.stop, cluster.restart):
+            with pytest.raises(ValueError, match="node must be the id of a broker: 1, 2, got 9"):
+                await call(9)
 
 
 @pytest.mark.parametrize("servers", ["a:1,", ["a:1", ""], ",a:1 , "])
