@@ -81,7 +81,8 @@ class PlainVerifier:
         return b""
 
 
-_SASLNAME = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+# Possessive: the comma behind a name cannot be a part of it, and a client may send half a megabyte before its login.
+_SASLNAME = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
 _EXTENSIONS = rb"((?:,[A-Za-z]+=[\x01-\x2b\x2d-\x7f]+)*)"
 _NONCE = rb"[\x21-\x2b\x2d-\x7e]+"
 _CLIENT_FIRST = re.compile(
