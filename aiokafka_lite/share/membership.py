@@ -155,7 +155,7 @@ class Membership:
         def build(versions: VersionTable) -> ShareGroupHeartbeatRequest:
             if versions.maximum(ShareGroupHeartbeatRequest) is None:
                 raise UnsupportedVersion(
-                    f"share groups require Kafka 4.2 or newer, or 4.1 with share.version=1, and {versions.peer} has not"
+                    f"share groups require Kafka 4.2 or newer, or 4.1 with share.version=1; {versions.peer} has none"
                 )
             return request
 
