@@ -4,13 +4,12 @@ Rules of this file:
 
 1. ``start`` is the offset of the next record to deliver and ``end`` the offset of the next fetch. All fetched and
    undelivered records lie between them. Both offsets change only here.
-2. Batches wait as the broker sent them, compressed or not. At most one batch per partition is unpacked: ``chunk`` has
-   the records that are being delivered, ``_rest`` the chunks that follow in the same batch.
+2. Batches wait as the broker sent them, compressed or not. At most one batch per partition is unpacked, or a few small
+   ones: ``chunk`` has the records that are being delivered, ``_rest`` the chunks that follow in the same batch.
 3. While records of ``chunk`` are iterated over, the true position is inside the chunk's iterator (see ``Chunk``), so
    every method that reads the position goes through ``offset`` or settles the chunk first.
-4. Transactions are filtered in order: each batch passes ``AbortedTransactions`` exactly once. ``pack`` may return an
-   unpacked batch to the queue because a batch that produced a chunk is not hidden, and a second check of it changes
-   nothing.
+4. Transactions are filtered in order: each batch passes ``AbortedTransactions`` exactly once. An unpacked batch that
+   ``pack`` returns to the queue is not hidden, and is not checked again: the transactions behind it have begun.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from ..errors import ProtocolError
+from ..errors import KafkaError, ProtocolError
 from ..protocol.records import RecordBatch
 from ..protocol.records.columns import PackedBatch
 from ..types import TopicPartition
@@ -33,6 +32,10 @@ idle."""
 
 OFFSET_END = (1 << 63) - 1
 """An offset after all others."""
+
+JOINED_RECORDS = 500
+JOINED_BYTES = 1 << 14
+"""At most so many records and bytes of small batches are unpacked together: a chunk costs more than a few records."""
 
 
 class Buffer:
@@ -72,7 +75,7 @@ class Buffer:
         self._consumed = 0
         self.chunk: Chunk | None = None
         self._rest: Iterator[Chunk] | None = None
-        self._unpacked: FetchedBatch | None = None
+        self._unpacked: list[RecordBatch] | None = None
 
     @property
     def offset(self) -> int:
@@ -171,27 +174,57 @@ class Buffer:
         return None
 
     def unpack_next(self, *, check_crc: bool, max_size: int, same_batch: bool = False) -> Chunk | None:
-        """Decode the chunk after ``current_chunk``; None if there is none.
+        """Decode the chunk after ``current_chunk``; None if there is none. Small batches make one chunk.
 
         ``same_batch``: only within the unpacked batch. Raises CorruptRecord for a batch that cannot be decoded.
         """
         while self._rest is not None or (self._batches and not same_batch):
             if self._rest is None:
-                batch, aborted = self._unpacked = self._pop()
+                batch, aborted = self._pop()
+                self._unpacked = [batch]
                 self.consumed_bytes += batch.size
                 # ``start`` is passed, because the batch may begin before the position: after a seek, or because it was
                 # packed.
                 self._rest = decode(self._partition, batch, aborted, self.start, check_crc=check_crc, max_size=max_size)
-            self.chunk = next(self._rest, None)
-            if self.chunk is not None:
-                return self.chunk
             assert self._unpacked is not None
-            self.start = self._unpacked[0].next_offset  # also past records that are hidden or compacted away
+            chunk = self.chunk = next(self._rest, None)
+            if chunk is not None:
+                if self._batches and chunk.next_offset == self._unpacked[0].next_offset:
+                    self._join(chunk, self._unpacked, check_crc, max_size)
+                return chunk
+            # Also past records that are hidden or compacted away. ``start`` may be past hidden batches already.
+            self.start = max(self.start, self._unpacked[-1].next_offset)
             self._rest = self._unpacked = None
         return None
 
+    def _join(self, chunk: Chunk, unpacked: list[RecordBatch], check_crc: bool, max_size: int) -> None:
+        """Append the records of the next batches to the last chunk of a batch, while they are alike and small."""
+        first = unpacked[0]
+        room = JOINED_RECORDS - len(chunk.offsets)
+        while self._batches:
+            batch, aborted = self._batches[0]
+            room -= batch.count
+            if room < 0 or chunk.size + batch.size > JOINED_BYTES:
+                return
+            if batch.base_offset < chunk.next_offset or not _are_alike(first, batch):
+                return
+            try:
+                if check_crc:
+                    batch.verify_crc()
+                hidden = is_hidden(batch, aborted, max_size)
+                if not hidden:
+                    chunk.extend(batch.columns(min(max_size, JOINED_BYTES)))
+            except KafkaError:
+                return  # the batch becomes the first of the next chunk, which raises the error or unpacks a large batch
+            self._pop()
+            self.consumed_bytes += batch.size
+            chunk.next_offset = batch.next_offset
+            if not hidden:
+                chunk.size += batch.size
+                unpacked.append(batch)
+
     def pack(self) -> None:
-        """Return the unpacked batch to the queue: a paused partition may wait long, and a packed batch is smaller."""
+        """Return the unpacked batches to the queue: a paused partition may wait long, and packed they are smaller."""
         if self._unpacked is None:
             return
         if self.chunk is not None:
@@ -200,11 +233,12 @@ class Buffer:
             self._consumed = self.consumed
         # The decoded records are dropped and decoded again later: for a partition that is not read, time is cheaper
         # than memory.
-        batch, aborted = self._unpacked
+        unpacked = self._unpacked
         self.chunk = self._rest = self._unpacked = None
-        if self.start < batch.next_offset:
-            self.consumed_bytes -= batch.size  # until it is unpacked again
-            self._append(batch, aborted, first=True)
+        for batch in reversed(unpacked):
+            if self.start < batch.next_offset:
+                self.consumed_bytes -= batch.size  # until it is unpacked again
+                self._append(batch, None, first=True)
 
     def next_packed(self, max_records: int, max_bytes: int, *, check_crc: bool, max_size: int) -> list[PackedBatch]:
         """Deliver batches as the broker sent them, without those that are hidden: about as many as the limits say.
@@ -244,3 +278,12 @@ class Buffer:
         self.bytes = self.records = 0
         self.start = self.end
         return taken
+
+
+def _are_alike(first: RecordBatch, batch: RecordBatch) -> bool:
+    """Whether the records of both batches can be in one chunk, which has one leader epoch and timestamp type."""
+    return (
+        first.magic == batch.magic == 2
+        and first.leader_epoch == batch.leader_epoch
+        and first.timestamp_type is batch.timestamp_type
+    )

@@ -17,7 +17,7 @@ from operator import length_hint
 from ..errors import CorruptRecord, ProtocolError
 from ..protocol.messages import AbortedTransaction
 from ..protocol.records import RecordBatch, RecordColumns
-from ..types import Header, Record, TimestampType, TopicPartition
+from ..types import Record, TimestampType, TopicPartition
 
 ABORT_MARKER = 0  # the ``type`` of a control record that ends an aborted transaction (KIP-98)
 
@@ -85,11 +85,11 @@ class Chunk:
 
     def __init__(self, partition: TopicPartition, batch: RecordBatch, columns: RecordColumns, position: int) -> None:
         self.topic, self.partition = partition
-        self.offsets: Sequence[int] = columns.offsets
-        self.timestamps: Sequence[int] = columns.timestamps
-        self.keys: Sequence[bytes | None] = columns.keys
-        self.values: Sequence[bytes | None] = columns.values
-        self.headers: Sequence[tuple[Header, ...]] = columns.headers
+        self.offsets = columns.offsets
+        self.timestamps = columns.timestamps
+        self.keys = columns.keys
+        self.values = columns.values
+        self.headers = columns.headers
         self.header_count = columns.header_count
         self.timestamp_type: TimestampType = batch.timestamp_type
         self.leader_epoch: int | None = batch.leader_epoch if batch.leader_epoch >= 0 else None
@@ -101,6 +101,15 @@ class Chunk:
         self.index = self._begin = bisect_left(self.offsets, position)
         self._iterated: Iterator[int] | None = None
         self._end = 0  # the index at which the iteration ends
+
+    def extend(self, columns: RecordColumns) -> None:
+        """Append the records of another batch, before any record is delivered."""
+        self.offsets += columns.offsets
+        self.timestamps += columns.timestamps
+        self.keys += columns.keys
+        self.values += columns.values
+        self.headers += columns.headers
+        self.header_count += columns.header_count
 
     def __len__(self) -> int:
         """Undelivered records; the chunk must be settled."""

@@ -16,13 +16,12 @@ from ..protocol.codec import Buffer
 from ..protocol.records import (
     HEADER_SIZE,
     RecordBatch,
-    check_lengths,
     codec_of,
     replace_records,
     split_batches,
     why_not_produced,
 )
-from ..protocol.records.scan import scan
+from ..protocol.records.scan import check_lengths, scan
 from ..types import Compression
 from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE

@@ -21,9 +21,9 @@ from aiokafka_lite.protocol import messages
 from aiokafka_lite.protocol.codec import decode_message, encode_message
 from aiokafka_lite.protocol.connection import decode_response, encode_request_header, parse_request
 from aiokafka_lite.protocol.framing import FrameSplitter, frame
-from aiokafka_lite.protocol.records import check_lengths, decompress, split_batches
+from aiokafka_lite.protocol.records import decompress, split_batches
 from aiokafka_lite.protocol.records.columns import READ_COLUMNS, ArrowDecoder, PackedBatch
-from aiokafka_lite.protocol.records.scan import scan
+from aiokafka_lite.protocol.records.scan import check_lengths, scan
 from aiokafka_lite.protocol.schema import Message, Request, Response
 from aiokafka_lite.types import Compression, TopicPartition
 

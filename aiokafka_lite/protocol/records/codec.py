@@ -23,7 +23,7 @@ This is hot code, measured by ``benchmarks/records.py``. Three things make it fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +34,8 @@ from .varint import read_raw_varint, read_raw_varlong
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # where this module is compiled, a number without an object
+
+    from .decode import Decoded
 
 Buffer = bytes | bytearray | memoryview
 Headers = Iterable[tuple[str, bytes | None]]
@@ -54,6 +56,7 @@ ZERO_HEADERS: Final = b"\0"
 """The encoded headers of a record that has none: their number."""
 
 _NO_HEADERS: tuple[Header, ...] = ()
+_decode_lists: Callable[..., Decoded | None] | None = None  # of ``decode``, after the first call
 _new_tuple = tuple.__new__  # faster than the constructor of a NamedTuple, which calls it
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -132,9 +135,12 @@ def decode_records(
     the first record: 0 at the start of a batch. Deltas must increase; compaction leaves gaps. Raises CorruptRecord for
     malformed records, and for a first record with too many headers. Every number in the columns fits in 64 bits.
     """
-    from .decode import decode_lists  # imported here, because a producer decodes nothing
+    global _decode_lists
+    if _decode_lists is None:  # an import statement takes longer than the records of a small batch, also if it repeats
+        from .decode import decode_lists  # imported here, because a producer decodes nothing
 
-    made = decode_lists(data, start, count, base_offset, base_timestamp, append_time, first_delta, MAX_HEADERS)
+        _decode_lists = decode_lists
+    made = _decode_lists(data, start, count, base_offset, base_timestamp, append_time, first_delta, MAX_HEADERS)
     if made is not None:
         offsets, timestamps, keys, values, with_headers, position = made
         headers = [_NO_HEADERS] * len(offsets)

@@ -12,7 +12,7 @@ from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.protocol.messages import FetchRequest
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, leader, take
+from tests.embedded.consumer.logs import consumer_of, leader, take, write
 from tests.waiting import until
 
 FIRST = TopicPartition("orders", 0)
@@ -20,9 +20,10 @@ FIRST = TopicPartition("orders", 0)
 
 @pytest.fixture
 async def size(cluster: EmbeddedCluster) -> int:
-    """100 records in ten batches. The value is their size in the log."""
+    """100 records in ten batches, too large to be unpacked together. The value is their size in the log."""
     await cluster.create_topic("orders", partitions=1)
-    fill(cluster, FIRST, 100)
+    for _ in range(10):
+        write(cluster, FIRST, [bytes(1_000)] * 10)
     return len(leader(cluster, FIRST).log.read(0, 1 << 20, 100))
 
 

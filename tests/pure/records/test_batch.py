@@ -15,7 +15,6 @@ from aiokafka_lite.protocol.records import (
     BatchBuilder,
     RecordBatch,
     RecordColumns,
-    check_lengths,
     encode_batch,
     encode_records,
     rewrite_header,
@@ -23,6 +22,7 @@ from aiokafka_lite.protocol.records import (
     split_batches,
     why_not_produced,
 )
+from aiokafka_lite.protocol.records.scan import check_lengths
 from aiokafka_lite.types import Compression, Header, TimestampType
 
 T = 1700000000000
