@@ -11,6 +11,9 @@ Invariants that once broke:
 - A truncation settles the reader first: a reader in the middle of a batch must not deliver the rest of it again.
 - ``OFFSET_OUT_OF_RANGE`` waits until the buffer is read. Resetting at once loses records that were fetched in time.
 - A hint about a new leader (KIP-951) is followed without a backoff: after a backoff it is often outdated.
+- A former leader that is cut off still answers, and its log may end before the position. A restarted group read such a
+  partition from the beginning again: its committed offset had a newer leader epoch than its metadata. So the answer
+  does not count, and metadata is refreshed.
 """
 
 from __future__ import annotations
@@ -45,6 +48,10 @@ logger = logging.getLogger(__name__)
 
 LOGGED_ATTEMPTS = 5
 """From this number of failures in a row, a partition has an outage. The first failures follow each move of a leader."""
+
+FORMER_LEADER_ATTEMPTS = 16
+"""Attempts, in about 13 s, until the answer of a leader counts although a newer epoch was read: the topic may have been
+created again, and begins with epoch 0."""
 
 TURN_BYTES = 4 << 20
 """Bytes of records that are buffered, and perhaps copied, in one turn of the loop."""
@@ -150,11 +157,21 @@ class FetchAnswers:
                     self._retry(assigned, code)
             case Outcome.RETRY:
                 self._retry(assigned, code)
+            case Outcome.RESET if self._is_former_leader(assigned):
+                self._client.request_refresh()
+                self._retry(assigned, code)
             case Outcome.RESET:
                 self._out_of_range(assigned)
             case Outcome.RAISE:
                 self._fail(assigned, code)
         return True
+
+    def _is_former_leader(self, assigned: AssignedPartition) -> bool:
+        """Whether the leader that was asked is known with an older epoch than the last record that was read."""
+        known, read = self._client.view.partition(assigned.partition), assigned.buffer.end_epoch
+        if known is None or known.leader_epoch is None or read is None:
+            return False
+        return known.leader_epoch < read and assigned.attempts < FORMER_LEADER_ATTEMPTS
 
     def _retry(self, assigned: AssignedPartition, code: ErrorCode) -> None:
         partition = assigned.partition
@@ -293,6 +310,9 @@ class FetchAnswers:
         elif outcome is not Outcome.DATA:
             if outcome is Outcome.REFRESH:
                 self._client.request_refresh()
+            self._back_off(assigned)
+        elif given.end_offset < 0 and self._is_former_leader(assigned):
+            self._client.request_refresh()
             self._back_off(assigned)
         elif given.end_offset < 0:
             # The leader's log has none of the epochs that were read, so it names no offset to return to.

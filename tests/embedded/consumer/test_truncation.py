@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from aiokafka_lite import Consumer
 from aiokafka_lite.consumer import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession, ResetReason
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.handlers import default_versions
@@ -21,8 +23,9 @@ from aiokafka_lite.protocol.messages import (
     OffsetForLeaderEpochResponsePartition,
     OffsetForLeaderEpochResponseTopic,
 )
-from aiokafka_lite.types import TopicPartition
+from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
 from tests.embedded.consumer.logs import consumer_of, fill, leader, take, write
+from tests.waiting import until
 
 FIRST = TopicPartition("orders", 0)
 LAST_THAT_DOES_NOT_COMPARE, FIRST_THAT_COMPARES = 11, 12
@@ -231,3 +234,24 @@ async def test_a_claim_in_the_middle_of_a_batch_reads_nothing_twice_after_a_trun
     await consuming
     assert offsets == list(range(120))
     assert len(orders.nodes[orders.leader_of("orders", 0)].fetch_sessions) == 0
+
+
+async def test_a_former_leader_that_is_cut_off_does_not_reset_a_committed_offset(orders: EmbeddedCluster) -> None:
+    bills = TopicPartition("bills", 0)
+    await orders.create_topic("bills", 1, 3)
+    former = orders.leader_of("bills", 0)
+    settings: dict[str, Any] = {"group_id": "billing", "auto_commit": False, "auto_offset_reset": "earliest"}
+    async with consumer_of(orders, topics=["bills"], **settings) as consumer:
+        write(orders, bills, [b"early"])
+        await take(consumer, 1)
+        await orders.partition_network([former])
+        await until(lambda: orders.leader_of("bills", 0) not in (former, -1), "another broker leads")
+        write(orders, bills, [b"late", b"later"])
+        (await consumer.commit({bills: OffsetAndMetadata(3, leader_epoch=1)})).raise_for_refused()
+    outdated = orders.nodes[former]
+    async with Consumer(
+        f"{outdated.host}:{outdated.port}", connector=orders.connector, topics=["bills"], **settings
+    ) as restarted:
+        await restarted.wait_assigned()
+        write(orders, bills, [b"new"])
+        assert [record.value for record in await take(restarted, 1)] == [b"new"]
