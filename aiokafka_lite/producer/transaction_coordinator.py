@@ -98,6 +98,10 @@ _MARKER_PAUSES = (0.0, 0.0, 0.0, 0.001, 0.002, 0.004, 0.008, 0.016)
 """Seconds between the requests of ``wait_markers``. With 0, the only pause is the round trip of a request, which is
 shorter than the millisecond to which event loops round a sleep."""
 
+LONGEST_STABLE_WAIT = 2.0
+"""Seconds that offsets wait for the previous transaction (rule 5). Brokers apply it within milliseconds. An offset that
+is pending for longer is of another producer, or of this transaction, which another process has prepared."""
+
 _PREVIOUS_IS_OPEN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 """The codes of a request that came before the previous transaction was complete."""
 
@@ -268,9 +272,9 @@ class TransactionCoordinator:
             await self._add_group(group.group_id, is_wanted)
             if group.group_id not in self._stable_groups:
                 await self._wait_stable(channel, group.group_id, offsets, is_wanted)
-            self._last_offsets.setdefault(group.group_id, set()).update(offsets)
         if not is_wanted():
             return
+        self._last_offsets.setdefault(group.group_id, set()).update(offsets)
         generation = self._ids.generation
         open_offsets = dict(offsets)
 
@@ -350,10 +354,12 @@ class TransactionCoordinator:
     ) -> None:
         """Wait until the group has no pending offset of these partitions or of the previous transaction (rule 5).
 
-        After any other refusal, the request with the offsets is sent and gets its own answer. Brokers before Kafka 2.5
-        do not tell whether an offset is pending.
+        It ends after ``LONGEST_STABLE_WAIT``, and after any other refusal: the request with the offsets is sent then,
+        and gets its own answer. Brokers before Kafka 2.5 do not tell whether an offset is pending.
         """
-        partitions = self._last_offsets.pop(group_id, set()).union(offsets)
+        partitions = self._last_offsets.get(group_id, set()).union(offsets)
+        clock = asyncio.get_running_loop().time
+        end = clock() + LONGEST_STABLE_WAIT
 
         async def attempt() -> ErrorCode:
             answer, node_id = await channel.send(
@@ -367,8 +373,10 @@ class TransactionCoordinator:
             return code if code.retriable else ErrorCode.NONE
 
         what = f"waiting until group {group_id!r} has applied the previous transaction"
-        await self._repeat(what, attempt, is_wanted, is_outdating=False, channel=channel)
-        self._stable_groups.add(group_id)
+        await self._repeat(what, attempt, lambda: is_wanted() and clock() < end, is_outdating=False, channel=channel)
+        if is_wanted():
+            self._last_offsets.pop(group_id, None)
+            self._stable_groups.add(group_id)
 
     # Sending.
 

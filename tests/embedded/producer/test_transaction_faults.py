@@ -30,6 +30,7 @@ from tests.embedded.producer.logs import batches_of
 from tests.embedded.producer.transactions import (
     GROUP,
     HERE,
+    THERE,
     check_three,
     committed_offset,
     committed_values,
@@ -229,3 +230,40 @@ async def test_offsets_wait_until_their_group_has_applied_the_previous_transacti
         assert commits.hits == 1
     await writing
     assert await committed_offset(cluster) == 2
+
+
+@generation_1
+async def test_offsets_do_not_wait_for_the_transaction_of_another_producer(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    async with transactional(cluster, transactional_id="orders-2") as other:
+        await other.begin_transaction()
+        await other.send_offsets_to_transaction({HERE: OffsetAndMetadata(1)}, GROUP)
+        await write(producer, 2)
+        await other.abort_transaction()
+    assert await committed_offset(cluster) == 2
+
+
+@generation_1
+async def test_offsets_of_an_older_transaction_are_asked_for_again_after_a_failed_transaction(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    asked: list[int] = []
+
+    def as_unstable(answer: Any) -> Any:
+        asked.append(sum(len(topic.partitions) for topic in answer.topics))
+        answer.topics[0].partitions[0].error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        return answer
+
+    await write(producer, 1)
+    with cluster.on(OffsetFetchRequest, times=None).alter(as_unstable):
+        await producer.begin_transaction()
+        waiting = asyncio.create_task(producer.send_offsets_to_transaction({THERE: OffsetAndMetadata(2)}, GROUP))
+        await until(lambda: asked)
+        await producer.abort_transaction()
+        with pytest.raises(IllegalStateError, match="being aborted"):
+            await waiting
+        asked.clear()
+        async with producer.transaction() as transaction:
+            await transaction.send_offsets({THERE: OffsetAndMetadata(3)}, GROUP)
+    assert asked[0] == 2
