@@ -46,8 +46,8 @@ class ClassicSupport(NamedTuple):
 class ConsumerMember(HeartbeatMember):
     """A member of a consumer group.
 
-    ``assigned`` and ``revoking`` have the member epoch at which each partition was assigned. As a
-    ``classic`` member, ``revocation`` also expires it if it does not join or sync in time.
+    ``assigned`` and ``revoking`` have the member epoch at which each partition was assigned. ``revocation`` also
+    expires a ``classic`` member that does not join or sync in time.
     """
 
     instance_id: str | None = None

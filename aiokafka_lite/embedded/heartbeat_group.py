@@ -1,6 +1,6 @@
 """The common parts of consumer groups (KIP-848) and streams groups (KIP-1071): sessions, fencing, checks of epochs.
 
-The members of both send only heartbeats.
+The members of both send only heartbeats. Share groups (KIP-932) use the checks of epochs and sizes.
 
 Rules of this file:
 
@@ -48,7 +48,7 @@ def check_size(kind: str, members: Sized, max_size: int) -> None:
         raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
 
 
-def check_epoch(kind: str, epoch: int, known: int, previous: int, lists_only: bool) -> None:
+def check_epoch(kind: str, epoch: int, known: int, previous: int, *, lists_only: bool) -> None:
     """Refuse a heartbeat with another epoch than the ``known`` one of the member (rule 1). Raises GroupRefusal.
 
     ``lists_only``: the heartbeat lists no more than the member has.
@@ -211,7 +211,10 @@ class HeartbeatGroup(ABC, Generic[M]):
     def _check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, transactional: bool, has_had: Callable[[M], bool]
     ) -> ErrorCode:
-        """Whether to accept a commit of offsets. ``has_had`` the partitions at an epoch before its present one."""
+        """Whether to accept a commit of offsets.
+
+        ``has_had`` says whether the member had the partitions at that earlier epoch.
+        """
         if epoch < 0 and (not self.members or (transactional and not member_id and instance_id is None)):
             return ErrorCode.NONE
         member = self.members.get(member_id)

@@ -130,7 +130,7 @@ class ShareGroup:
             member = member or self._add(request, max_size)
         else:
             member = self.require(request.member_id)
-            check_epoch(self.type, request.epoch, member.epoch, member.previous_epoch, True)
+            check_epoch(self.type, request.epoch, member.epoch, member.previous_epoch, lists_only=True)
         has_changed = member.epoch == 0
         if request.rack_id is not None:
             member.rack_id = request.rack_id

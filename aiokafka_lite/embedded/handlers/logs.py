@@ -63,7 +63,9 @@ def _delete(context: RequestContext, topic: str, wanted: DeleteRecordsPartition)
     try:
         partition = context.leader((topic, wanted.partition_index), AclOperation.DELETE)
     except NotLeader as error:
-        result.error_code = error.code
+        refused_before = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        is_internal = topic in INTERNAL_TOPICS and error.code not in refused_before
+        result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_internal else error.code
         return result
     if topic in INTERNAL_TOPICS:
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION

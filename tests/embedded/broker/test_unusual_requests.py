@@ -89,6 +89,21 @@ async def test_records_of_an_internal_topic_are_not_deleted(one: EmbeddedCluster
     assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
+async def test_records_of_an_internal_topic_are_not_deleted_at_a_follower_either(three: EmbeddedCluster) -> None:
+    async with Peer(three) as peer:
+        await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
+    topic = m.DeleteRecordsTopic(
+        name="__consumer_offsets",
+        partitions=[m.DeleteRecordsPartition(partition_index=index, offset=0) for index in range(3)],
+    )
+    codes = set()
+    for node in three.nodes:
+        async with Peer(three, node) as peer:
+            answer = await peer.ask(m.DeleteRecordsRequest(topics=[topic], timeout_ms=1000))
+            codes.update(each.error_code for each in answer.topics[0].partitions)
+    assert codes == {ErrorCode.INVALID_TOPIC_EXCEPTION}
+
+
 @pytest.mark.parametrize("producer", [(-1, 0), (7, -1)])
 async def test_a_marker_needs_a_producer_and_an_epoch(one: EmbeddedCluster, producer: tuple[int, int]) -> None:
     await one.create_topic("t")
