@@ -66,6 +66,7 @@ class Batch(BatchResult):
         self.has_failed = False
         self.base_offset = UNKNOWN_OFFSET
         self.log_append_time = -1
+        self.log_start_offset = -1
         self.moved = None
         self._waiters = None
         self._followers = None

@@ -1,9 +1,10 @@
-"""The topics that a batch was sent to."""
+"""Batches: their state at first, and the topics that they were sent to."""
 
 from __future__ import annotations
 
 import pytest
 
+from aiokafka_lite.producer.delivery import BatchResult
 from aiokafka_lite.protocol.schema import ZERO_UUID
 from tests.pure.producer.model import a_batch, a_partition
 
@@ -19,3 +20,11 @@ def test_a_batch_was_sent_elsewhere_only_if_the_new_topic_cannot_have_it(sent_to
     for topic_id in sent_to:
         partition.sent_to(batch, topic_id)
     assert batch.was_sent_elsewhere(NEW) is elsewhere
+
+
+def test_a_batch_begins_like_any_other_result() -> None:
+    """Its constructor does not call that of the base class, so it could forget a new attribute."""
+    batch, result = a_batch(), BatchResult("t", 0)
+    for name in set(dir(result)) - {"topic", "partition"}:
+        if not callable(getattr(result, name)):
+            assert getattr(batch, name) == getattr(result, name), name
