@@ -18,7 +18,12 @@ batch must have the same number, because its rows would be distributed to the ta
 could be committed already. Otherwise the batch fails before anything of it is committed.
 
 Rule 4: a batch that is older than a marker is refused: it can no longer be detected whether an earlier batch was
-  committed.
+committed.
+
+Rule 5: before the driver reads the marker of rule 3, it aborts the open transactions of the query that no task of this
+run holds. An earlier run with more tasks, or with rows in other tasks, has left them open. If its driver was killed,
+readers would wait for them until the timeout. If its driver was frozen, it could commit them later, beside the rows of
+this run. A transaction that a frozen task begins after this step is aborted in the next batch.
 
 This module does not import Spark.
 """
@@ -36,9 +41,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ..admin import Admin
+from ..admin import Admin, TransactionState
 from ..cluster.client import Client
-from ..errors import ConfigurationError, IllegalStateError, KafkaError
+from ..errors import ConfigurationError, IllegalStateError, KafkaError, UnsupportedVersion
 from ..producer import Producer
 from ..producer.detached import DetachedTransaction, end_detached
 from ..properties import client_settings
@@ -278,9 +283,9 @@ async def _begin_commit(admin: Admin, batch: int, tasks: Sequence[Prepared]) -> 
     """Compare the number of tasks with that of an earlier run of the batch, or commit it for later runs."""
     first = next(task for task in tasks if task.topic is not None)
     query = first.place.query
+    await _fence_former_tasks(admin, query, batch, tasks)
     begun = await _read_marker(admin, query)
     if not _is_written(batch, begun, query):
-        await _fence_former_tasks(admin, query, begun, len(tasks))
         marker = _marker_of(first.topic, batch, tasks=len(tasks))
         (await admin.groups.alter_offsets(query, marker)).raise_for_errors()
     elif begun is not None and begun.counts.get("tasks") != len(tasks):
@@ -293,15 +298,29 @@ async def _begin_commit(admin: Admin, batch: int, tasks: Sequence[Prepared]) -> 
         await _check_without_rows(admin, [task.place for task in tasks if task.topic is None])
 
 
-async def _fence_former_tasks(admin: Admin, query: str, before: _Marker | None, tasks: int) -> None:
-    """Abort what tasks may have left open that the batch before had, and this one has not.
-
-    A killed run of this batch may have had them. No task starts with their transactional ids now, so readers would wait
-    for their transactions until the timeout.
-    """
-    former = [f"{query}-{task}" for task in range(tasks, 0 if before is None else before.counts.get("tasks", 0))]
-    if former:
-        (await admin.transactions.fence_producers(former)).raise_for_errors()
+async def _fence_former_tasks(admin: Admin, query: str, batch: int, tasks: Sequence[Prepared]) -> None:
+    """Abort the open transactions of the query that no task of this run holds (rule 5)."""
+    held = {task.place.transactional_id for task in tasks if task.topic is not None}
+    of_query = re.compile(re.escape(query) + "-[0-9]+")
+    try:
+        listed = await admin.transactions.list(states=(TransactionState.ONGOING,))
+    except UnsupportedVersion:  # before Kafka 3.0
+        former = None
+    else:
+        former = [name for each in listed if of_query.fullmatch(name := each.transactional_id) and name not in held]
+        if not former:
+            return
+    before = await _read_marker(admin, query)
+    _is_written(batch, before, query)  # raises if the open transactions are those of a later batch
+    if former is None:
+        former = [f"{query}-{task}" for task in range(len(tasks), before.counts.get("tasks", 0) if before else 0)]
+        if not former:
+            return
+    for name, error in (await admin.transactions.fence_producers(former)).failed.items():
+        raise KafkaError(
+            f"the transaction that an earlier run of the query has left open under {name!r} was not aborted: {error}."
+            " Restart the query: it repeats the batch"
+        ) from error
 
 
 async def _check_without_rows(admin: Admin, places: Sequence[Place]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from aiokafka_lite import Admin, Consumer, EmbeddedCluster, Producer, TopicPartition
-from aiokafka_lite.errors import IllegalStateError, KafkaError
-from aiokafka_lite.protocol.messages import OffsetFetchRequest
+from aiokafka_lite.embedded.error_responses import error_response
+from aiokafka_lite.errors import ErrorCode, IllegalStateError, KafkaError
+from aiokafka_lite.protocol.messages import InitProducerIdRequest, OffsetCommitRequest, OffsetFetchRequest
+from aiokafka_lite.protocol.schema import Response
 from aiokafka_lite.spark import exactly_once
 from aiokafka_lite.spark.exactly_once import Place, Prepared
 from aiokafka_lite.spark.options import Properties
@@ -160,15 +163,104 @@ async def test_a_repeated_batch_with_another_number_of_tasks_is_refused(cluster:
     assert await committed(cluster) == ["c", "d"]
 
 
-async def test_transactions_that_a_killed_run_with_more_tasks_left_open_do_not_delay_readers(
+@pytest.mark.parametrize(
+    ("before", "killed", "restarted"),
+    [
+        pytest.param(3, 3, ["bbb"], id="fewer tasks"),
+        pytest.param(0, 3, ["bbb"], id="fewer tasks in the first batch"),
+        pytest.param(1, 3, ["bbb"], id="as many tasks as in the batch before"),
+        pytest.param(3, 3, ["bb", "b", ""], id="a task without rows"),
+    ],
+)
+async def test_transactions_that_a_killed_run_left_open_do_not_delay_readers(
+    cluster: EmbeddedCluster, query: Query, before: int, killed: int, restarted: list[str]
+) -> None:
+    if before:
+        await query.commit(0, *[await query.write(task, 0, "a") for task in range(before)])
+    for task in range(killed):
+        await query.write(task, 1, "b")  # the query is killed here
+    await query.commit(1, *[await query.write(task, 1, *rows) for task, rows in enumerate(restarted)])
+    assert await committed(cluster) == ["a"] * before + ["b"] * killed
+    assert await ended(cluster)
+
+
+async def test_before_kafka_3_the_tasks_of_the_batch_before_are_fenced(driver: None) -> None:
+    async with EmbeddedCluster(brokers=1, as_kafka="2.8") as cluster:
+        await cluster.create_topic("target", PARTITIONS)
+        query = Query(cluster)
+        await query.commit(0, *[await query.write(task, 0, "a") for task in range(3)])
+        for task in range(3):
+            await query.write(task, 1, "b")  # the query is killed here
+        await query.commit(1, await query.write(0, 1, "b", "b", "b"))
+        async with asyncio.timeout(DEADLINE):
+            assert await committed(cluster) == ["a", "a", "a", "b", "b", "b"]
+
+
+async def test_a_frozen_driver_that_wakes_in_its_commit_cannot_repeat_rows(
+    cluster: EmbeddedCluster, query: Query
+) -> None:
+    reached, woken = asyncio.Event(), asyncio.Event()
+
+    async def freeze(request: OffsetCommitRequest) -> Response | None:
+        reached.set()
+        await woken.wait()
+        return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 9)
+
+    cluster.on(OffsetCommitRequest).answer(freeze)  # after the driver has read the marker
+    frozen = asyncio.create_task(query.commit(0, *[await query.write(task, 0, f"b{task}") for task in range(3)]))
+    await reached.wait()
+    restarted = Query(cluster, client__id="restarted")  # with connections of its own
+    await restarted.commit(0, await restarted.write(0, 0, "b0", "b1", "b2"))
+    woken.set()
+    with pytest.raises(KafkaError, match="of batch 0 was not committed"):
+        await frozen
+    assert await committed(cluster) == ["b0", "b1", "b2"]
+
+
+async def test_a_frozen_driver_of_an_older_batch_does_not_abort_a_newer_one(
+    cluster: EmbeddedCluster, query: Query
+) -> None:
+    frozen = [await query.write(0, 0, "a")]
+    await query.commit(0, await query.write(0, 0, "a"))
+    await query.commit(1, await query.write(0, 1, "b"))
+    newest = [await query.write(task, 2, "c") for task in range(3)]
+    with pytest.raises(IllegalStateError, match="batch 0 is older than batch 1"):
+        await query.commit(0, *frozen)
+    await query.commit(2, *newest)
+    assert await committed(cluster) == ["a", "b", "c", "c", "c"]
+
+
+async def test_a_batch_with_fewer_tasks_fences_nothing_if_nothing_is_open(
     cluster: EmbeddedCluster, query: Query
 ) -> None:
     await query.commit(0, *[await query.write(task, 0, "a") for task in range(3)])
-    for task in range(3):
-        await query.write(task, 1, "b")  # the query is killed here
-    await query.commit(1, await query.write(0, 1, "b", "b", "b"))
-    assert await committed(cluster) == ["a", "a", "a", "b", "b", "b"]
-    assert await ended(cluster)
+    second = await query.write(0, 1, "b")
+    cluster.history.clear()
+    await query.commit(1, second)
+    assert cluster.history.of(InitProducerIdRequest) == []
+
+
+async def test_transactions_of_other_queries_stay_open(cluster: EmbeddedCluster, query: Query) -> None:
+    others = ["query-1-0", "query-x", "other-query-1"]
+    async with AsyncExitStack() as producers:
+        for name in others:
+            producer = await producers.enter_async_context(Producer(cluster.bootstrap_servers, transactional_id=name))
+            await producer.begin_transaction()
+            await producer.send("target", b"other")
+        await query.commit(0, await query.write(0, 0, "a"))
+        async with Admin(cluster.bootstrap_servers) as admin:
+            listed = await admin.transactions.list(states=["Ongoing"])
+        assert sorted(each.transactional_id for each in listed) == sorted(others)
+
+
+async def test_a_transaction_that_cannot_be_aborted_fails_the_batch(cluster: EmbeddedCluster, query: Query) -> None:
+    await query.write(1, 0, "b")
+    restarted = await query.write(0, 0, "b")
+    cluster.on(InitProducerIdRequest).fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaError, match=r"has left open under 'query-1' was not aborted: .* Restart the query"):
+        await query.commit(0, restarted)
+    await query.commit(0, await query.write(0, 0, "b"))
+    assert await committed(cluster) == ["b"]
 
 
 async def test_a_repeated_task_with_other_rows_is_refused(cluster: EmbeddedCluster, query: Query) -> None:
