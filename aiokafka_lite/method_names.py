@@ -334,19 +334,20 @@ def _checks_arguments(call: Callable[..., Any], instead: Mapping[str, str]) -> C
     return checked
 
 
-_FOR_EACH_RECORD = ("mark", "accept", "reject", "release", "renew")
-"""Methods without the check of arguments, because programs call them for each record."""
-
-
 def explain(
-    client: type, instead: Mapping[str, str] | None = None, arguments: Mapping[str, Mapping[str, str]] | None = None
+    client: type,
+    instead: Mapping[str, str] | None = None,
+    arguments: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    each_record: Collection[str] = (),
 ) -> None:
     """Let a class explain methods and arguments that it does not have.
 
     Using a method in ``instead`` raises AttributeError. A call with an argument that a public method does not have
     raises TypeError, which names the argument to use: the one in ``arguments``, by the name of the method, or one of
-    equal meaning. ``send``, ``send_nowait`` and ``put`` are called for each record and not wrapped: they collect such
-    arguments as ``*more`` and ``**other``, which their signatures do not show, and raise ``wrong_send`` themselves.
+    equal meaning. Methods in ``each_record`` are not checked: programs call them for each record. ``send``,
+    ``send_nowait`` and ``put`` are not wrapped for the same reason: they collect such arguments as ``*more`` and
+    ``**other``, which their signatures do not show, and raise ``wrong_send`` themselves.
     """
     for name, use in (instead or {}).items():
         setattr(client, name, _Missing(name, use))
@@ -356,7 +357,7 @@ def explain(
             signature = inspect.signature(call)
             shown = [each for each in signature.parameters.values() if each.name not in ("more", "other")]
             call.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
-        elif not code.co_flags & inspect.CO_VARKEYWORDS and name not in _FOR_EACH_RECORD:
+        elif not code.co_flags & inspect.CO_VARKEYWORDS and name not in each_record:
             setattr(client, name, _checks_arguments(call, (arguments or {}).get(name, {})))
 
 

@@ -129,21 +129,6 @@ class GroupDescription:
     assignment_epoch: int | None = None
     subtopologies: Mapping[str, tuple[str, ...]] | None = None
 
-    def owner(self, partition: TopicPartition) -> MemberDescription | None:
-        """The member that reads the partition: it is in its assignment, or one of its active tasks reads it."""
-        for member in self.members:
-            if partition in (member.assignment or ()) or self._reads(member.tasks, partition):
-                return member
-        return None
-
-    def _reads(self, tasks: StreamsTasks | None, partition: TopicPartition) -> bool:
-        if tasks is None or self.subtopologies is None:
-            return False
-        return any(
-            partition.partition in numbers and partition.topic in self.subtopologies.get(name, ())
-            for name, numbers in tasks.active.items()
-        )
-
 
 async def list_groups(peer: Peer, states: set[GroupState], types: set[GroupType]) -> list[GroupListing]:
     """The groups of one broker. An old broker ignores the filters."""

@@ -295,8 +295,10 @@ class Groups:
     ) -> Results[str, GroupLag]:
         """The lag of groups in each partition that has a committed offset or is owned by a member.
 
-        It counts up to the high watermark, or with ``isolation_level="read_committed"`` up to the last stable offset:
-        the first record of the oldest open transaction.
+        For a streams group: only partitions with a committed offset.
+
+        The lag counts up to the high watermark, or with ``isolation_level="read_committed"`` up to the last stable
+        offset: the first record of the oldest open transaction.
         """
         isolation = isolation_of(isolation_level)
         wanted = arguments.names(groups, "group")
@@ -385,8 +387,22 @@ async def _fetch_offsets(
 def _owners(group: GroupDescription, committed: Iterable[TopicPartition]) -> dict[TopicPartition, MemberDescription]:
     """The owners of the assigned partitions, and of those committed ones that tasks of a streams group read."""
     owners = {item: member for member in group.members for item in member.assignment or ()}
-    if group.type is GroupType.STREAMS:
-        owners.update({item: member for item in committed if (member := group.owner(item)) is not None})
+    tasks = {
+        (subtopology, number): member
+        for member in group.members
+        if member.tasks is not None
+        for subtopology, numbers in member.tasks.active.items()
+        for number in numbers
+    }
+    if tasks:
+        readers: dict[str, list[str]] = {}  # the subtopologies that read each topic
+        for subtopology, topics in (group.subtopologies or {}).items():
+            for topic in topics:
+                readers.setdefault(topic, []).append(subtopology)
+        for item in committed:
+            for subtopology in readers.get(item.topic, ()):
+                if (subtopology, item.partition) in tasks:
+                    owners[item] = tasks[subtopology, item.partition]
     return owners
 
 

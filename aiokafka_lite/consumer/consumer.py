@@ -402,7 +402,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         return Batches(self._core, max_records, timeout)
 
 
-explain(Consumer, CONSUMER, CONSUMER_ARGUMENTS)
+explain(Consumer, CONSUMER, CONSUMER_ARGUMENTS, each_record=("mark",))
 if not TYPE_CHECKING:  # a type checker finds these mistakes by the signatures
     Consumer.__init__ = checks_topics(Consumer.__init__)
 

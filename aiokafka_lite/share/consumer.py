@@ -267,7 +267,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         return self._core.client.traffic()
 
 
-explain(ShareConsumer, SHARE_CONSUMER)
+explain(ShareConsumer, SHARE_CONSUMER, each_record=("accept", "reject", "release", "renew"))
 
 
 async def _all(promises: list[asyncio.Future[None]]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka_lite import Admin, TopicPartition
 from aiokafka_lite.embedded import EmbeddedCluster, streams_group
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
@@ -70,6 +71,25 @@ async def test_members_share_the_tasks_and_one_revokes_before_the_other_begins(c
         assert answered(await peer.ask(heartbeat("g", "a", 2, {"0": [0, 1]}))) == (3, None, None, [])
         assert answered(await peer.ask(heartbeat("g", "b", 3))) == (3, {"0": [2, 3]}, {}, [])
         assert (await describe(peer)).group_state == "Stable"
+
+
+async def test_the_lag_of_a_group_names_the_member_that_reads_each_partition(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("g-other", 4, 3)
+    async with (
+        coordinator(cluster) as peer,
+        Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin,
+    ):
+        committed = {TopicPartition(topic, number): 0 for topic in ("g-in", "g-other") for number in range(4)}
+        (await admin.groups.alter_offsets("g", committed)).raise_for_errors()
+        await peer.ask(join("g", "a", READING))
+        await peer.ask(join("g", "b", READING))
+        await peer.ask(heartbeat("g", "a", 2))
+        await peer.ask(heartbeat("g", "a", 2, {"0": [0, 1]}))
+        await peer.ask(heartbeat("g", "b", 3))
+        lag = (await admin.groups.lag("g"))["g"]
+        found = [(str(each.partition), each.member and each.member.member_id) for each in lag.partitions]
+        owners = ["a", "a", "b", "b", None, None, None, None]
+        assert found == [(str(each), owner) for each, owner in zip(committed, owners, strict=True)]
 
 
 async def test_the_coordinator_creates_the_internal_topics(cluster: EmbeddedCluster) -> None:
