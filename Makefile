@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
 	@echo "                  BOOTSTRAP=host:port: on any Kafka. Parquet and a chart in demo-output/"
-	@echo "make test-fast    the tests that need no Java and no container, in two minutes; not the thorough ones"
+	@echo "make test-fast    the tests that need no Java and no container, in some minutes; not the thorough ones"
 	@echo "make test         all tests but the long ones, on the embedded cluster and on the real Kafka that this machine can run"
 	@echo "make test-long    the long tests: churn, processes that are killed, old releases of Kafka"
 	@echo "make test-all     test and test-long in one run, which takes less time than one after the other"
@@ -105,7 +105,7 @@ test-fast: .venv/.fast
 test: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) -m "not long" $(PYTEST_ARGS)
 
-# The compiled build: the tests of test-fast, and the hot paths on real Kafka.
+# The compiled build: the tests of test-fast, the thorough ones, and the hot paths on real Kafka.
 COMPILED_TESTS ?= tests/pure tests/embedded $(addprefix tests/end_to_end/test_,round_trip.py groups.py \
 	producer_under_faults.py)
 
