@@ -129,8 +129,7 @@ class TransactionCoordinator:
         self._has_warned = False
         self._late_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}  # requests whose answers were lost
         self._last_offsets: dict[str, set[TopicPartition]] = {}
-        """The partitions whose offsets each group got in this transaction or, before its first offsets, in the previous
-        one that had any."""
+        """The partitions of each group's offsets in this transaction or, before the first, in the last with offsets."""
         self._stable_groups: set[str] = set()
         """The groups that have applied the previous transaction (rule 5)."""
         self._client = client
