@@ -4,12 +4,16 @@ Rules of this file:
 
 1. ``start`` is the offset of the next record to deliver and ``end`` the offset of the next fetch. All fetched and
    undelivered records lie between them. Both offsets change only here.
-2. Batches wait as the broker sent them, compressed or not. At most one batch per partition is unpacked, or a few small
-   ones: ``chunk`` has the records that are being delivered, ``_rest`` the chunks that follow in the same batch.
+2. Batches wait as the broker sent them, compressed or not. At most one batch per partition is unpacked, or small ones
+   that are not compressed, in one chunk: up to ``JOINED_RECORDS`` and ``JOINED_BYTES``. ``chunk`` has the records that
+   are being delivered, ``_rest`` the chunks that follow in the same batch.
 3. While records of ``chunk`` are iterated over, the true position is inside the chunk's iterator (see ``Chunk``), so
    every method that reads the position goes through ``offset`` or settles the chunk first.
-4. Transactions are filtered in order: each batch passes ``AbortedTransactions`` exactly once. An unpacked batch that
-   ``pack`` returns to the queue is not hidden, and is not checked again: the transactions behind it have begun.
+4. Transactions are filtered in order: a batch passes ``AbortedTransactions`` before all batches behind it. It may pass
+   twice in a row, if it could not be decoded the first time. A batch that ``pack`` returns to the queue is not hidden,
+   and is not checked again: the transactions behind it may have begun.
+5. Hidden batches are dropped when they are reached, and leave gaps in the queue. When the buffer is empty, ``start`` is
+   ``end``, also behind such a gap.
 """
 
 from __future__ import annotations
@@ -17,10 +21,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from ..errors import KafkaError, ProtocolError
+from ..errors import ProtocolError
 from ..protocol.records import RecordBatch
 from ..protocol.records.columns import PackedBatch
-from ..types import TopicPartition
+from ..types import Compression, TopicPartition
 from .fetched import AbortedTransactions, Chunk, corrupt, decode, is_hidden
 
 FetchedBatch = tuple[RecordBatch, AbortedTransactions | None]
@@ -29,6 +33,9 @@ FetchedBatch = tuple[RecordBatch, AbortedTransactions | None]
 NO_BATCHES: deque[FetchedBatch] = deque(maxlen=0)
 """The shared queue of all buffers without batches: an empty deque takes 620 bytes, and most of many partitions are
 idle."""
+
+PACKED = AbortedTransactions(())
+"""In the place of a batch's aborted transactions: ``pack`` has returned the batch to the queue. It hides nothing."""
 
 OFFSET_END = (1 << 63) - 1
 """An offset after all others."""
@@ -179,8 +186,12 @@ class Buffer:
         ``same_batch``: only within the unpacked batch. Raises CorruptRecord for a batch that cannot be decoded.
         """
         while self._rest is not None or (self._batches and not same_batch):
+            may_join = False
             if self._rest is None:
                 batch, aborted = self._pop()
+                # Packed batches stay alone. If all of them were unpacked again, a pause after each record would decode
+                # each record hundreds of times.
+                may_join = aborted is not PACKED
                 self._unpacked = [batch]
                 self.consumed_bytes += batch.size
                 # ``start`` is passed, because the batch may begin before the position: after a seek, or because it was
@@ -189,33 +200,34 @@ class Buffer:
             assert self._unpacked is not None
             chunk = self.chunk = next(self._rest, None)
             if chunk is not None:
-                if self._batches and chunk.next_offset == self._unpacked[0].next_offset:
+                if may_join and chunk.next_offset == self._unpacked[0].next_offset:
                     self._join(chunk, self._unpacked, check_crc, max_size)
                 return chunk
             # Also past records that are hidden or compacted away. ``start`` may be past hidden batches already.
             self.start = max(self.start, self._unpacked[-1].next_offset)
             self._rest = self._unpacked = None
+        self._pass_gap()
         return None
 
     def _join(self, chunk: Chunk, unpacked: list[RecordBatch], check_crc: bool, max_size: int) -> None:
-        """Append the records of the next batches to the last chunk of a batch, while they are alike and small."""
+        """Append the records of the next batches to the only chunk of a batch, while they are alike and small."""
         first = unpacked[0]
         room = JOINED_RECORDS - len(chunk.offsets)
         while self._batches:
             batch, aborted = self._batches[0]
-            room -= batch.count
+            room -= max(batch.count, 1)
             if room < 0 or chunk.size + batch.size > JOINED_BYTES:
                 return
-            if batch.base_offset < chunk.next_offset or not _are_alike(first, batch):
-                return
             try:
+                if batch.base_offset < chunk.next_offset or not _are_alike(first, batch):
+                    return
                 if check_crc:
                     batch.verify_crc()
                 hidden = is_hidden(batch, aborted, max_size)
                 if not hidden:
-                    chunk.extend(batch.columns(min(max_size, JOINED_BYTES)))
-            except KafkaError:
-                return  # the batch becomes the first of the next chunk, which raises the error or unpacks a large batch
+                    chunk.extend(batch.columns(max_size))
+            except ProtocolError:
+                return  # the batch becomes the first of the next chunk, and raises the error there
             self._pop()
             self.consumed_bytes += batch.size
             chunk.next_offset = batch.next_offset
@@ -238,7 +250,13 @@ class Buffer:
         for batch in reversed(unpacked):
             if self.start < batch.next_offset:
                 self.consumed_bytes -= batch.size  # until it is unpacked again
-                self._append(batch, None, first=True)
+                self._append(batch, PACKED, first=True)
+        self._pass_gap()
+
+    def _pass_gap(self) -> None:
+        """Move ``start`` past hidden batches that were dropped, if nothing is behind them and nothing is unpacked."""
+        if not self._batches:
+            self.start = self.end
 
     def next_packed(self, max_records: int, max_bytes: int, *, check_crc: bool, max_size: int) -> list[PackedBatch]:
         """Deliver batches as the broker sent them, without those that are hidden: about as many as the limits say.
@@ -269,6 +287,7 @@ class Buffer:
                 self._consumed += min(count, batch.next_offset - self.start)
                 self.consumed_bytes += batch.size
             self.start = batch.next_offset
+        self._pass_gap()
         return taken
 
     def take_batches(self) -> list[FetchedBatch]:
@@ -281,9 +300,14 @@ class Buffer:
 
 
 def _are_alike(first: RecordBatch, batch: RecordBatch) -> bool:
-    """Whether the records of both batches can be in one chunk, which has one leader epoch and timestamp type."""
+    """Whether the records of both batches can be in one chunk, which has one leader epoch and timestamp type.
+
+    Compressed batches are not joined: their size does not say how much a chunk of them would take. Raises CorruptRecord
+    for an unknown codec.
+    """
     return (
         first.magic == batch.magic == 2
+        and first.compression is batch.compression is Compression.NONE
         and first.leader_epoch == batch.leader_epoch
         and first.timestamp_type is batch.timestamp_type
     )

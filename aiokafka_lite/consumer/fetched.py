@@ -214,7 +214,10 @@ def decode(
 
 
 def is_hidden(batch: RecordBatch, aborted: AbortedTransactions | None, max_size: int) -> bool:
-    """Whether a batch is hidden: a marker, or part of an aborted transaction. Call it once per batch, in order."""
+    """Whether a batch is hidden: a marker, or part of an aborted transaction. Call it for the batches in order.
+
+    A second call before that for the next batch changes nothing.
+    """
     if batch.is_control:
         if aborted is not None and _is_abort_marker(batch, max_size):
             aborted.ended(batch)
