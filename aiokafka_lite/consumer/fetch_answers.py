@@ -49,9 +49,9 @@ logger = logging.getLogger(__name__)
 LOGGED_ATTEMPTS = 5
 """From this number of failures in a row, a partition has an outage. The first failures follow each move of a leader."""
 
-FORMER_LEADER_ATTEMPTS = 16
-"""Attempts, in about 13 s, until the answer of a leader counts although a newer epoch was read: the topic may have been
-created again, and begins with epoch 0."""
+LONGEST_FORMER_LEADER = 15.0
+"""Seconds until the refusals of a leader count although a newer epoch was read: the topic may have been created again,
+and begins with epoch 0."""
 
 TURN_BYTES = 4 << 20
 """Bytes of records that are buffered, and perhaps copied, in one turn of the loop."""
@@ -84,6 +84,8 @@ class FetchAnswers:
         self._on_lost_position = on_lost_position
         self._on_source_change = on_source_change
         self._backoff: Backoff = client.retry_backoff()
+        self._refused_since: dict[TopicPartition, float] = {}
+        """When this broker, a former leader, first refused the position of a partition."""
 
     # Fetch.
 
@@ -169,9 +171,15 @@ class FetchAnswers:
     def _is_former_leader(self, assigned: AssignedPartition) -> bool:
         """Whether the leader that was asked is known with an older epoch than the last record that was read."""
         known, read = self._client.view.partition(assigned.partition), assigned.buffer.end_epoch
-        if known is None or known.leader_epoch is None or read is None:
+        partition, now = assigned.partition, self._now()
+        if known is None or known.leader_epoch is None or read is None or known.leader_epoch >= read:
             return False
-        return known.leader_epoch < read and assigned.attempts < FORMER_LEADER_ATTEMPTS
+        if not assigned.attempts:  # the last answer was a success
+            self._refused_since.pop(partition, None)
+        if now < self._refused_since.setdefault(partition, now) + LONGEST_FORMER_LEADER:
+            return True
+        del self._refused_since[partition]
+        return False
 
     def _retry(self, assigned: AssignedPartition, code: ErrorCode) -> None:
         partition = assigned.partition

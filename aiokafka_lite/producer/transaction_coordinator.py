@@ -17,7 +17,8 @@ refuses it. Then no other offset of its partitions is added, because the late re
 Rule 5: in generation 1, offsets are sent only when the coordinator of the group has applied the previous transaction.
 Brokers before Kafka 3.9.1 and 4.0 answer the marker first and apply it later (KAFKA-17507), to all offsets that the
 producer id has sent by then. So offsets that are sent too early are committed or dropped with the previous transaction.
-A worker that died before its commit then left the offsets of records that it never wrote.
+A worker that died before its commit then left the offsets of records that it never wrote. A producer whose own offsets
+may be pending waits as long as it takes; its first offsets wait for ``LONGEST_STABLE_WAIT`` at most.
 """
 
 from __future__ import annotations
@@ -98,9 +99,10 @@ _MARKER_PAUSES = (0.0, 0.0, 0.0, 0.001, 0.002, 0.004, 0.008, 0.016)
 """Seconds between the requests of ``wait_markers``. With 0, the only pause is the round trip of a request, which is
 shorter than the millisecond to which event loops round a sleep."""
 
-LONGEST_STABLE_WAIT = 2.0
-"""Seconds that offsets wait for the previous transaction (rule 5). Brokers apply it within milliseconds. An offset that
-is pending for longer is of another producer, or of this transaction, which another process has prepared."""
+LONGEST_STABLE_WAIT = 10.0
+"""Seconds that the first offsets of a producer wait for a transaction of its id that another process has left (rule 5).
+An offset that is pending for longer is usually of another producer, or of a transaction that this process has taken
+over."""
 
 _PREVIOUS_IS_OPEN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 """The codes of a request that came before the previous transaction was complete."""
@@ -353,16 +355,16 @@ class TransactionCoordinator:
     ) -> None:
         """Wait until the group has no pending offset of these partitions or of the previous transaction (rule 5).
 
-        It ends after ``LONGEST_STABLE_WAIT``, and after any other refusal: the request with the offsets is sent then,
-        and gets its own answer. Brokers before Kafka 2.5 do not tell whether an offset is pending.
+        If this producer has sent no offsets before, the wait ends after ``LONGEST_STABLE_WAIT``. After that, or another
+        refusal, the request with the offsets is sent. Brokers before Kafka 2.5 do not tell what is pending.
         """
-        partitions = self._last_offsets.get(group_id, set()).union(offsets)
+        previous = self._last_offsets.get(group_id, set())
         clock = asyncio.get_running_loop().time
-        end = clock() + LONGEST_STABLE_WAIT
+        end = math.inf if previous else clock() + LONGEST_STABLE_WAIT
 
         async def attempt() -> ErrorCode:
             answer, node_id = await channel.send(
-                lambda versions: pending_offsets_request(group_id, partitions, versions),
+                lambda versions: pending_offsets_request(group_id, previous.union(offsets), versions),
                 purpose=Purpose.OTHER,
                 timeout=self._client.config.request_timeout,
                 at_most=OffsetFetchRequest.MANY_GROUPS - 1,

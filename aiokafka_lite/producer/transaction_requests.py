@@ -104,6 +104,8 @@ def _hint(code: ErrorCode, transactional_id: str, transaction_timeout: float) ->
             ": the coordinator has no such transaction open; most likely it was open for longer than"
             f" transaction_timeout={transaction_timeout:g} s and the coordinator aborted it"
         )
+    if code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
+        return ": the group has not applied the previous transaction, or another producer has offsets of it open"
     if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
         return (
             f": transaction_timeout={transaction_timeout:g} s is above transaction.max.timeout.ms of the brokers; lower"

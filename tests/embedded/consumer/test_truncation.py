@@ -255,3 +255,12 @@ async def test_a_former_leader_that_is_cut_off_does_not_reset_a_committed_offset
         await restarted.wait_assigned()
         write(orders, bills, [b"new"])
         assert [record.value for record in await take(restarted, 1)] == [b"new"]
+
+
+async def test_a_committed_offset_of_a_topic_before_it_was_created_again_is_reset(orders: EmbeddedCluster) -> None:
+    settings: dict[str, Any] = {"group_id": "billing", "auto_commit": False, "auto_offset_reset": "earliest"}
+    async with consumer_of(orders, topics=["orders"], **settings) as consumer:
+        await consumer.wait_assigned()
+        (await consumer.commit({FIRST: OffsetAndMetadata(500, leader_epoch=7)})).raise_for_refused()
+    async with consumer_of(orders, topics=["orders"], **settings) as restarted:
+        assert (await take(restarted, 1))[0].offset == 0

@@ -256,7 +256,7 @@ async def test_offsets_of_an_older_transaction_are_asked_for_again_after_a_faile
         return answer
 
     await write(producer, 1)
-    with cluster.on(OffsetFetchRequest, times=None).alter(as_unstable):
+    with cluster.on(OffsetFetchRequest, times=None).alter(as_unstable) as fault:
         await producer.begin_transaction()
         waiting = asyncio.create_task(producer.send_offsets_to_transaction({THERE: OffsetAndMetadata(2)}, GROUP))
         await until(lambda: asked)
@@ -265,5 +265,8 @@ async def test_offsets_of_an_older_transaction_are_asked_for_again_after_a_faile
             await waiting
         asked.clear()
         async with producer.transaction() as transaction:
-            await transaction.send_offsets({THERE: OffsetAndMetadata(3)}, GROUP)
+            sending = asyncio.create_task(transaction.send_offsets({THERE: OffsetAndMetadata(3)}, GROUP))
+            await until(lambda: asked)
+            fault.remove()
+            await sending
     assert asked[0] == 2
