@@ -345,9 +345,10 @@ def explain(
 
     Using a method in ``instead`` raises AttributeError. A call with an argument that a public method does not have
     raises TypeError, which names the argument to use: the one in ``arguments``, by the name of the method, or one of
-    equal meaning. Methods in ``each_record`` are not checked: programs call them for each record. ``send``,
-    ``send_nowait`` and ``put`` are not wrapped for the same reason: they collect such arguments as ``*more`` and
-    ``**other``, which their signatures do not show, and raise ``wrong_send`` themselves.
+    equal meaning; an async method raises it when it is awaited. Methods in ``each_record`` are not checked: programs
+    call them for each record. ``send``, ``send_nowait`` and ``put`` are not wrapped for the same reason: they collect
+    such arguments as ``*more`` and ``**other``, which their signatures do not show, and raise ``wrong_send``
+    themselves.
     """
     for name, use in (instead or {}).items():
         setattr(client, name, _Missing(name, use))

@@ -23,7 +23,8 @@ committed.
 Rule 5: before the driver reads the marker of rule 3, it aborts the open transactions of the query that no task of this
 run holds. An earlier run with more tasks, or with rows in other tasks, has left them open. If its driver was killed,
 readers would wait for them until the timeout. If its driver was frozen, it could commit them later, beside the rows of
-this run. A transaction that a frozen task begins after this step is aborted in the next batch.
+this run. A transaction that a frozen task begins after this step is aborted in the next batch. A frozen driver that
+wakes finds that the ids of its own tasks were taken over, and aborts nothing.
 
 This module does not import Spark.
 """
@@ -306,6 +307,11 @@ async def _fence_former_tasks(admin: Admin, query: str, batch: int, tasks: Seque
         listed = await admin.transactions.list(states=(TransactionState.ONGOING,))
     except UnsupportedVersion:  # before Kafka 3.0
         former = None
+    except KafkaError as error:
+        raise KafkaError(
+            f"whether an earlier run of the query has left a transaction open is not known: {error}. Restart the query:"
+            " it repeats the batch"
+        ) from error
     else:
         former = [name for each in listed if of_query.fullmatch(name := each.transactional_id) and name not in held]
         if not former:
@@ -316,11 +322,27 @@ async def _fence_former_tasks(admin: Admin, query: str, batch: int, tasks: Seque
         former = [f"{query}-{task}" for task in range(len(tasks), before.counts.get("tasks", 0) if before else 0)]
         if not former:
             return
-    for name, error in (await admin.transactions.fence_producers(former)).failed.items():
+    else:
+        await _check_own(admin, [task.transaction for task in tasks if task.transaction is not None])
+    for name, refusal in (await admin.transactions.fence_producers(former)).failed.items():
         raise KafkaError(
-            f"the transaction that an earlier run of the query has left open under {name!r} was not aborted: {error}."
+            f"the transaction that an earlier run of the query has left open under {name!r} was not aborted: {refusal}."
             " Restart the query: it repeats the batch"
-        ) from error
+        ) from refusal
+
+
+async def _check_own(admin: Admin, transactions: Sequence[DetachedTransaction]) -> None:
+    """Raise KafkaError if another run has taken over a transactional id: then the open transactions may be its own."""
+    if not transactions:
+        return
+    found = (await admin.transactions.describe([each.transactional_id for each in transactions])).raise_for_errors()
+    for each in transactions:
+        now = found[each.transactional_id]
+        if (now.producer_id, now.producer_epoch) != (each.producer_id, each.producer_epoch):
+            raise KafkaError(
+                f"another run of the query has begun a transaction under {each.transactional_id!r}; this batch is not"
+                " committed. Let only one run write to a checkpoint"
+            )
 
 
 async def _check_without_rows(admin: Admin, places: Sequence[Place]) -> None:

@@ -230,6 +230,18 @@ async def test_a_frozen_driver_of_an_older_batch_does_not_abort_a_newer_one(
     assert await committed(cluster) == ["a", "b", "c", "c", "c"]
 
 
+async def test_a_frozen_driver_of_the_last_batch_does_not_abort_the_next_one(
+    cluster: EmbeddedCluster, query: Query
+) -> None:
+    frozen = [await query.write(0, 0, "a")]
+    await query.commit(0, await query.write(0, 0, "a"))
+    newest = [await query.write(task, 1, "b") for task in range(3)]
+    with pytest.raises(KafkaError, match="another run of the query has begun a transaction under 'query-0'"):
+        await query.commit(0, *frozen)
+    await query.commit(1, *newest)
+    assert await committed(cluster) == ["a", "b", "b", "b"]
+
+
 async def test_a_batch_with_fewer_tasks_fences_nothing_if_nothing_is_open(
     cluster: EmbeddedCluster, query: Query
 ) -> None:
