@@ -87,6 +87,7 @@ def public_coroutines(*classes: type) -> set[str]:
         for kind in classes
         for name, member in vars(kind).items()
         if inspect.iscoroutinefunction(member) and (not name.startswith("_") or name.startswith("__a"))
-        # ``explain`` of method_names puts a checked form of inherited methods into the class.
-        if member.__qualname__.split(".")[0] == kind.__name__
+        # ``explain`` of method_names puts a checked form of inherited methods into the class. A compiled function has
+        # no qualified name, and is the class's own.
+        if getattr(member, "__qualname__", kind.__name__).split(".")[0] == kind.__name__
     }
