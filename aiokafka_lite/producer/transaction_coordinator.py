@@ -132,8 +132,7 @@ class TransactionCoordinator:
         self._late_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}  # requests whose answers were lost
         self._last_offsets: dict[str, set[TopicPartition]] = {}
         """The partitions of each group's offsets in this transaction or, before the first, in the last with offsets."""
-        self._stable_groups: set[str] = set()
-        """The groups that have applied the previous transaction (rule 5)."""
+        self._stable_groups: set[str] = set()  # those that have applied the previous transaction (rule 5)
         self._client = client
         self._transactional_id = transactional_id
         self._transaction_timeout = transaction_timeout
@@ -269,14 +268,15 @@ class TransactionCoordinator:
         """Commit offsets in the transaction, unless ``is_wanted`` returns False before."""
         self._check_replaceable(offsets, group.group_id)
         channel = CoordinatorChannel(self._client, group.group_id)
-        if self._ids.generation < 2:
+        generation = self._ids.generation
+        if generation < 2:
             await self._add_group(group.group_id, is_wanted)
             if group.group_id not in self._stable_groups:
                 await self._wait_stable(channel, group.group_id, offsets, is_wanted)
         if not is_wanted():
             return
-        self._last_offsets.setdefault(group.group_id, set()).update(offsets)
-        generation = self._ids.generation
+        if generation < 2:
+            self._last_offsets.setdefault(group.group_id, set()).update(offsets)
         open_offsets = dict(offsets)
 
         def build(versions: VersionTable) -> TxnOffsetCommitRequest:
