@@ -114,12 +114,14 @@ class ProducerStates:
     def check(self, producer_id: int, epoch: int, first_sequence: int, count: int) -> BatchMetadata | None:
         """None if the batch may be appended, or the batch that it repeats. Raises SequenceRejected."""
         entry = self.entries.get(producer_id)
+        if entry is not None:
+            duplicate = entry.find_duplicate(epoch, first_sequence, add_sequence(first_sequence, count - 1))
+            if duplicate is not None:
+                return duplicate
+            self.check_epoch(producer_id, epoch)
+        self._check_verified_sequence(producer_id, first_sequence)
         if entry is None:
             return None  # a new or an expired producer may start with any sequence
-        duplicate = entry.find_duplicate(epoch, first_sequence, add_sequence(first_sequence, count - 1))
-        if duplicate is not None:
-            return duplicate
-        self.check_epoch(producer_id, epoch)
         if epoch > entry.epoch:
             if first_sequence != 0 and entry.epoch != NO_EPOCH:
                 raise SequenceRejected(
@@ -134,6 +136,21 @@ class ProducerStates:
                 f"producer {producer_id} must continue with sequence {expected}, got {first_sequence}",
             )
         return None
+
+    def _check_verified_sequence(self, producer_id: int, first_sequence: int) -> None:
+        """Raise SequenceRejected if a verification is for an earlier batch, also if the coordinator has refused it.
+
+        As in Kafka, this concerns batches outside of transactions, too.
+        """
+        verification = self._verifications.get(producer_id)
+        if verification is None:
+            return
+        first = 0 if verification.adds and producer_id not in self.entries else verification.lowest_sequence
+        if first_sequence > first:
+            raise SequenceRejected(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} must begin with sequence {first}, got {first_sequence}",
+            )
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
         """Raise SequenceRejected for an epoch that is older than the producer's."""
@@ -151,7 +168,8 @@ class ProducerStates:
         known = self._verifications.get(producer_id)
         if known is None or known.epoch < epoch:
             known = self._verifications[producer_id] = Verification(epoch, first_sequence, adds=adds)
-        known.lowest_sequence = min(known.lowest_sequence, first_sequence)
+        if known.epoch == epoch:
+            known.lowest_sequence = min(known.lowest_sequence, first_sequence)
         return known
 
     def check_transaction(self, batch: RecordBatch, verification: Verification | None) -> None:
@@ -172,14 +190,6 @@ class ProducerStates:
         if self._verifications.get(producer_id) is not verification:
             raise SequenceRejected(
                 ErrorCode.INVALID_TXN_STATE, f"the transaction of producer {producer_id} does not have this partition"
-            )
-        first = verification.lowest_sequence
-        if verification.adds and producer_id not in self.entries:
-            first = 0
-        if batch.base_sequence > first:
-            raise SequenceRejected(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} must begin with sequence {first}, got {batch.base_sequence}",
             )
 
     def _is_open(self, producer_id: int, epoch: int) -> bool:
@@ -250,7 +260,10 @@ class ProducerStates:
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = timestamp
         self.transactions.end(marker.producer_id, offset, committed=marker.committed)
-        self._verifications.pop(marker.producer_id, None)
+        verification = self._verifications.get(marker.producer_id)
+        # In generation 2 the marker of a transaction has a newer epoch. An equal one is of the transaction before it.
+        if verification is not None and (not verification.adds or marker.producer_epoch > verification.epoch):
+            del self._verifications[marker.producer_id]
 
     def _entry(self, producer_id: int, epoch: int) -> ProducerStateEntry:
         """The entry of a producer. A new epoch has no batches yet."""

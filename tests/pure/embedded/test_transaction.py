@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -154,12 +155,30 @@ def test_a_marker_between_question_and_answer_refuses_the_late_batch() -> None:
 def test_the_first_batch_of_a_partition_is_the_lowest_that_was_asked_about() -> None:
     """Otherwise a later batch could be appended while an earlier one is tried again."""
     states = ProducerStates()
-    second = single_batch(produced(b"v", producer_id=7, epoch=0, sequence=1, transactional=True))
     states.start_verification(7, 0, 0, adds=False)
-    verification = states.start_verification(7, 0, 1, adds=False)
+    states.start_verification(7, 0, 1, adds=False)
     with pytest.raises(SequenceRejected) as refused:
-        states.check_transaction(second, verification)
+        states.check(7, 0, 1, 1)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_question_about_a_batch_counts_for_batches_outside_of_transactions_as_in_kafka() -> None:
+    states = ProducerStates()
+    states.start_verification(7, 0, 0, adds=False)
+    states.update(7, 0, 0, 0, 0, timestamp=100)
+    with pytest.raises(SequenceRejected) as refused:
+        states.check(7, 0, 1, 1)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize("adds, epoch, counts", [(True, 0, True), (True, 1, False), (False, 0, False)])
+def test_in_generation_2_a_question_outlives_the_marker_of_its_own_epoch(adds: bool, epoch: int, counts: bool) -> None:
+    states = ProducerStates()
+    states.start_verification(7, 0, 0, adds=adds)
+    states._record_marker(Marker(7, epoch, committed=True, coordinator_epoch=0), 0, 100)
+    states.update(7, epoch, 0, 1, 1, timestamp=100)
+    with pytest.raises(SequenceRejected) if counts else nullcontext():
+        states.check(7, epoch, 1, 1)
 
 
 def test_an_epoch_that_a_marker_raised_starts_with_sequence_0() -> None:
