@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...acls import AclOperation
 from ...arguments import by_topic
 from ...errors import ErrorCode
@@ -54,16 +56,41 @@ def _described(
         error = context.broker.groups.check(wanted.group_id)
         if error is not ErrorCode.NONE:
             raise GroupRefusal(error)
+        if wanted.topics is not None:
+            _require_partitions(context, wanted.group_id, wanted.topics)
     except GroupRefusal as refusal:
         found.error_code, found.error_message = refusal.error, refusal.text
         return found
     group = context.broker.share_groups.find(wanted.group_id)
-    topics = _topics_of(context, group) if wanted.topics is None else wanted.topics
+    topics = _topics_of(context, group) if wanted.topics is None else _merged(wanted.topics)
     for topic in topics:
         is_allowed = context.allows_topic(AclOperation.DESCRIBE, topic.topic_name)
         if is_allowed or wanted.topics is not None:
             found.topics.append(_described_topic(context, group, topic, is_allowed=is_allowed))
     return found
+
+
+def _require_partitions(
+    context: RequestContext, group_id: str, topics: Iterable[DescribeShareGroupOffsetsRequestTopic]
+) -> None:
+    """Raise GroupRefusal where Kafka's coordinator of share partitions refuses what the broker asks it."""
+    for topic in topics:
+        is_known = topic.topic_name in context.broker.metadata.topics
+        if is_known and (not group_id or min(topic.partitions, default=-1) < 0):
+            raise GroupRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.description)
+
+
+def _merged(
+    topics: Iterable[DescribeShareGroupOffsetsRequestTopic],
+) -> list[DescribeShareGroupOffsetsRequestTopic]:
+    """Each topic, and each of its partitions, once."""
+    named: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        named.setdefault(topic.topic_name, {}).update(dict.fromkeys(topic.partitions))
+    return [
+        DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=list(partitions))
+        for name, partitions in named.items()
+    ]
 
 
 def _topics_of(context: RequestContext, group: ShareGroup | None) -> list[DescribeShareGroupOffsetsRequestTopic]:
@@ -98,7 +125,7 @@ def _described_topic(
             end = context.broker.share_groups.end_offset((topic.name, index))
             partition.start_offset = state.start_offset
             partition.leader_epoch = topic.partitions[index].leader_epoch
-            partition.lag = -1 if end is None else max(0, end - state.start_offset - state.delivery_complete_count)
+            partition.lag = -1 if end is None else end - state.start_offset - state.delivery_complete_count
         partitions.append(partition)
     return DescribeShareGroupOffsetsResponseTopic(
         topic_name=wanted.topic_name, topic_id=topic_id, partitions=partitions
@@ -116,6 +143,7 @@ def alter_share_group_offsets(
         response.error_code, response.error_message = refusal.error, refusal.text
         return response
     groups = context.broker.share_groups
+    answers: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     for wanted in request.topics:
         is_allowed = context.allows_topic(AclOperation.READ, wanted.topic_name)
         topic = context.broker.metadata.topics.get(wanted.topic_name) if is_allowed else None
@@ -134,9 +162,9 @@ def alter_share_group_offsets(
                     partition_index=each.partition_index, error_code=error, error_message=message
                 )
             )
-        response.responses.append(
-            AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name, topic_id=topic_id, partitions=results)
-        )
+        answer = AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name, topic_id=topic_id, partitions=[])
+        answers.setdefault(wanted.topic_name, answer).partitions += results
+    response.responses = list(answers.values())
     return response
 
 
@@ -165,19 +193,20 @@ def delete_share_group_offsets(
     except GroupRefusal as refusal:
         response.error_code, response.error_message = refusal.error, refusal.text
         return response
-    for wanted in request.topics:
+    for name in dict.fromkeys(each.topic_name for each in request.topics):
         error, message = ErrorCode.NONE, None
-        topic = context.broker.metadata.topics.get(wanted.topic_name)
-        if not context.allows_topic(AclOperation.READ, wanted.topic_name):
+        topic = context.broker.metadata.topics.get(name)
+        if not context.allows_topic(AclOperation.READ, name):
             error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.description
             topic = None
         elif topic is None:
             error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN
         elif not context.broker.share_groups.delete_topic(group, topic.topic_id):
             error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete."
+            topic = None
         response.responses.append(
             DeleteShareGroupOffsetsResponseTopic(
-                topic_name=wanted.topic_name,
+                topic_name=name,
                 topic_id=ZERO_UUID if topic is None else topic.topic_id,
                 error_code=error,
                 error_message=message,

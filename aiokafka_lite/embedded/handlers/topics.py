@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ...acls import AclOperation
 from ...arguments import must_be
@@ -43,29 +43,59 @@ MAX_NEW_PARTITIONS = 10_000
 @handles(CreateTopicsRequest)
 def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     require_time(request.timeout_ms)
-    check_new_partitions(context, (len(each.assignments) or each.num_partitions for each in request.topics))
     counts = Counter(topic.name for topic in request.topics)
-    results = []
+    results: list[CreatableTopicResult] = []
+    allowed: list[CreatableTopic] = []
     for name, wanted in {topic.name: topic for topic in request.topics}.items():
         try:
             if counts[name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
             _allow(context, AclOperation.CREATE, name)
+            allowed.append(wanted)
+        except Refused as refusal:
+            results.append(_not_created(name, refusal))
+    _check_records(context, allowed)
+    for wanted in allowed:
+        try:
             _check_quota(context, strict=context.version >= CreateTopicsRequest.STRICT_QUOTA)
             topic = _create(context, wanted, validate_only=request.validate_only)
             _count(context, 0 if request.validate_only else len(topic.partitions))
             results.append(_created(context, topic))
         except Refused as refusal:
-            results.append(CreatableTopicResult(name=name, error_code=refusal.code, error_message=str(refusal)))
+            results.append(_not_created(wanted.name, refusal))
     return CreateTopicsResponse(throttle_time_ms=context.throttle_ms, topics=results)
 
 
-def check_new_partitions(context: RequestContext, numbers: Iterable[int]) -> None:
-    """Raise Refused if the topics of a request have too many partitions; -1 is the broker's default."""
+def _check_records(context: RequestContext, topics: Sequence[CreatableTopic]) -> None:
+    """Raise Refused if the topics have too many partitions, or if those that can be created need too many records.
+
+    Kafka's controller writes one record for each topic, each setting and each partition.
+    """
+    asked = check_new_partitions(context, (len(each.assignments) or each.num_partitions for each in topics))
+    if asked + sum(1 + len(each.configs) for each in topics) <= MAX_NEW_PARTITIONS:
+        return
+    records = 0
+    for wanted in topics:
+        try:
+            records += 1 + len(wanted.configs) + len(_create(context, wanted, validate_only=True).partitions)
+        except Refused:
+            continue  # answered with its own error
+    if records > MAX_NEW_PARTITIONS:
+        what = f"<= {MAX_NEW_PARTITIONS} in a request"
+        raise Refused(ErrorCode.POLICY_VIOLATION, must_be("topics, their settings and partitions", what, records))
+
+
+def check_new_partitions(context: RequestContext, numbers: Iterable[int]) -> int:
+    """The number of partitions of the topics in a request; -1 is the broker's default. Raises Refused if too many."""
     default = context.broker.settings.number("num.partitions")
     asked = sum(default if number == -1 else max(number, 0) for number in numbers)
     if asked > MAX_NEW_PARTITIONS:
         raise Refused(ErrorCode.POLICY_VIOLATION, must_be("partitions", f"<= {MAX_NEW_PARTITIONS} in a request", asked))
+    return asked
+
+
+def _not_created(name: str, refusal: Refused) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=refusal.code, error_message=str(refusal))
 
 
 def _check_quota(context: RequestContext, *, strict: bool) -> None:
@@ -191,11 +221,13 @@ def create_partitions(context: RequestContext, request: CreatePartitionsRequest)
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
             _check_quota(context, strict=context.version >= CreatePartitionsRequest.STRICT_QUOTA)
             new = _new_partitions(context, wanted)
+            is_too_many = asked + new > MAX_NEW_PARTITIONS
+            if not is_too_many or wanted.assignments is not None:  # a wrong assignment is an error of its own
+                _add_partitions(context, wanted, new, validate_only=request.validate_only or is_too_many)
             asked += new
-            if asked > MAX_NEW_PARTITIONS:
+            if is_too_many:
                 limit = f"<= {MAX_NEW_PARTITIONS} in a request"
                 raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, must_be("new partitions", limit, asked))
-            _add_partitions(context, wanted, new, validate_only=request.validate_only)
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, str(refusal)
         results.append(result)

@@ -165,10 +165,18 @@ async def end_transaction(context: RequestContext, request: EndTxnRequest) -> En
 
 @handles(WriteTxnMarkersRequest)
 async def write_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(markers=[await _write(context, each) for each in request.markers])
+    results: dict[int, WritableTxnMarkerResult] = {}
+    for wanted in request.markers:
+        written = await _write(context, wanted)
+        if written:
+            result = results.setdefault(
+                wanted.producer_id, WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=[])
+            )
+            result.topics += written
+    return WriteTxnMarkersResponse(markers=list(results.values()))
 
 
-async def _write(context: RequestContext, wanted: WritableTxnMarker) -> WritableTxnMarkerResult:
+async def _write(context: RequestContext, wanted: WritableTxnMarker) -> list[WritableTxnMarkerTopicResult]:
     marker = Marker(
         wanted.producer_id,
         wanted.producer_epoch,
@@ -177,7 +185,7 @@ async def _write(context: RequestContext, wanted: WritableTxnMarker) -> Writable
         wanted.transaction_version,
     )
     is_allowed = context.allows(AclOperation.CLUSTER_ACTION) or context.allows(AclOperation.ALTER)
-    result = WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=[])
+    results = []
     for topic in wanted.topics:
         partitions = []
         for index in topic.partition_indexes:
@@ -191,8 +199,8 @@ async def _write(context: RequestContext, wanted: WritableTxnMarker) -> Writable
             else:
                 error = await append_marker(context.broker, key, marker)
             partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
-        result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
-    return result
+        results.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+    return results
 
 
 @handles(DescribeTransactionsRequest)

@@ -10,6 +10,7 @@ import pytest
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
+from aiokafka_lite.protocol.schema import ZERO_UUID
 from tests.embedded.broker.peer import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
 
@@ -44,7 +45,12 @@ async def test_a_request_to_the_controller_without_time_has_timed_out(one: Embed
         ([new_topic("a", 6_000), new_topic("b", 4_001)], {ErrorCode.POLICY_VIOLATION}),
         ([new_topic("a", 2**31 - 1)], {ErrorCode.POLICY_VIOLATION}),
         ([new_topic("a", 10_001), new_topic("b", -5_000)], {ErrorCode.POLICY_VIOLATION}),
-        ([new_topic("a", 10_000)], {NONE}),
+        ([new_topic("a", 10_000)], {ErrorCode.POLICY_VIOLATION}),
+        ([new_topic("a", 9_999)], {NONE}),
+        ([new_topic("a", 9_999, retention_ms="1")], {ErrorCode.POLICY_VIOLATION}),
+        ([new_topic("a", 9_998), new_topic("b")], {ErrorCode.POLICY_VIOLATION}),
+        ([new_topic("a", 9_999), new_topic("b/c")], {NONE, ErrorCode.INVALID_TOPIC_EXCEPTION}),
+        ([new_topic("a", 9_000), new_topic("b", 6_000), new_topic("b", 6_000)], {NONE, INVALID}),
         ([new_topic("__cluster_metadata")], {INVALID}),
         ([new_topic("a", retention_ms="1_000")], {ErrorCode.INVALID_CONFIG}),
     ],
@@ -74,6 +80,26 @@ async def test_a_request_adds_at_most_10_000_partitions(
         await one.create_topic(name)
     async with Peer(one) as peer:
         answer = await peer.ask(m.CreatePartitionsRequest(topics=topics, timeout_ms=1000, validate_only=True))
+    assert [each.error_code for each in answer.results] == codes
+
+
+async def test_a_wrong_assignment_takes_no_room_from_other_topics(one: EmbeddedCluster) -> None:
+    wrong = [m.CreatePartitionsAssignment(broker_ids=[77])]
+    topics = [
+        m.CreatePartitionsTopic(name=name, count=count, assignments=assignments)
+        for name, count, assignments in (
+            ("a", 20_000, wrong),
+            ("b", 10_001, None),
+            ("c", 20_000, wrong),
+            ("d", 1, None),
+        )
+    ]
+    for topic in topics:
+        await one.create_topic(topic.name)
+    async with Peer(one) as peer:
+        answer = await peer.ask(m.CreatePartitionsRequest(topics=topics, timeout_ms=1000, validate_only=True))
+    wrong_assignment = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    codes = [wrong_assignment, NONE, wrong_assignment, ErrorCode.INVALID_PARTITIONS]
     assert [each.error_code for each in answer.results] == codes
 
 
@@ -120,6 +146,24 @@ async def test_a_marker_needs_a_producer_and_an_epoch(one: EmbeddedCluster, prod
     assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert one.state_of("t", 0).leader == 1
     assert one.nodes[1].replica_manager.partitions["t", 0].log.end_offset == 0
+
+
+async def test_the_markers_of_a_producer_have_one_answer(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", partitions=2)
+    markers = [
+        m.WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=0,
+            transaction_result=True,
+            topics=[m.WritableTxnMarkerTopic(name="t", partition_indexes=[each]) for each in partitions],
+            coordinator_epoch=0,
+        )
+        for producer_id, partitions in ((7, [0]), (8, []), (7, [1]))
+    ]
+    async with Peer(one) as peer:
+        (answer,) = (await peer.ask(m.WriteTxnMarkersRequest(markers=markers))).markers
+    answered = [(each.partition_index, each.error_code) for topic in answer.topics for each in topic.partitions]
+    assert (answer.producer_id, answered) == (7, [(0, NONE), (1, NONE)])
 
 
 async def test_a_topic_that_is_named_by_name_and_by_id_is_not_deleted(one: EmbeddedCluster) -> None:
@@ -443,6 +487,51 @@ async def test_share_offsets_are_deleted_once(one: EmbeddedCluster) -> None:
         answers = [(await peer.ask(delete)).responses[0] for _ in range(2)]
     assert [each.error_code for each in answers] == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert answers[1].error_message == "There is no offset information to delete."
+    assert answers[1].topic_id == ZERO_UUID
+
+
+def share_topics(*topics: tuple[str, list[int]]) -> list[m.DescribeShareGroupOffsetsRequestTopic]:
+    return [m.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=indexes) for name, indexes in topics]
+
+
+async def test_the_offset_of_a_share_partition_is_described_once(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", partitions=2)
+    start = [m.AlterShareGroupOffsetsRequestPartition(partition_index=each, start_offset=5) for each in range(2)]
+    alter = m.AlterShareGroupOffsetsRequest(
+        group_id="g", topics=[m.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[each]) for each in start]
+    )
+    asked = m.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=share_topics(("t", [0, 0]), ("t", [1])))
+    async with Peer(one) as peer:
+        await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
+        (altered,) = (await peer.ask(alter)).responses
+        (group,) = (await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=[asked]))).groups
+    assert [each.partition_index for each in altered.partitions] == [0, 1]
+    (topic,) = group.topics
+    assert [(each.partition_index, each.start_offset, each.lag) for each in topic.partitions] == [
+        (0, 5, -5),
+        (1, 5, -5),
+    ]
+
+
+@pytest.mark.parametrize(
+    "group_id, topics, code",
+    [
+        ("g", share_topics(("t", [])), ErrorCode.UNKNOWN_SERVER_ERROR),
+        ("g", share_topics(("t", [0]), ("t", [-1])), ErrorCode.UNKNOWN_SERVER_ERROR),
+        ("", share_topics(("t", [0])), ErrorCode.UNKNOWN_SERVER_ERROR),
+        ("", share_topics(("unknown", [])), NONE),
+        ("g", share_topics(("unknown", [-1])), NONE),
+    ],
+)
+async def test_kafka_fails_to_describe_share_offsets_of_no_partition(
+    one: EmbeddedCluster, group_id: str, topics: list[m.DescribeShareGroupOffsetsRequestTopic], code: ErrorCode
+) -> None:
+    await one.create_topic("t")
+    asked = m.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
+    async with Peer(one) as peer:
+        await peer.ask(m.FindCoordinatorRequest(coordinator_keys=[group_id]))
+        (group,) = (await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=[asked]))).groups
+    assert (group.error_code, len(group.topics)) == (code, 0 if code else 1)
 
 
 @pytest.mark.parametrize(
