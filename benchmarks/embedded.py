@@ -1,4 +1,4 @@
-"""The embedded cluster: throughput, start-up, connections, virtual time: ``python -m benchmarks.embedded``.
+"""The embedded cluster: throughput, start-up, connections, recovery, virtual time: ``python -m benchmarks embedded``.
 
 librdkafka produces and reads records of 100 bytes on this cluster, on its own mock cluster and, where
 ``KAFKA_BOOTSTRAP`` says that there is one, on Apache Kafka, in turn in each round. Client and cluster share the
@@ -8,7 +8,9 @@ machine, and here one process.
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -27,6 +29,7 @@ COUNT = 300_000
 ROUNDS = 3
 VALUE = b"x" * 100
 CONNECTIONS = 1000
+GIGABYTE = 1_000_000_000
 
 
 def produce(servers: str, topic: str, **settings: object) -> float:
@@ -55,12 +58,16 @@ def read(servers: str, topic: str, **settings: object) -> float:
     return COUNT / (time.perf_counter() - began)
 
 
-def on_embedded(replicas: int) -> tuple[float, float]:
+def on_embedded(replicas: int, security: str | None = None) -> tuple[float, float]:
     async def main() -> tuple[float, float]:
-        async with EmbeddedCluster(brokers=3, config=ClusterConfig(history_limit=0)) as cluster:
+        config = ClusterConfig(history_limit=0)
+        async with EmbeddedCluster(brokers=3, security=security, config=config) as cluster:
             await cluster.create_topic("t", 3, replicas)
-            servers = cluster.bootstrap_servers
-            return await asyncio.to_thread(produce, servers, "t"), await asyncio.to_thread(read, servers, "t")
+            client = cluster.client_settings()
+            servers = client["bootstrap_servers"]
+            settings = {"security.protocol": "ssl", "ssl.ca.location": client["ssl_cafile"]} if security else {}
+            written = await asyncio.to_thread(produce, servers, "t", **settings)
+            return written, await asyncio.to_thread(read, servers, "t", **settings)
 
     return asyncio.run(main())
 
@@ -113,6 +120,43 @@ def memory_of_connections() -> float:
     return asyncio.run(main())
 
 
+def recovery() -> tuple[float, float]:
+    """Seconds, and seconds of CPU, until a broker is ready whose process was killed with a gigabyte in its log."""
+
+    async def start() -> tuple[float, float]:
+        began, cpu = time.perf_counter(), time.process_time()
+        async with EmbeddedCluster(brokers=1, data_dir=directory) as cluster:
+            took = time.perf_counter() - began, time.process_time() - cpu
+            assert cluster.nodes[1].replica_manager.partitions["t", 0].log.end_offset > 0
+            return took
+
+    with tempfile.TemporaryDirectory() as directory:
+        writer = multiprocessing.get_context("spawn").Process(target=_fill_and_die, args=(directory,))
+        writer.start()
+        writer.join()
+        return asyncio.run(start())
+
+
+def _fill_and_die(directory: str) -> None:
+    async def main() -> None:
+        cluster = EmbeddedCluster(brokers=1, data_dir=directory, config=ClusterConfig(history_limit=0))
+        async with cluster:
+            await cluster.create_topic("t", 1)
+            await asyncio.to_thread(_fill, cluster.bootstrap_servers)
+            os._exit(0)  # as with kill -9, nothing is closed
+
+    asyncio.run(main())
+
+
+def _fill(servers: str) -> None:
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+    for _ in range(GIGABYTE // 10_000):
+        producer.produce("t", bytes(10_000))
+        while len(producer) > 5_000:
+            producer.poll(0.1)
+    assert producer.flush(60) == 0
+
+
 def virtual_hours_per_second() -> float:
     """A produce with acks=all every virtual second on three nodes."""
 
@@ -143,6 +187,7 @@ def main() -> None:
     kinds: dict[str, Callable[[], tuple[float, float]]] = {
         "embedded, 1 replica": lambda: on_embedded(1),
         "embedded, 3 replicas": lambda: on_embedded(3),
+        "embedded, 1 replica, TLS": lambda: on_embedded(1, "SSL"),
         "librdkafka's mock": on_mock,
     }
     if servers := os.environ.get("KAFKA_BOOTSTRAP"):
@@ -156,6 +201,8 @@ def main() -> None:
     print(f"| three nodes up, in memory | {start_up(tcp=False):.1f} ms |")
     print(f"| three nodes up, TCP | {start_up(tcp=True):.1f} ms |")
     print(f"| a connection, both ends in memory | {memory_of_connections():.0f} KiB |")
+    took, cpu = recovery()
+    print(f"| recovery of a log of 1 GB | {took:.1f} s, {cpu:.1f} s of CPU |")
     print(f"| virtual hours per real second | {virtual_hours_per_second():.2f} |")
 
 

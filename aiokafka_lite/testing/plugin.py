@@ -6,9 +6,14 @@ fixture imports what it needs.
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import inspect
 import os
+import subprocess
+import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,16 +29,54 @@ try:
 except ImportError:  # anyio's plugin runs plain fixtures
     async_fixture = pytest.fixture
 
+FIXTURES = {
+    "embedded_kafka",
+    "embedded_kafka_process",
+    "embedded_kafka_server",
+    "embedded_schema_registry",
+    "kafka_bootstrap_servers",
+    "kafka_container",
+}
+"""Tests that use one of these, also through another fixture, have the deadline ``kafka_deadline``."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options. The default of ``kafka_image`` is ``DEFAULT_IMAGE`` in containers.py, imported later."""
     parser.addini("kafka_image", "the container image of `kafka_container` (default: apache/kafka, a fixed release)")
+    parser.addini(
+        "kafka_deadline", "seconds that an async test with a Kafka fixture may take; 0 is no limit", default="60"
+    )
     group = parser.getgroup("aiokafka_lite", "Kafka for tests")
     group.addoption(
         "--kafka-bootstrap",
         metavar="HOST:PORT",
         help="a running cluster for `kafka_bootstrap_servers`, instead of a container (or set KAFKA_BOOTSTRAP_SERVERS)",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give an async test that uses Kafka a deadline: a record that never comes fails the test instead of the run."""
+    if not isinstance(item, pytest.Function) or FIXTURES.isdisjoint(item.fixturenames):
+        return
+    limit = float(item.config.getini("kafka_deadline"))
+    if limit > 0 and inspect.iscoroutinefunction(item.obj):
+        item.obj = _within(limit, item.obj)
+
+
+def _within(limit: float, test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @functools.wraps(test)
+    async def limited(*args: Any, **kwargs: Any) -> None:
+        try:
+            async with asyncio.timeout(limit) as scope:
+                await test(*args, **kwargs)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            what = f"the test was not done after {limit:g} s; kafka_deadline in the ini file sets another limit"
+            raise TimeoutError(what) from error
+
+    return limited
 
 
 @async_fixture  # type: ignore[untyped-decorator, unused-ignore]
@@ -88,6 +131,21 @@ def embedded_kafka_server() -> Iterator[EmbeddedKafkaServer]:
 
     with EmbeddedKafkaServer() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def embedded_kafka_process() -> Iterator[str]:
+    """The bootstrap servers of an embedded cluster with one node in a process of its own, one for the session."""
+    command = [sys.executable, "-m", "aiokafka_lite", "broker", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            name, _, servers = process.stdout.readline().strip().partition(": ")
+            if name != "bootstrap servers":
+                pytest.fail(f"the embedded broker did not start: {' '.join(command)}")
+            yield servers
+        finally:
+            process.terminate()
 
 
 @pytest.fixture(scope="session")

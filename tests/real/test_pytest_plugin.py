@@ -50,6 +50,24 @@ async def test_a_client_in_another_loop(embedded_kafka_server: EmbeddedKafkaServ
         assert (await producer.send(kafka_topic, b"a cake")).offset == 0
 """
 
+USES_PROCESS = """
+from aiokafka_lite import Producer
+
+async def test_a_client_of_another_process(embedded_kafka_process: str, kafka_topic: str) -> None:
+    async with Producer(embedded_kafka_process) as producer:
+        assert (await producer.send(kafka_topic, b"a cake")).offset == 0
+"""
+
+WAITS = """
+import asyncio
+
+async def test_a_record_that_never_comes(embedded_kafka) -> None:
+    await asyncio.Event().wait()
+
+async def test_without_kafka() -> None:
+    await asyncio.sleep(0.3)
+"""
+
 USES_BOOTSTRAP = """
 def test_the_address(kafka_bootstrap_servers: str) -> None:
     assert kafka_bootstrap_servers == "127.0.0.1:19099"
@@ -72,6 +90,17 @@ def test_embedded_cluster_by_its_address(tmp_path: Path) -> None:
 def test_embedded_cluster_in_a_thread(tmp_path: Path) -> None:
     printed = outcome(tmp_path, USES_THREAD)
     assert "2 passed" in printed, printed
+
+
+def test_embedded_cluster_in_a_process(tmp_path: Path) -> None:
+    printed = outcome(tmp_path, USES_PROCESS)
+    assert "1 passed" in printed, printed
+
+
+def test_an_async_test_that_uses_kafka_has_a_deadline(tmp_path: Path) -> None:
+    printed = outcome(tmp_path, WAITS, "--override-ini=kafka_deadline=0.2")
+    assert "1 failed, 1 passed" in printed, printed
+    assert "TimeoutError: the test was not done after 0.2 s; kafka_deadline in the ini file" in printed
 
 
 def test_a_running_cluster_takes_the_place_of_the_container(tmp_path: Path) -> None:

@@ -103,6 +103,21 @@ async def test_a_wrong_assignment_takes_no_room_from_other_topics(one: EmbeddedC
     assert [each.error_code for each in answer.results] == codes
 
 
+@pytest.mark.parametrize(
+    "policy, answer",
+    [("", (NONE, 1)), ("compact,delete", (NONE, 1)), ("compact", (ErrorCode.POLICY_VIOLATION, -1))],
+)
+async def test_records_are_not_deleted_if_the_topic_is_only_compacted(
+    one: EmbeddedCluster, policy: str, answer: tuple[ErrorCode, int]
+) -> None:
+    await one.create_topic("t", configs={"cleanup.policy": policy})
+    await one.produce("t", "v", key="k")
+    wanted = m.DeleteRecordsTopic(name="t", partitions=[m.DeleteRecordsPartition(partition_index=0, offset=1)])
+    async with Peer(one) as peer:
+        (topic,) = (await peer.ask(m.DeleteRecordsRequest(topics=[wanted], timeout_ms=1000))).topics
+    assert [(each.error_code, each.low_watermark) for each in topic.partitions] == [answer]
+
+
 async def test_records_of_an_internal_topic_are_not_deleted(one: EmbeddedCluster) -> None:
     codes = []
     async with Peer(one) as peer:
