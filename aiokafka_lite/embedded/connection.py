@@ -1,7 +1,8 @@
 """One coroutine for each connection: read a request, apply a fault, run the handler, write the response, in order.
 
 A request that has to wait is an ``await`` in its handler. If the client disconnects, the await is cancelled. Requests
-that the client sent before it disconnected are still handled: producers with acks=0 rely on that.
+that the client sent before it disconnected are still handled: producers with acks=0 rely on that. So the preparation of
+a request is not cancelled when the client disconnects. It ends when the node stops.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from .connection_limits import ConnectionLimits
 from .controller import Refused
 from .error_responses import error_response, shorten_messages
 from .faults import Exchange, Fault, Faults, History, Outcome
-from .handling import HANDLERS, Answer, BrokerParts, CloseConnection, RequestContext
+from .handling import HANDLERS, PREPARATIONS, Answer, BrokerParts, CloseConnection, LongWork, RequestContext
 from .listeners import Listener
 from .request_parts import merge_responses, split_request
 
@@ -44,6 +45,9 @@ logger = logging.getLogger(__name__)
 
 LOGIN_TIMEOUT = 30.0
 """Seconds that a client has for its login. Kafka has no such limit."""
+
+WORK_A_TURN = 16
+"""The works of a preparation, of one step each, that are done in one iteration of the event loop."""
 
 
 class Server(Protocol):
@@ -55,6 +59,8 @@ class Server(Protocol):
     history: History
     limits: ConnectionLimits
     connection_ids: itertools.count[int]
+    long_work: asyncio.Lock
+    """Held for the work of a request that takes several steps."""
 
     @property
     def is_frozen(self) -> bool: ...
@@ -352,11 +358,13 @@ class ServerConnection:
             self._refuse_version(header)
             return
         request = parsed.request
+        context = RequestContext(parts, self, header)
+        if type(request) in PREPARATIONS and not await self._prepare(context, request):
+            return
         exchange = Exchange(
             server.node_id, self.connection_id, header.client_id, header.version, self._time(), request, size=len(frame)
         )
         server.history.add(exchange)
-        context = RequestContext(parts, self, header)
         fault = server.faults.match(server.node_id, request, parts.metadata.topic_name)
         is_refused = False
         try:
@@ -381,6 +389,26 @@ class ServerConnection:
         if throttle:
             await self._pause_reading(throttle / 1000)
 
+    async def _prepare(self, context: RequestContext, request: Request[Any]) -> bool:
+        """Do the work before the handler that may take long. False if the node has stopped meanwhile."""
+        if self._authentication is not None and not self._is_logged_in:
+            return True
+        for count, work in enumerate(PREPARATIONS[type(request)](context, request), 1):
+            if not count % WORK_A_TURN:
+                await self._let_others_run()
+            if _step(context, work):
+                if self.server.long_work.locked():
+                    work.restart()  # of all requests that wait here, only one has its records decompressed
+                async with self.server.long_work:
+                    while not self._node_stopped and _step(context, work):
+                        await self._let_others_run()
+        return not self._node_stopped
+
+    async def _let_others_run(self) -> None:
+        await asyncio.sleep(0)
+        if self.server.is_frozen:
+            await self.server.until_thawed()
+
     async def _pause_reading(self, seconds: float) -> None:
         """Read nothing from a throttled client for its throttle time (KIP-219)."""
         await self._wait_for(asyncio.sleep(seconds))
@@ -398,7 +426,7 @@ class ServerConnection:
             return await self._handle(context, request)
         began = time.thread_time()
         response = await self._handle(context, request)
-        busy = time.thread_time() - began
+        busy = time.thread_time() - began + context.busy
         throttle_ms = quotas.record_request(context.principal, context.client_id, busy)
         context.throttle_ms = max(context.throttle_ms, throttle_ms)
         if response is not None and hasattr(response, "throttle_time_ms"):
@@ -535,6 +563,14 @@ class ServerConnection:
         if failed is None or handled is None:
             raise CloseConnection
         return merge_responses(request, failed, handled)
+
+
+def _step(context: RequestContext, work: LongWork) -> bool:
+    began = time.thread_time()
+    try:
+        return work.step()
+    finally:
+        context.busy += time.thread_time() - began
 
 
 def _encoded(header: RequestHeader, response: Response) -> bytearray:

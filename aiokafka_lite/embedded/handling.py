@@ -3,11 +3,15 @@
 A handler is a function of a ``RequestContext`` and a request. It sees the parts of one broker, and the client by a
 narrow protocol: no listener, no connection, no other broker. ``@handles(ProduceRequest)`` registers it.
 ``@handles(DescribeAclsRequest, requires=AclOperation.DESCRIBE)`` refuses clients without that operation on the cluster.
+
+A handler reads and changes the state of the broker without an ``await`` in between. Pure work that may take long, and
+that comes first, is a function with ``@prepares``: the connection runs it in steps and lets others run between them.
+Until its last step it is as if the request were still on its way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -44,8 +48,35 @@ Answer = Response | None | Awaitable[Response | None]
 Handler = Callable[["RequestContext", Any], Answer]
 H = TypeVar("H", bound=Callable[..., Answer])
 
+
+class LongWork(Protocol):
+    """Work that takes steps of some milliseconds each."""
+
+    def step(self) -> bool:
+        """Do the next step. False if it was the last one."""
+
+    def restart(self) -> None:
+        """Drop what the steps have made so far: the next step is the first one."""
+
+
+Preparation = Callable[["RequestContext", Any], Iterator[LongWork]]
+P = TypeVar("P", bound=Preparation)
+
 HANDLERS: dict[type[Request[Any]], Handler] = {}
 """The handlers of the modules imported so far; ``handlers`` imports all of them."""
+
+PREPARATIONS: dict[type[Request[Any]], Preparation] = {}
+"""The functions with ``@prepares``."""
+
+
+def prepares(request: type[Request[Any]]) -> Callable[[P], P]:
+    """Register the decorated function: it returns the work that may be done before the handler of a request."""
+
+    def register(preparation: P) -> P:
+        PREPARATIONS[request] = preparation
+        return preparation
+
+    return register
 
 
 def handles(
@@ -152,7 +183,7 @@ class BrokerParts:
 class RequestContext:
     """The context of a request: the broker, the client, and the request's header."""
 
-    __slots__ = ("broker", "client", "client_id", "header", "principal", "throttle_ms", "version")
+    __slots__ = ("broker", "busy", "client", "client_id", "header", "prepared", "principal", "throttle_ms", "version")
 
     def __init__(self, broker: BrokerParts, client: Client, header: RequestHeader) -> None:
         self.broker = broker
@@ -162,6 +193,10 @@ class RequestContext:
         self.principal = client.principal
         self.version = header.version
         self.throttle_ms = 0
+        self.busy = 0.0
+        """Seconds of CPU time that the preparation has taken."""
+        self.prepared: dict[int, Any] = {}
+        """The results of the preparation, for the handler. The keys are the ids of parts of the request."""
 
     def port_of(self, broker: Registration) -> int:
         """The port of a broker for this client."""

@@ -139,6 +139,7 @@ class BrokerNode:
         self.faults = cluster.faults
         self.history = cluster.history
         self.connection_ids = cluster.connection_ids
+        self.long_work = asyncio.Lock()
         self.versions = OfferedVersions(versions)
         self.settings = cluster.controller.settings.of(str(node_id))
         self.metadata = MetadataView()

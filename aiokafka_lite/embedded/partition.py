@@ -30,7 +30,7 @@ from .log_files import BrokenLog, LogFiles
 from .producer_state import BatchMetadata, Marker, ProducerStates, SequenceRejected, Verification, marker_row
 from .topics import PartitionKey, PartitionState
 from .transaction_index import AbortedTransaction
-from .validator import RecordsRejected, recompress, validate
+from .validator import RecordsRejected, Validation
 
 logger = logging.getLogger(__name__)
 
@@ -172,23 +172,23 @@ class Partition:
         *,
         from_client: bool = True,
         verification: Verification | None = None,
+        validation: Validation | None = None,
     ) -> LogAppendInfo:
         """Validate a batch and append it. A retry returns the offsets of the original batch.
 
-        The batches of a coordinator, which are not ``from_client``, have no sequences.
-        Raises NotLeader, RecordsRejected or SequenceRejected; then nothing is appended.
+        The batches of a coordinator, which are not ``from_client``, have no sequences. A ``validation`` from before
+        counts if it used the present settings. Raises NotLeader, RecordsRejected or SequenceRejected.
         """
         self._require_appendable(required_acks)
-        body = validate(batch, self.config, now_ms, from_client=from_client)
+        if validation is None or validation.config is not self.config:
+            validation = Validation(batch, records, self.config, now_ms, from_client=from_client)
+        records = validation.result()
         duplicate = self._check_producer(batch, verification, from_client=from_client)
         log = self.log
         if duplicate is not None:
             return LogAppendInfo(duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, log.start_offset)
-        if self.config.compression is not None and self.config.compression is not batch.compression:
-            records = recompress(batch, body, self.config)
-        first = log.end_offset
+        first, epoch = log.end_offset, self.state.leader_epoch
         append_time = now_ms if self.config.log_append_time else NO_TIMESTAMP
-        epoch = self.state.leader_epoch
         if append_time >= 0:
             data = bytes(rewrite_header(records, first, epoch, log_append_time=append_time))
             max_timestamp = append_time

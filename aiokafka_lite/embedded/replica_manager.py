@@ -25,7 +25,7 @@ from .producer_state import Marker, Verification
 from .purgatory import DelayedOperation, DelayedOperationPurgatory
 from .topics import INTERNAL_TOPICS, PartitionKey, PartitionState, Topic
 from .transaction_index import AbortedTransaction
-from .validator import RecordError, RecordsRejected
+from .validator import RecordError, RecordsRejected, Validation
 
 ALL_ACKS = -1
 _REFUSED_UNSEEN = {
@@ -44,12 +44,14 @@ UNKNOWN_OFFSET = -1
 class ProducedBatch(NamedTuple):
     """A batch to append, and its parsed header.
 
-    ``verification`` is the question to the transaction coordinator, None if the broker does not ask it.
+    ``verification`` is the question to the transaction coordinator, None if the broker does not ask it. ``validation``
+    has the checks that were made before the request was handled, None if they are made when the batch is appended.
     """
 
     records: Buffer
     batch: RecordBatch
     verification: Verification | None = None
+    validation: Validation | None = None
 
 
 @dataclass(slots=True)
@@ -359,6 +361,7 @@ class ReplicaManager:
             now_ms,
             from_client=from_client,
             verification=entry.verification,
+            validation=entry.validation,
         )
         if partition.log.end_offset > before:
             self._appended(partition)

@@ -3,12 +3,14 @@
 The header is enough for nearly all checks. Records are scanned only for rules about single records: keys in a compacted
 topic, and timestamps if the header shows that a timestamp breaks the rule. Their headers are never decoded: a small
 batch may have millions of them.
+
+A batch of a few kilobytes may decompress to 128 MiB. So the checks are a generator, which yields after each step of
+some milliseconds. A connection lets others run between the steps, before it hands the request to its handler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from ..errors import ErrorCode, KafkaError
@@ -17,11 +19,13 @@ from ..protocol.records import (
     HEADER_SIZE,
     RecordBatch,
     codec_of,
+    decompressing,
     replace_records,
     split_batches,
     why_not_produced,
 )
-from ..protocol.records.scan import check_lengths, scan
+from ..protocol.records.codec import SMALLEST_RECORD
+from ..protocol.records.scan import RECORDS_A_STEP, checking_lengths, scan
 from ..types import Compression
 from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE
@@ -32,6 +36,7 @@ LOG_OVERHEAD = 12
 SMALLEST_LENGTH = 14
 LARGEST_LENGTH = 2**31 - 1 - LOG_OVERHEAD
 ATTRIBUTES_AT = 22
+CODEC = 0x07
 TRANSACTIONAL = 0x10
 NO_TIMESTAMP = -1
 MAX_RECORDS = 1 << 19
@@ -72,6 +77,13 @@ def is_transactional(records: Buffer | None) -> bool:
         return False
     is_whole = int.from_bytes(records[8:12], "big") + LOG_OVERHEAD <= len(records)
     return is_whole and bool(records[ATTRIBUTES_AT] & TRANSACTIONAL)
+
+
+def may_take_long(records: Buffer | None) -> bool:
+    """Whether the checks may take more than one step: there may be many records, or many bytes after decompression."""
+    if records is None or len(records) <= ATTRIBUTES_AT:
+        return False
+    return len(records) > RECORDS_A_STEP * SMALLEST_RECORD or bool(records[ATTRIBUTES_AT] & CODEC)
 
 
 def parse_produced(records: Buffer | None, version: int) -> RecordBatch:
@@ -120,12 +132,56 @@ def _check_tail(records: Buffer, start: int) -> None:
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "the bytes after the batch are not another batch")
 
 
-def validate(batch: RecordBatch, config: TopicConfig, now_ms: int, *, from_client: bool = True) -> Buffer:
-    """Check a batch against the settings of the topic; return its decompressed records.
+class Validation:
+    """The checks of one batch against the settings of its topic, as they were at that time.
 
-    Only the size of a coordinator's batch, which is not ``from_client``, is checked: this broker has just encoded it.
-    Raises RecordsRejected.
+    ``batch`` is the header of ``records``. Only the size of a coordinator's batch, which is not ``from_client``, is
+    checked: this broker has just encoded it.
     """
+
+    __slots__ = ("_from_client", "_now_ms", "_records", "_refusal", "_steps", "_stored", "batch", "config")
+
+    def __init__(
+        self, batch: RecordBatch, records: Buffer, config: TopicConfig, now_ms: int, *, from_client: bool = True
+    ) -> None:
+        self.batch = batch
+        self.config = config
+        self._records, self._now_ms, self._from_client = records, now_ms, from_client
+        self.restart()
+
+    def restart(self) -> None:
+        """Drop the decompressed records: the next step is the first one."""
+        self._steps = _validate(self.batch, self._records, self.config, self._now_ms, from_client=self._from_client)
+        self._stored: Buffer | None = None
+        self._refusal: RecordsRejected | None = None
+
+    def step(self) -> bool:
+        """Do the next step, of some milliseconds. False if it was the last one."""
+        if self._stored is not None or self._refusal is not None:
+            return False
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            self._stored = end.value
+        except RecordsRejected as refusal:
+            # The tracebacks would keep the decompressed records until the request is answered.
+            refusal.__context__ = None
+            self._refusal = refusal.with_traceback(None)
+        return self._stored is None and self._refusal is None
+
+    def result(self) -> Buffer:
+        """The records to store, compressed as the topic demands, after all steps. Raises RecordsRejected."""
+        while self.step():
+            pass
+        if self._refusal is not None:
+            raise self._refusal
+        assert self._stored is not None
+        return self._stored
+
+
+def _validate(
+    batch: RecordBatch, records: Buffer, config: TopicConfig, now_ms: int, *, from_client: bool
+) -> Generator[None, None, Buffer]:
     if batch.base_offset != 0:
         raise RecordsRejected(
             ErrorCode.INVALID_RECORD, f"the base offset of a producer's batch must be 0, got {batch.base_offset}"
@@ -135,8 +191,9 @@ def validate(batch: RecordBatch, config: TopicConfig, now_ms: int, *, from_clien
             ErrorCode.MESSAGE_TOO_LARGE,
             f"the batch has {batch.size} bytes, max.message.bytes is {config.max_message_bytes}",
         )
+    compresses = config.compression is not None and config.compression is not batch.compression
     if not from_client:
-        return batch.body(MAX_DECOMPRESSED_SIZE)
+        return _recompress(batch, batch.body(MAX_DECOMPRESSED_SIZE), config) if compresses else records
     try:
         batch.verify_crc()
     except KafkaError as error:
@@ -147,24 +204,31 @@ def validate(batch: RecordBatch, config: TopicConfig, now_ms: int, *, from_clien
     if refusal is not None:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, refusal)
     try:
-        body = batch.body(MAX_DECOMPRESSED_SIZE)
+        body = yield from _decompressing(batch)
     except KafkaError as error:
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     try:
-        check_lengths(body, batch.count)
+        yield from checking_lengths(body, batch.count)
     except KafkaError as error:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, str(error)) from None
     try:
         if config.compacted:
-            _check_keys(batch, body)
+            yield from _check_keys(batch, body)
         if not config.log_append_time:
-            _check_timestamps(batch, body, config, now_ms)
+            yield from _check_timestamps(batch, body, config, now_ms)
     except KafkaError as error:
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-    return body
+    return _recompress(batch, body, config) if compresses else records
 
 
-def recompress(batch: RecordBatch, body: Buffer, config: TopicConfig) -> bytes:
+def _decompressing(batch: RecordBatch) -> Generator[None, None, Buffer]:
+    packed = batch.data[HEADER_SIZE:]
+    if batch.compression is Compression.NONE:
+        return packed
+    return (yield from decompressing(batch.compression, packed, MAX_DECOMPRESSED_SIZE))
+
+
+def _recompress(batch: RecordBatch, body: Buffer, config: TopicConfig) -> bytes:
     """Compress the records of a valid batch with the codec of the topic. Raises RecordsRejected."""
     if batch.producer_id >= 0 and batch.producer_epoch < 0:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, f"producer {batch.producer_id} has no epoch")
@@ -181,33 +245,42 @@ def recompress(batch: RecordBatch, body: Buffer, config: TopicConfig) -> bytes:
     return records
 
 
-def _check_keys(batch: RecordBatch, body: Buffer) -> None:
-    missing = (index for index, record in enumerate(scan(batch, body)) if record.key is None)
-    _reject(
-        ErrorCode.INVALID_RECORD,
-        "a record of a compacted topic must have a key",
-        (RecordError(index, "a record of a compacted topic must have a key") for index in missing),
-    )
+def _check_keys(batch: RecordBatch, body: Buffer) -> Generator[None, None, None]:
+    reason = "a record of a compacted topic must have a key"
+    errors: list[RecordError] = []
+    for index, record in enumerate(scan(batch, body), 1):
+        if record.key is None and _is_last(errors, RecordError(index - 1, reason)):
+            break
+        if not index % RECORDS_A_STEP:
+            yield
+    _reject(ErrorCode.INVALID_RECORD, reason, errors)
 
 
-def _check_timestamps(batch: RecordBatch, body: Buffer, config: TopicConfig, now_ms: int) -> None:
+def _check_timestamps(
+    batch: RecordBatch, body: Buffer, config: TopicConfig, now_ms: int
+) -> Generator[None, None, None]:
     newest = now_ms + config.timestamp_after_max_ms
     oldest = now_ms - config.timestamp_before_max_ms
     if batch.max_timestamp <= newest and min(batch.base_timestamp, batch.max_timestamp) >= oldest:
         return
-    _reject(
-        ErrorCode.INVALID_TIMESTAMP,
-        "timestamp out of range",
-        (
-            RecordError(index, f"the timestamp must be from {oldest} to {newest}, got {record.timestamp}")
-            for index, record in enumerate(scan(batch, body))
-            if record.timestamp != NO_TIMESTAMP and not oldest <= record.timestamp <= newest
-        ),
-    )
+    errors: list[RecordError] = []
+    for index, record in enumerate(scan(batch, body), 1):
+        if record.timestamp != NO_TIMESTAMP and not oldest <= record.timestamp <= newest:
+            reason = f"the timestamp must be from {oldest} to {newest}, got {record.timestamp}"
+            if _is_last(errors, RecordError(index - 1, reason)):
+                break
+        if not index % RECORDS_A_STEP:
+            yield
+    _reject(ErrorCode.INVALID_TIMESTAMP, "timestamp out of range", errors)
 
 
-def _reject(code: ErrorCode, reason: str, errors: Iterable[RecordError]) -> None:
-    """Raise RecordsRejected with the first of these errors, unless there are none."""
-    listed = list(islice(errors, MAX_RECORD_ERRORS))
-    if listed:
-        raise RecordsRejected(code, f"one or more records have been rejected: {reason}", listed)
+def _is_last(errors: list[RecordError], error: RecordError) -> bool:
+    """Add an error. True if no more are listed."""
+    errors.append(error)
+    return len(errors) == MAX_RECORD_ERRORS
+
+
+def _reject(code: ErrorCode, reason: str, errors: Sequence[RecordError]) -> None:
+    """Raise RecordsRejected with these errors, unless there are none."""
+    if errors:
+        raise RecordsRejected(code, f"one or more records have been rejected: {reason}", errors)

@@ -23,7 +23,7 @@ from aiokafka_lite.protocol.connection import decode_response, encode_request_he
 from aiokafka_lite.protocol.framing import FrameSplitter, frame
 from aiokafka_lite.protocol.records import decompress, split_batches
 from aiokafka_lite.protocol.records.columns import READ_COLUMNS, ArrowDecoder, PackedBatch
-from aiokafka_lite.protocol.records.scan import check_lengths, scan
+from aiokafka_lite.protocol.records.scan import checking_lengths, scan
 from aiokafka_lite.protocol.schema import Message, Request, Response
 from aiokafka_lite.types import Compression, TopicPartition
 
@@ -155,7 +155,7 @@ def read_batches(data: bytes) -> None:
         if batch.magic == 2:
             with suppress(CorruptRecord):
                 body = batch.body(LIMIT)
-                check_lengths(body, batch.count)
+                list(checking_lengths(body, batch.count))
                 scanned = [record.offset for record in scan(batch, body)]
                 assert offsets is None or scanned == offsets
         try:

@@ -2,6 +2,7 @@
 
 The steps, with the names of Kafka's ReplicaManager:
 
+ 0. ``validate_in_steps`` checks compressed and large batches, which may take long, before the handler.
  1. ``_split`` refuses partitions that the principal may not write (TOPIC_AUTHORIZATION_FAILED), that are unknown
     (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID), or whose records are not valid in this version of the request.
  2. ``_verify`` asks the transaction coordinator about transactional batches (KIP-890).
@@ -19,10 +20,12 @@ transaction; v13 topic ids in place of names.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
+from ...protocol.codec import Buffer
 from ...protocol.messages import (
     ProduceRequest,
     ProduceResponse,
@@ -32,11 +35,11 @@ from ...protocol.messages import (
     ProduceResponseRecordError,
     ProduceResponseTopic,
 )
-from ..handling import CloseConnection, RequestContext, handles
+from ..handling import CloseConnection, LongWork, RequestContext, handles, prepares
 from ..replica_manager import PartitionResponse, ProducedBatch
-from ..topics import PartitionKey
+from ..topics import INTERNAL_TOPICS, PartitionKey
 from ..transaction_verification import verify_partitions
-from ..validator import RecordsRejected, is_framed, is_transactional, parse_produced
+from ..validator import RecordsRejected, Validation, is_framed, is_transactional, may_take_long, parse_produced
 
 
 @dataclass(slots=True)
@@ -46,6 +49,28 @@ class _Split:
     entries: dict[PartitionKey, ProducedBatch] = field(default_factory=dict)
     refused: dict[tuple[bytes, str, int], PartitionResponse] = field(default_factory=dict)
     unverified: dict[PartitionKey, PartitionResponse] = field(default_factory=dict)
+
+
+@prepares(ProduceRequest)
+def validate_in_steps(context: RequestContext, request: ProduceRequest) -> Iterator[LongWork]:
+    """Check the batches that may take long, if this node leads their partitions. The handler uses the results."""
+    for topic in request.topic_data:
+        if not any(may_take_long(data.records) for data in topic.partition_data):
+            continue
+        name, error = context.topic(topic, AclOperation.WRITE, by_id=context.version >= ProduceRequest.TOPIC_IDS)
+        if error is not ErrorCode.NONE or name in INTERNAL_TOPICS:
+            continue
+        for data in topic.partition_data:
+            partition = context.broker.replica_manager.partitions.get((name, data.index))
+            if partition is None or not partition.is_leader or not may_take_long(data.records):
+                continue
+            try:
+                entry = _parsed(data.records, context.version)
+            except RecordsRejected:
+                continue  # the handler finds the same
+            validation = Validation(entry.batch, entry.records, partition.config, context.broker.now_ms())
+            context.prepared[id(data)] = entry._replace(validation=validation)
+            yield validation
 
 
 @handles(ProduceRequest)
@@ -105,13 +130,18 @@ def _split(context: RequestContext, request: ProduceRequest) -> _Split:
                 split.refused[slot] = PartitionResponse(unknown, message=unknown.description)
             else:
                 try:
-                    batch = parse_produced(data.records, context.version)
+                    entry = context.prepared.get(id(data)) or _parsed(data.records, context.version)
                 except RecordsRejected as rejection:
                     split.refused[slot] = PartitionResponse(rejection.code, message=str(rejection))
                 else:
-                    assert data.records is not None
-                    split.entries[name, data.index] = ProducedBatch(data.records[: batch.size], batch)
+                    split.entries[name, data.index] = entry
     return split
+
+
+def _parsed(records: Buffer | None, version: int) -> ProducedBatch:
+    batch = parse_produced(records, version)
+    assert records is not None
+    return ProducedBatch(records[: batch.size], batch)
 
 
 def _send_response(

@@ -17,6 +17,7 @@ from .compression import (
     codec_of,
     compress,
     decompress,
+    decompressing,
 )
 from .encode import append_record
 from .murmur2 import murmur2, partition_for_key
@@ -38,6 +39,7 @@ __all__ = [
     "compress",
     "decode_records",
     "decompress",
+    "decompressing",
     "encode_batch",
     "encode_records",
     "murmur2",

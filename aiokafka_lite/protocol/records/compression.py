@@ -6,26 +6,23 @@ lz4 and zstd come with the package; snappy requires cramjam (``pip install aioka
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import cache
 from importlib import import_module
 
 from ...errors import ConfigurationError
 from ...types import Compression
-from .codecs import Buffer, Codec
+from .codecs import Buffer, Codec, joining
 
 DEFAULT_MAX_DECOMPRESSED = 128 << 20
 """Bytes that one batch may decompress to."""
-
-
-def _copy(data: Buffer, option: int | None = None) -> bytes:
-    return bytes(data)
 
 
 @cache
 def codec_of(compression: Compression) -> Codec:
     """The codec: its functions, its levels, and the versions of Produce and Fetch that may carry it."""
     if compression is Compression.NONE:
-        return Codec(_copy, _copy)
+        return Codec(lambda data, level: bytes(data), lambda data, max_size: iter((bytes(data),)))
     module = import_module(f"{__package__}.codecs.{compression.name.lower()}")
     codec: Codec = module.CODEC
     return codec
@@ -64,4 +61,17 @@ def decompress(compression: Compression, data: Buffer, max_size: int = DEFAULT_M
 
     Raises ConfigurationError for snappy without cramjam.
     """
-    return codec_of(compression).decompress(memoryview(data), max_size)
+    steps = decompressing(compression, data, max_size)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        decompressed: bytes = end.value
+        return decompressed
+
+
+def decompressing(
+    compression: Compression, data: Buffer, max_size: int = DEFAULT_MAX_DECOMPRESSED
+) -> Generator[None, None, bytes]:
+    """The same as ``decompress``, in steps of about a mebibyte; it yields between them, and returns the whole."""
+    return joining(compression.name.lower(), codec_of(compression).pieces(memoryview(data), max_size), max_size)

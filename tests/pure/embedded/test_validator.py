@@ -9,7 +9,7 @@ import pytest
 from aiokafka_lite.embedded.compaction import compact
 from aiokafka_lite.embedded.configs import TopicConfig
 from aiokafka_lite.embedded.log import Log, StoredBatch
-from aiokafka_lite.embedded.validator import MAX_RECORD_ERRORS, MAX_RECORDS, RecordsRejected, recompress, validate
+from aiokafka_lite.embedded.validator import MAX_RECORD_ERRORS, MAX_RECORDS, RecordsRejected, Validation
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.records import RecordBatch, compress, encode_batch, encode_records
 from aiokafka_lite.protocol.records.scan import scan
@@ -27,7 +27,7 @@ def config(**topic: str) -> TopicConfig:
 
 def rejected(batch: RecordBatch, settings: TopicConfig, now_ms: int) -> RecordsRejected:
     with pytest.raises(RecordsRejected) as caught:
-        validate(batch, settings, now_ms)
+        Validation(batch, batch.data, settings, now_ms).result()
     return caught.value
 
 
@@ -49,7 +49,7 @@ def test_recompression_copies_the_records_as_they_are() -> None:
     batch = batch_of(3, BOMB)
     with at_most(20 * MB):
         settings = config(compression_type="lz4")
-        stored = RecordBatch(recompress(batch, validate(batch, settings, T), settings))
+        stored = RecordBatch(Validation(batch, batch.data, settings, T).result())
     stored.verify_crc()
     assert stored.compression is Compression.LZ4
     assert stored.body() == batch.body()

@@ -22,7 +22,7 @@ from aiokafka_lite.protocol.records import (
     split_batches,
     why_not_produced,
 )
-from aiokafka_lite.protocol.records.scan import check_lengths
+from aiokafka_lite.protocol.records.scan import checking_lengths
 from aiokafka_lite.types import Compression, Header, TimestampType
 
 T = 1700000000000
@@ -380,7 +380,7 @@ class TestForABroker:
     def test_records_must_fill_their_batch(self, compression: Compression) -> None:
         rows = [(T, None, b"x" * size, ()) for size in (0, 50, 70, 8000, 9000)]
         body = RecordBatch(encode_batch(rows, compression=compression)).body()
-        check_lengths(body, len(rows))
+        list(checking_lengths(body, len(rows)))
         for wrong, count in ((body, 4), (body, 6), (bytes(body) + b"\0", 5), (body[:-1], 5), (b"\1\0", 1)):
             with pytest.raises(CorruptRecord):
-                check_lengths(wrong, count)
+                list(checking_lengths(wrong, count))

@@ -5,14 +5,14 @@ name. Levels, checks, settings, producer and embedded broker follow from the two
 
 Rules for a decompressor, since bytes from a peer are not trusted:
 
-1. It never returns more than ``max_size`` bytes, and finds out early: it decompresses in pieces.
+1. It decompresses in pieces, of which ``joining`` takes no more than ``max_size`` bytes.
 2. It allocates nothing because a header claims a size.
 3. It raises ``CorruptRecord`` alone, whatever the bytes are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from io import BytesIO
 from typing import NamedTuple
 
@@ -26,12 +26,17 @@ INPUT_PIECE = 1 << 16
 
 _FIRST_PIECE, _LARGEST_PIECE = 1 << 16, 1 << 20
 
+STEP = 1 << 20
+"""Bytes that ``joining`` decompresses between two yields, at least; a piece is not divided."""
+_STEP_PIECES = 256
+"""The same as a number of pieces: some may be empty."""
+
 
 class Codec(NamedTuple):
-    """How one codec compresses. ``compress(data, level)`` and ``decompress(data, max_size)`` are pure functions."""
+    """How one codec compresses: ``compress(data, level)``, and the decompressed ``pieces(data, max_size)``."""
 
     compress: Callable[[Buffer, int | None], bytes]
-    decompress: Callable[[memoryview, int], bytes]
+    pieces: Callable[[memoryview, int], Iterator[bytes]]
     levels: range | None = None
     """The compression levels, None for a codec without levels."""
     produce: Since | None = None
@@ -50,9 +55,10 @@ def piece_sizes() -> Iterator[int]:
         size = min(2 * size, _LARGEST_PIECE)
 
 
-def joined(codec: str, pieces: Iterator[bytes], max_size: int) -> bytes:
-    """The pieces as one; CorruptRecord as soon as they exceed ``max_size`` bytes.
+def joining(codec: str, pieces: Iterator[bytes], max_size: int) -> Generator[None, None, bytes]:
+    """Returns the pieces as one; raises CorruptRecord as soon as they exceed ``max_size`` bytes.
 
+    It yields after each ``STEP``, so that a caller in an event loop may let others run.
     ``BytesIO`` grows in place and gives its buffer without a copy, so that the pieces never take twice their size.
     """
     first = next(pieces, b"")
@@ -65,11 +71,16 @@ def joined(codec: str, pieces: Iterator[bytes], max_size: int) -> bytes:
     whole = BytesIO(first)
     write = whole.write
     whole.seek(len(first))
+    step_ends_at, pieces_left = room - STEP, _STEP_PIECES
     while second is not None:
         room -= len(second)
         if room < 0:
             raise too_large(codec, max_size)
         write(second)
+        pieces_left -= 1
+        if room <= step_ends_at or not pieces_left:
+            step_ends_at, pieces_left = room - STEP, _STEP_PIECES
+            yield
         second = next(pieces, None)
     return whole.getvalue()
 

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 
 from ....errors import CorruptRecord
-from . import INPUT_PIECE, Buffer, Codec, joined, piece_sizes
+from . import INPUT_PIECE, Buffer, Codec, piece_sizes
 
 _MAX_MEMBERS = 1024
 
@@ -16,11 +16,7 @@ def _compress(data: Buffer, level: int | None) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
-def _decompress(data: memoryview, max_size: int) -> bytes:
-    return joined("gzip", _pieces(data), max_size)
-
-
-def _pieces(data: memoryview) -> Iterator[bytes]:
+def _pieces(data: memoryview, max_size: int) -> Iterator[bytes]:
     sizes = piece_sizes()
     members = position = 0
     try:
@@ -44,4 +40,4 @@ def _pieces(data: memoryview) -> Iterator[bytes]:
         raise CorruptRecord(f"a gzip batch cannot be decompressed: {error}") from None
 
 
-CODEC = Codec(_compress, _decompress, levels=range(10))
+CODEC = Codec(_compress, _pieces, levels=range(10))

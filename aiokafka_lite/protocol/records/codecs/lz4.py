@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....errors import CorruptRecord
-from . import INPUT_PIECE, Buffer, Codec, joined, piece_sizes
+from . import INPUT_PIECE, Buffer, Codec, piece_sizes
 
 
 def _compress(data: Buffer, level: int | None) -> bytes:
@@ -22,11 +22,7 @@ def _compress(data: Buffer, level: int | None) -> bytes:
     return compressed
 
 
-def _decompress(data: memoryview, max_size: int) -> bytes:
-    return joined("lz4", _pieces(data), max_size)
-
-
-def _pieces(data: memoryview) -> Iterator[bytes]:
+def _pieces(data: memoryview, max_size: int) -> Iterator[bytes]:
     import lz4.frame
 
     decompressor = lz4.frame.LZ4FrameDecompressor()
@@ -47,4 +43,4 @@ def _pieces(data: memoryview) -> Iterator[bytes]:
         raise CorruptRecord(f"an lz4 batch cannot be decompressed: {error}") from None
 
 
-CODEC = Codec(_compress, _decompress, levels=range(18))  # levels above 12 all mean the best compression
+CODEC = Codec(_compress, _pieces, levels=range(18))  # levels above 12 all mean the best compression

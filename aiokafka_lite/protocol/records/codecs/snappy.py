@@ -12,7 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ....errors import ConfigurationError, CorruptRecord
-from . import Buffer, Codec, joined, max_blocks, too_large
+from . import Buffer, Codec, max_blocks, too_large
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -44,11 +44,6 @@ def _compress(data: Buffer, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _decompress(data: memoryview, max_size: int) -> bytes:
-    blocks = _xerial_blocks(data, max_blocks(max_size)) if data[:8] == _XERIAL_MAGIC else iter((data,))
-    return joined("snappy", _pieces(blocks, max_size), max_size)
-
-
 def _xerial_blocks(data: memoryview, limit: int) -> Iterator[memoryview]:
     position, size = len(_XERIAL_HEADER), len(data)
     blocks = 0
@@ -69,7 +64,8 @@ def _xerial_blocks(data: memoryview, limit: int) -> Iterator[memoryview]:
         raise CorruptRecord("a snappy batch is cut off")
 
 
-def _pieces(blocks: Iterator[memoryview], max_size: int) -> Iterator[bytes]:
+def _pieces(data: memoryview, max_size: int) -> Iterator[bytes]:
+    blocks = _xerial_blocks(data, max_blocks(max_size)) if data[:8] == _XERIAL_MAGIC else iter((data,))
     cramjam = _cramjam()
     snappy = cramjam.snappy
     for block in blocks:
@@ -84,4 +80,4 @@ def _pieces(blocks: Iterator[memoryview], max_size: int) -> Iterator[bytes]:
             raise CorruptRecord(f"a snappy batch cannot be decompressed: {error}") from None
 
 
-CODEC = Codec(_compress, _decompress, check_available=_cramjam)
+CODEC = Codec(_compress, _pieces, check_available=_cramjam)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ....errors import CorruptRecord
 from ...messages.fetch import FetchRequest
 from ...messages.produce import ProduceRequest
-from . import Buffer, Codec, joined, max_blocks, piece_sizes, too_large
+from . import Buffer, Codec, max_blocks, piece_sizes, too_large
 
 if TYPE_CHECKING:
     import zstandard
@@ -42,7 +42,7 @@ def _compress(data: Buffer, level: int | None) -> bytes:
     return compressed
 
 
-def _decompress(data: memoryview, max_size: int) -> bytes:
+def _pieces(data: memoryview, max_size: int) -> Iterator[bytes]:
     import zstandard
 
     window = _largest_window(data, max_size)
@@ -50,17 +50,17 @@ def _decompress(data: memoryview, max_size: int) -> bytes:
         raise too_large("zstd", max_size)
     if window > _USUAL_WINDOW:  # not kept: its buffers grow to the size of the window
         decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
-        return joined("zstd", _pieces(decompressor, data), max_size)
+        yield from _read(decompressor, data)
+        return
     try:
         decompressor = _idle_decompressors.pop()
     except IndexError:
         decompressor = zstandard.ZstdDecompressor(max_window_size=_USUAL_WINDOW)
-    decompressed = joined("zstd", _pieces(decompressor, data), max_size)
+    yield from _read(decompressor, data)
     _idle_decompressors.append(decompressor)
-    return decompressed
 
 
-def _pieces(decompressor: zstandard.ZstdDecompressor, data: memoryview) -> Iterator[bytes]:
+def _read(decompressor: zstandard.ZstdDecompressor, data: memoryview) -> Iterator[bytes]:
     import zstandard
 
     sizes = piece_sizes()
@@ -134,7 +134,7 @@ def _skip_blocks(data: memoryview, position: int, blocks_left: int) -> tuple[int
 
 CODEC = Codec(
     _compress,
-    _decompress,
+    _pieces,
     levels=range(-131072, 23),
     produce=ProduceRequest.ZSTD,
     fetch=FetchRequest.ZSTD,

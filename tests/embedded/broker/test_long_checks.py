@@ -1,0 +1,155 @@
+"""Batches whose checks take long: other clients are answered meanwhile, and the checks change nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import tracemalloc
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol.messages import MetadataRequest
+from aiokafka_lite.types import Compression
+from tests.embedded.broker.peer import Peer, produce_request
+from tests.pure.embedded.batches import produced
+from tests.waiting import DEADLINE, until
+
+MB = 1 << 20
+LARGE = produced(bytes(16 * MB), compression=Compression.ZSTD)
+SMALL = produced(b"small")
+
+
+def values(cluster: EmbeddedCluster, topic: str = "t") -> list[bytes | None]:
+    return [record.value for record in cluster.records(topic)]
+
+
+async def begun(cluster: EmbeddedCluster, node: int = 1) -> None:
+    """Wait until the checks of a large batch have begun. They would end between two looks of ``until``."""
+    async with asyncio.timeout(DEADLINE):
+        while not cluster.nodes[node].long_work.locked():
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("compression", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
+async def test_another_client_is_answered_during_the_checks_of_a_large_batch(
+    one: EmbeddedCluster, compression: Compression
+) -> None:
+    await one.create_topic("t", configs={"max.message.bytes": "100000000"})
+    async with Peer(one) as peer, Peer(one) as other:
+        answer = asyncio.create_task(peer.produce("t", produced(bytes(16 * MB), compression=compression)))
+        await begun(one)
+        assert (await other.ask(MetadataRequest(topics=[]))).brokers
+        assert not answer.done()
+        assert (await answer).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("settings", [{"cleanup.policy": "compact"}, {"message.timestamp.after.max.ms": "1"}])
+async def test_another_client_is_answered_while_the_records_of_a_batch_are_checked(
+    one: EmbeddedCluster, settings: dict[str, str]
+) -> None:
+    await one.create_topic("t", configs=settings)
+    async with Peer(one) as peer, Peer(one) as other:
+        # Each record is a millisecond newer than the one before: the last ones are in the future.
+        begin = time.time_ns() // 1_000_000 - 10_000
+        records = produced(*[b""] * 30_000, timestamp=begin, compression=Compression.ZSTD)
+        answer = asyncio.create_task(peer.produce("t", records))
+        await begun(one)
+        assert (await other.ask(MetadataRequest(topics=[]))).brokers
+        assert not answer.done()
+        expected = ErrorCode.NONE if "cleanup.policy" in settings else ErrorCode.INVALID_TIMESTAMP
+        assert (await answer).error_code == expected
+
+
+async def test_the_requests_of_a_connection_stay_in_order(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    async with Peer(one) as peer:
+        for records in (LARGE, SMALL, LARGE, SMALL):
+            peer.send(produce_request("t", records), 12)
+        answers = [(await peer.receive()).responses[0].partition_responses[0] for _ in range(4)]
+        assert [answer.base_offset for answer in answers] == [0, 1, 2, 3]
+    assert [len(value or b"") for value in values(one)] == [16 * MB, 5, 16 * MB, 5]
+
+
+@pytest.mark.parametrize("acks, sizes", [(0, [16 * MB, 5]), (1, [16 * MB])])
+async def test_no_batch_is_left_out_when_the_client_disconnects_during_its_checks(
+    one: EmbeddedCluster, acks: int, sizes: list[int]
+) -> None:
+    # With acks=1, the connection ends at the first response that cannot be written, as without long checks.
+    await one.create_topic("t")
+    async with Peer(one) as peer:
+        for records in (LARGE, SMALL):
+            peer.send(produce_request("t", records, acks=acks), 12, answered=acks != 0)
+        await begun(one)
+    await until(lambda: not one.nodes[1].connections, "the connection has ended")
+    assert [len(value or b"") for value in values(one)] == sizes
+
+
+@pytest.mark.parametrize("end", [EmbeddedCluster.stop, EmbeddedCluster.kill])
+async def test_nothing_is_appended_when_the_broker_stops_during_the_checks(
+    three: EmbeddedCluster, end: Callable[[EmbeddedCluster, int], Awaitable[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    await three.create_topic("t", assignments=[[1, 2, 3]])
+    async with Peer(three) as peer:
+        for records in (LARGE, SMALL):
+            peer.send(produce_request("t", records, acks=1), 12)
+        await begun(three)
+        await end(three, 1)
+        await until(lambda: not three.nodes[1].long_work.locked(), "the checks have ended")
+        assert values(three) == []
+    assert not [line for line in caplog.records if line.exc_info]
+
+
+async def test_a_frozen_broker_checks_nothing(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    async with Peer(one) as peer:
+        answer = asyncio.create_task(peer.produce("t", LARGE))
+        await begun(one)
+        await one.freeze(1)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert one.nodes[1].long_work.locked()
+        await one.thaw(1)
+        assert (await answer).error_code == ErrorCode.NONE
+
+
+async def test_settings_that_change_during_the_checks_count(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    async with Peer(one) as peer:
+        answer = asyncio.create_task(peer.produce("t", LARGE))
+        await begun(one)
+        one.nodes[1].parts.changes.set_topic_configs("t", {"max.message.bytes": "100"})
+        assert (await answer).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_one_batch_at_a_time_is_decompressed(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    peers = [Peer(one) for _ in range(5)]
+    for peer in peers:
+        await peer.__aenter__()
+    tracemalloc.start()
+    try:
+        await asyncio.gather(*(peer.produce("t", LARGE) for peer in peers))
+        assert tracemalloc.get_traced_memory()[1] < 30 * MB
+    finally:
+        tracemalloc.stop()
+    for peer in peers:
+        await peer.__aexit__(None, None, None)
+
+
+async def test_a_refused_batch_keeps_no_decompressed_records(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", 5, configs={"cleanup.policy": "compact"})
+    request = produce_request("t", produced(bytes(16 * MB), key=None, compression=Compression.ZSTD))
+    (data,) = request.topic_data[0].partition_data
+    request.topic_data[0].partition_data = [type(data)(index=index, records=data.records) for index in range(5)]
+    async with Peer(one) as peer:
+        tracemalloc.start()
+        try:
+            answer = await peer.ask(request, 12)
+            assert tracemalloc.get_traced_memory()[1] < 30 * MB
+        finally:
+            tracemalloc.stop()
+    refused = {each.error_code for each in answer.responses[0].partition_responses}
+    assert refused == {ErrorCode.INVALID_RECORD}
