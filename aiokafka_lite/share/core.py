@@ -107,19 +107,25 @@ class ShareCore:
         return max(CLOSE_TIMEOUT, steps + CLOSE_MARGIN)
 
     async def close(self) -> None:
-        """Acknowledge what the user has acknowledged, release everything else, close the sessions, leave the group."""
+        """Acknowledge what the user has acknowledged, release everything else, close the sessions, leave the group.
+
+        The member also leaves if the call is cancelled. Otherwise its partitions would be idle until its session ends.
+        """
         fetchers = list(self._fetchers.values())
         self._is_running = False
-        # A broker that does not answer must not use up the time of the other brokers.
-        with anyio.move_on_after(self.options.share.fetch_max_wait + CLOSE_MARGIN):
-            async with anyio.create_task_group() as closing:
+        try:
+            # A broker that does not answer must not use up the time of the other brokers.
+            with anyio.move_on_after(self.options.share.fetch_max_wait + CLOSE_MARGIN):
+                async with anyio.create_task_group() as closing:
+                    for fetcher in fetchers:
+                        closing.start_soon(fetcher.close)
+            self.in_flight.release_all()
+            async with anyio.create_task_group() as finishing:
                 for fetcher in fetchers:
-                    closing.start_soon(fetcher.close)
-        self.in_flight.release_all()
-        async with anyio.create_task_group() as finishing:
-            for fetcher in fetchers:
-                finishing.start_soon(fetcher.finish)
-        await self.membership.leave()
+                    finishing.start_soon(fetcher.finish)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.membership.leave()
 
     def metrics(self) -> ShareConsumerMetrics:
         """The current metrics."""

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import ShareConsumer, ShareRecord
+from aiokafka_lite import Admin, ShareConsumer, ShareRecord
 from aiokafka_lite.embedded import EmbeddedCluster
 from tests.cancelling import MOST_TURNS, Covered, at_every_turn, cancel_after, public_coroutines
-from tests.embedded.share.sharing import read, share_consumer, write
+from tests.embedded.share.sharing import GROUP, read, share_consumer, write
 
 TURNS_OF_CLOSE = 12
 """Turns until closing waits for the fetch under way, which takes time and no turns."""
@@ -117,6 +117,17 @@ async def test_a_start_or_a_close_that_is_cancelled_holds_no_record(cluster: Emb
             assert await successor.commit()
         if is_over:
             return
+
+
+async def test_a_member_whose_close_is_cancelled_has_left(cluster: EmbeddedCluster) -> None:
+    async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
+        for turns in range(1, TURNS_OF_CLOSE):
+            consumer = share_consumer(cluster, fetch_max_wait=10.0)
+            await consumer.start()
+            await write(cluster, b"%d" % turns)
+            await read(consumer, 1)
+            await cancel_after(turns, consumer.close())
+            assert (await admin.share_groups.describe(GROUP))[GROUP].members == ()
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
