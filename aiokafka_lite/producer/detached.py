@@ -2,10 +2,11 @@
 
 A job whose workers write and whose driver decides can commit in this way. Each worker flushes its records and returns
 the identity of its open transaction (``Producer.detach_transaction``). The driver ends all transactions
-(``end_detached``).
+(``end_detached``), and can add offsets to them before (``add_detached_offsets``). A transaction of offsets alone begins
+without a producer (``begin_detached``).
 
-The coordinator accepts the end of a transaction only under the newest epoch of its transactional id. So a producer that
-has started since, with the same transactional id, has fenced the detached transaction: ``end_detached`` is refused.
+The coordinator accepts offsets and the end of a transaction only under the newest epoch of its transactional id. So a
+producer that has started since, with the same transactional id, has fenced the detached transaction.
 """
 
 from __future__ import annotations
@@ -35,34 +36,58 @@ class DetachedTransaction:
     transaction_timeout: float
 
 
-async def end_detached(
+async def begin_detached(client: Client, transactional_id: str, transaction_timeout: float) -> DetachedTransaction:
+    """Begin a transaction without a producer. This fences earlier producers of the transactional id, and waits for the
+    end of their transaction.
+
+    Raises KafkaTimeout after ``api_timeout`` seconds.
+    """
+    ids = TransactionalIds(lambda: None)
+    coordinator = TransactionCoordinator(client, transactional_id, transaction_timeout, ids)
+    with _bounded(client, coordinator, f"the transaction of {transactional_id!r} has not begun"):
+        await coordinator.initialize()
+    assert ids.newest is not None, "the coordinator has assigned it"
+    return DetachedTransaction(
+        transactional_id, ids.newest.producer_id, ids.newest.epoch, coordinator.generation, transaction_timeout
+    )
+
+
+async def add_detached_offsets(
     client: Client,
     detached: DetachedTransaction,
-    *,
-    committed: bool,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
-    group: GroupMetadata | None = None,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    group: GroupMetadata,
 ) -> None:
-    """Commit or abort a detached transaction. ``offsets`` of ``group`` are committed in it, if there are any.
+    """Commit offsets of a group in a detached transaction. Another call ends it.
+
+    Raises ProducerFenced if another producer with the transactional id has started, and KafkaTimeout after
+    ``api_timeout`` seconds.
+    """
+    coordinator = _coordinator_of(client, detached)
+    with _bounded(client, coordinator, f"the transaction of {detached.transactional_id!r} does not have its offsets"):
+        await coordinator.send_offsets(offsets, group, lambda: True)
+
+
+async def end_detached(client: Client, detached: DetachedTransaction, *, committed: bool) -> None:
+    """Commit or abort a detached transaction.
 
     Raises ProducerFenced if another producer with the transactional id has started. Raises BrokerError with
     INVALID_TXN_STATE if the coordinator has aborted the transaction at its timeout. Raises KafkaTimeout after
     ``api_timeout`` seconds: then the outcome is not known.
     """
+    coordinator = _coordinator_of(client, detached)
+    coordinator.has_started = True
+    with _bounded(client, coordinator, f"the outcome of the transaction of {detached.transactional_id!r} is not known"):
+        await coordinator.end(committed=committed)
+
+
+def _coordinator_of(client: Client, detached: DetachedTransaction) -> TransactionCoordinator:
     ids = TransactionalIds(lambda: None)
     ids.received(ProducerIdAndEpoch(detached.producer_id, detached.producer_epoch))
     ids.begin(detached.generation)
-    coordinator = TransactionCoordinator(client, detached.transactional_id, detached.transaction_timeout, ids)
-    coordinator.has_started = True
+    return TransactionCoordinator(client, detached.transactional_id, detached.transaction_timeout, ids)
+
+
+def _bounded(client: Client, coordinator: TransactionCoordinator, text: str) -> deadline:
     bound = client.config.api_timeout
-
-    def late() -> str:
-        return (
-            f"the outcome of the transaction of {detached.transactional_id!r} is not known after {bound:g} s; the last"
-            f" error was: {coordinator.last_error}"
-        )
-
-    with deadline(bound, late):
-        if committed and offsets and group is not None:
-            await coordinator.send_offsets(offsets, group, lambda: True)
-        await coordinator.end(committed=committed)
+    return deadline(bound, lambda: f"{text} after {bound:g} s; the last error was: {coordinator.last_error}")

@@ -1,30 +1,58 @@
 """Writes the batches of a stream in transactions, so that a reader with ``read_committed`` gets each row once.
 
 Each task of a batch writes its rows in a transaction, flushes it, and leaves it open (``write_rows``). When all tasks
-have finished, the driver ends the transactions (``commit``). Only then does Spark add the batch to the query's commit
-log. If the driver is killed between these steps, Spark repeats the batch. These rules make that harmless:
+have finished, the driver decides to commit the batch, and ends the transactions (``commit``). Only then does Spark add
+the batch to the query's commit log. If the driver is killed between these steps, Spark repeats the batch. If it is
+frozen, it may wake while its successor writes the same batch. These rules make that harmless:
 
-Rule 1: the transactional id is that of the query and the number of the task. A task begins by starting its producer.
-This aborts the transaction of an earlier attempt, or waits for the end of its commit, and fences that attempt: neither
-its rows nor its end reach the topic later.
+Rule 1: the transactional id of a task is that of the query and the number of the task. A task begins by starting its
+producer. This aborts the transaction of an earlier attempt, or waits for the end of its commit, and fences that
+attempt: neither its rows nor its end reach the topic later.
 
 Rule 2: each transaction contains a marker, the offset that a group of the same name commits. It has the number of the
 batch. A task that finds the marker of its batch, read after rule 1, writes nothing: an earlier run has committed its
 rows. The task still reads its rows, because the computation of the query may keep a state, and compares their number
-and size with the marker.
+and size with the marker. So each task is committed once in a batch, whatever runs there are.
 
-Rule 3: before the first commit of a batch, the driver commits the number of tasks to the group of the query. A repeated
-batch must have the same number, because its rows would be distributed to the tasks in another way, and some of them
-could be committed already. Otherwise the batch fails before anything of it is committed.
+Rule 3: a run decides a batch before it commits any task of it. The decision is a marker with the number of tasks in the
+group of the query, committed in a transaction with the id of the query. The driver begins that transaction when its
+tasks have finished, which fences earlier drivers; it reads the marker; it commits the decision if there is none. So a
+batch is decided once: a driver that another one has followed cannot decide.
 
-Rule 4: a batch that is older than a marker is refused: it can no longer be detected whether an earlier batch was
+Rule 4: a run that finds its batch decided must have the same number of tasks. It fences its tasks without rows and
+reads their markers: none may be committed. Otherwise the batch fails before this run commits anything.
+
+Rule 5: the driver adds the markers to all transactions before it commits the first one. That is refused if another run
+has taken over one of the tasks.
+
+Rule 6: a batch that is older than a marker is refused: it can no longer be detected whether an earlier batch was
 committed.
 
-Rule 5: before the driver reads the marker of rule 3, it aborts the open transactions of the query that no task of this
-run holds. An earlier run with more tasks, or with rows in other tasks, has left them open. If its driver was killed,
-readers would wait for them until the timeout. If its driver was frozen, it could commit them later, beside the rows of
-this run. A transaction that a frozen task begins after this step is aborted in the next batch. A frozen driver that
-wakes finds that the ids of its own tasks were taken over, and aborts nothing.
+Rule 7: the driver aborts the open transactions of the query that no task of this run holds. An earlier run with more
+tasks, or with rows in other tasks, has left them open, and readers would wait for them until the timeout. A frozen
+driver that wakes finds that its tasks were taken over, and aborts nothing.
+
+Assume that two runs commit tasks of one batch. Call F the one that began its transaction of rule 3 first. S found the
+decision of F or of a third run, and all tasks of F had started before S began. There are three cases for each task:
+
+- S has no rows in it. If F committed it before S fenced it, S finds the marker and fails; otherwise F cannot commit it.
+- The task of S started after that of F. It found the marker of F, or has fenced F.
+- The task of F started after that of S. Then S is refused by rule 5, and commits nothing.
+
+So F commits nothing after the first commit of S, and S has repeated nothing of what F committed before.
+
+What a kill of the driver leaves, and what the next run does:
+
+=============================  ============================================  =======================================
+killed                         left                                          next run
+=============================  ============================================  =======================================
+before the tasks have ended    open transactions                             fences them (rules 1 and 7)
+in the decision                open transactions, one with the decision      fences them, and decides
+in the commit of the decision  the outcome, which its coordinator completes  waits for it (rule 3)
+after the decision             open transactions, nothing committed          takes over the decision (rule 4)
+between two commits            some tasks committed, with their markers      commits the others (rule 2)
+before Spark's commit log      all tasks committed                           commits nothing (rule 2)
+=============================  ============================================  =======================================
 
 This module does not import Spark.
 """
@@ -36,7 +64,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -46,7 +74,7 @@ from ..admin import Admin, TransactionState
 from ..cluster.client import Client
 from ..errors import ConfigurationError, IllegalStateError, KafkaError, UnsupportedVersion
 from ..producer import Producer
-from ..producer.detached import DetachedTransaction, end_detached
+from ..producer.detached import DetachedTransaction, add_detached_offsets, begin_detached, end_detached
 from ..properties import client_settings
 from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from .connection import leased_client
@@ -64,6 +92,9 @@ TRANSACTION_TIMEOUT_OPTION = KAFKA_PREFIX + TRANSACTION_TIMEOUT_PROPERTY
 
 DEFAULT_TRANSACTION_TIMEOUT = 900.0
 """Seconds. A transaction is open until all tasks of the batch have finished. Brokers allow 15 minutes by default."""
+
+LONGEST_DECISION = 60.0
+"""Seconds that the transaction with the decision of a batch may be open."""
 
 ENDED_AT_ONCE = 16
 """The number of transactions that the driver ends at the same time."""
@@ -229,7 +260,7 @@ def commit(target: Target, batch: int, tasks: Sequence[Prepared]) -> None:
     """End the transactions of all tasks of a batch, each with its marker.
 
     Raises IllegalStateError if the batch was begun with another number of tasks, or if a later one was written. Raises
-    KafkaError if a transaction was not committed; others of the batch may be committed then.
+    KafkaError if the batch was not decided, or a transaction not committed; others of the batch may be committed then.
     """
     if not any(task.topic for task in tasks):
         return
@@ -242,19 +273,33 @@ def commit(target: Target, batch: int, tasks: Sequence[Prepared]) -> None:
 
 
 async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prepared]) -> None:
-    await _begin_commit(admin, batch, tasks)
+    await _decide(client, admin, batch, tasks)
+
+    async def mark(task: Prepared, transaction: DetachedTransaction) -> None:
+        marker = _marker_of(task.topic, batch, rows=task.rows, size=task.size)
+        await add_detached_offsets(client, transaction, marker, GroupMetadata(task.place.transactional_id))
+
+    async def end(task: Prepared, transaction: DetachedTransaction) -> None:
+        await end_detached(client, transaction, committed=True)
+
+    await _with_each(batch, tasks, mark)
+    _warn_if_slow(batch, tasks)
+    await _with_each(batch, tasks, end)
+
+
+async def _with_each(
+    batch: int, tasks: Sequence[Prepared], step: Callable[[Prepared, DetachedTransaction], Awaitable[None]]
+) -> None:
+    """Take a step of the commit with each open transaction. Raises KafkaError if one of them was refused."""
     limit = asyncio.Semaphore(ENDED_AT_ONCE)
 
-    async def end(task: Prepared) -> None:
+    async def limited(task: Prepared) -> None:
         async with limit:
             if task.transaction is not None:
-                marker = _marker_of(task.topic, batch, rows=task.rows, size=task.size)
-                group = GroupMetadata(task.place.transactional_id)
-                await end_detached(client, task.transaction, committed=True, offsets=marker, group=group)
+                await step(task, task.transaction)
 
-    _warn_if_slow(batch, tasks)
-    # All commits are awaited, because Spark's reaction to a failure must not overlap with a commit in progress.
-    for task, error in zip(tasks, await asyncio.gather(*map(end, tasks), return_exceptions=True), strict=True):
+    # All steps are awaited, because Spark's reaction to a failure must not overlap with a commit in progress.
+    for task, error in zip(tasks, await asyncio.gather(*map(limited, tasks), return_exceptions=True), strict=True):
         if isinstance(error, KafkaError):
             raise KafkaError(
                 f"task {task.place.task} of batch {batch} was not committed: {error}. If its transaction was open for"
@@ -280,54 +325,71 @@ def _warn_if_slow(batch: int, tasks: Sequence[Prepared]) -> None:
             return
 
 
-async def _begin_commit(admin: Admin, batch: int, tasks: Sequence[Prepared]) -> None:
-    """Compare the number of tasks with that of an earlier run of the batch, or commit it for later runs."""
+async def _decide(client: Client, admin: Admin, batch: int, tasks: Sequence[Prepared]) -> None:
+    """Decide that this run commits the batch, or find that an earlier run has decided it, and take over from that run.
+
+    Raises IllegalStateError if that run had another number of tasks or rows in other tasks (rules 3 and 4).
+    """
     first = next(task for task in tasks if task.topic is not None)
     query = first.place.query
-    await _fence_former_tasks(admin, query, batch, tasks)
-    begun = await _read_marker(admin, query)
-    if not _is_written(batch, begun, query):
+    former = await _former_transactions(admin, query, batch, tasks)
+    timeouts = [each.transaction.transaction_timeout for each in tasks if each.transaction is not None]
+    decision = await begin_detached(client, query, min([LONGEST_DECISION, *timeouts]))
+    decided = await _read_marker(admin, query)
+    if not _is_written(batch, decided, query):
+        await _fence(admin, former)
         marker = _marker_of(first.topic, batch, tasks=len(tasks))
-        (await admin.groups.alter_offsets(query, marker)).raise_for_errors()
-    elif begun is not None and begun.counts.get("tasks") != len(tasks):
+        try:
+            await add_detached_offsets(client, decision, marker, GroupMetadata(query))
+            await end_detached(client, decision, committed=True)
+        except KafkaError as error:
+            raise KafkaError(
+                f"batch {batch} was not committed: {error}. If another run of the query has the same checkpoint, stop"
+                " that run. Restart the query: it repeats the batch"
+            ) from error
+    elif decided is not None and decided.counts.get("tasks") != len(tasks):
         raise IllegalStateError(
-            f"batch {batch} was begun with {begun.counts.get('tasks')} tasks, and is repeated with {len(tasks)}. Some"
+            f"batch {batch} was begun with {decided.counts.get('tasks')} tasks, and is repeated with {len(tasks)}. Some"
             " of its rows may be committed, so no more are written: restart the query with the former number of"
             " partitions, and change it after this batch"
         )
     else:
-        await _check_without_rows(admin, [task.place for task in tasks if task.topic is None])
+        without_rows = [task.place for task in tasks if task.topic is None]
+        await _fence(admin, {*former, *(place.transactional_id for place in without_rows)})
+        await _check_without_rows(admin, without_rows)
 
 
-async def _fence_former_tasks(admin: Admin, query: str, batch: int, tasks: Sequence[Prepared]) -> None:
-    """Abort the open transactions of the query that no task of this run holds (rule 5)."""
+async def _former_transactions(admin: Admin, query: str, batch: int, tasks: Sequence[Prepared]) -> list[str]:
+    """The transactional ids of the query with an open transaction that no task of this run holds (rule 7).
+
+    Raises KafkaError if another run has taken over a task, because the open transactions may be those of that run.
+    """
     held = {task.place.transactional_id for task in tasks if task.topic is not None}
     of_query = re.compile(re.escape(query) + "-[0-9]+")
     try:
         listed = await admin.transactions.list(states=(TransactionState.ONGOING,))
     except UnsupportedVersion:  # before Kafka 3.0
-        former = None
+        before = await _read_marker(admin, query, require_stable=False)
+        return [f"{query}-{task}" for task in range(len(tasks), before.counts.get("tasks", 0) if before else 0)]
     except KafkaError as error:
         raise KafkaError(
             f"whether an earlier run of the query has left a transaction open is not known: {error}. Restart the query:"
             " it repeats the batch"
         ) from error
-    else:
-        former = [name for each in listed if of_query.fullmatch(name := each.transactional_id) and name not in held]
-        if not former:
-            return
-    before = await _read_marker(admin, query)
-    _is_written(batch, before, query)  # raises if the open transactions are those of a later batch
-    if former is None:
-        former = [f"{query}-{task}" for task in range(len(tasks), before.counts.get("tasks", 0) if before else 0)]
-        if not former:
-            return
-    else:
+    former = [name for each in listed if of_query.fullmatch(name := each.transactional_id) and name not in held]
+    if former:
+        newest = await _read_marker(admin, query, require_stable=False)
+        _is_written(batch, newest, query)  # raises if the open transactions are those of a later batch
         await _check_own(admin, [task.transaction for task in tasks if task.transaction is not None])
-    for name, refusal in (await admin.transactions.fence_producers(former)).failed.items():
+    return former
+
+
+async def _fence(admin: Admin, transactional_ids: Collection[str]) -> None:
+    """Abort the open transactions of these ids. Their producers can no longer commit them."""
+    for name, refusal in (await admin.transactions.fence_producers(transactional_ids)).failed.items():
         raise KafkaError(
-            f"the transaction that an earlier run of the query has left open under {name!r} was not aborted: {refusal}."
-            " Restart the query: it repeats the batch"
+            f"the transaction that an earlier run of the query may have left open under {name!r} was not aborted:"
+            f" {refusal}. Restart the query: it repeats the batch"
         ) from refusal
 
 
@@ -387,13 +449,18 @@ def _marker_of(topic: str | None, batch: int, **counts: int) -> dict[TopicPartit
     return {TopicPartition(topic, 0): OffsetAndMetadata(batch, json.dumps(counts))}
 
 
-async def _read_marker(admin: Admin, group: str) -> _Marker | None:
-    return (await _read_markers(admin, [group]))[group]
+async def _read_marker(admin: Admin, group: str, *, require_stable: bool = True) -> _Marker | None:
+    return (await _read_markers(admin, [group], require_stable=require_stable))[group]
 
 
-async def _read_markers(admin: Admin, groups: Sequence[str]) -> dict[str, _Marker | None]:
-    """The newest marker of each group. The topics of a query may change, so a group may have several."""
-    found = (await admin.groups.offsets(groups, require_stable=True)).raise_for_errors() if groups else {}
+async def _read_markers(
+    admin: Admin, groups: Sequence[str], *, require_stable: bool = True
+) -> dict[str, _Marker | None]:
+    """The newest marker of each group. The topics of a query may change, so a group may have several.
+
+    With ``require_stable``, it waits for the end of the transactions that commit markers of these groups.
+    """
+    found = (await admin.groups.offsets(groups, require_stable=require_stable)).raise_for_errors() if groups else {}
     markers: dict[str, _Marker | None] = {}
     for group, offsets in found.items():
         newest = max(offsets.values(), key=lambda each: each.offset, default=None)

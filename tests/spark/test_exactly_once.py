@@ -16,8 +16,13 @@ from pyspark.sql import SparkSession
 from aiokafka_lite import Admin, Consumer, EmbeddedCluster, Producer, TopicPartition
 from aiokafka_lite.embedded.error_responses import error_response
 from aiokafka_lite.errors import ErrorCode, IllegalStateError, KafkaError
-from aiokafka_lite.protocol.messages import InitProducerIdRequest, OffsetCommitRequest, OffsetFetchRequest
-from aiokafka_lite.protocol.schema import Response
+from aiokafka_lite.protocol.messages import (
+    EndTxnRequest,
+    InitProducerIdRequest,
+    OffsetFetchRequest,
+    TxnOffsetCommitRequest,
+)
+from aiokafka_lite.protocol.schema import Request, Response
 from aiokafka_lite.spark import exactly_once
 from aiokafka_lite.spark.exactly_once import Place, Prepared
 from aiokafka_lite.spark.options import Properties
@@ -131,9 +136,10 @@ async def test_rows_are_visible_when_the_driver_has_committed_them(cluster: Embe
 
 async def test_a_batch_of_which_one_task_was_committed_is_completed(cluster: EmbeddedCluster, query: Query) -> None:
     tasks = [await query.write(0, 0, "a"), await query.write(1, 0, "b")]
-    await query.write(1, 0, "b")  # fences the transaction of the first attempt, so that the driver cannot commit it
-    with pytest.raises(KafkaError, match="task 1 of batch 0 was not committed"):
+    cluster.on(EndTxnRequest, nth=3).fail(ErrorCode.INVALID_TXN_STATE)  # after the decision and another task
+    with pytest.raises(KafkaError, match=r"task [01] of batch 0 was not committed"):
         await query.commit(0, *tasks)
+    await query.abort(*tasks)
     assert await committed(cluster) == ["a"]
     again = [await query.write(0, 0, "a"), await query.write(1, 0, "b")]
     assert [task.transaction is None for task in again] == [True, False]
@@ -196,25 +202,48 @@ async def test_before_kafka_3_the_tasks_of_the_batch_before_are_fenced(driver: N
             assert await committed(cluster) == ["a", "a", "a", "b", "b", "b"]
 
 
-async def test_a_frozen_driver_that_wakes_in_its_commit_cannot_repeat_rows(
-    cluster: EmbeddedCluster, query: Query
+@pytest.mark.parametrize(
+    ("release", "request_type", "nth", "taken_over", "first", "second"),
+    [
+        pytest.param("4.3", TxnOffsetCommitRequest, 1, 0, ["a", "b", "c"], ["abc"], id="before its decision"),
+        pytest.param("4.3", EndTxnRequest, 1, 0, ["abc", ""], ["", "abc"], id="in its decision"),
+        pytest.param("2.8", TxnOffsetCommitRequest, 2, 0, ["abc", ""], ["", "abc"], id="before the marker of a task"),
+        pytest.param("4.3", EndTxnRequest, 2, 1, ["abc", ""], ["ab", "c"], id="before the commit of a task"),
+        pytest.param("2.8", EndTxnRequest, 2, 1, ["abc", ""], ["ab", "c"], id="before the commit, generation 1"),
+    ],
+)
+async def test_a_driver_that_was_frozen_in_its_commit_cannot_repeat_rows(
+    driver: None,
+    release: str,
+    request_type: type[Request[Any]],
+    nth: int,
+    taken_over: int,
+    first: list[str],
+    second: list[str],
 ) -> None:
+    """It is frozen before its ``nth`` request of a type, and its tasks took over some tasks of the run after it."""
     reached, woken = asyncio.Event(), asyncio.Event()
 
-    async def freeze(request: OffsetCommitRequest) -> Response | None:
+    async def freeze(request: Request[Any]) -> Response | None:
         reached.set()
         await woken.wait()
-        return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 9)
+        return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 1)
 
-    cluster.on(OffsetCommitRequest).answer(freeze)  # after the driver has read the marker
-    frozen = asyncio.create_task(query.commit(0, *[await query.write(task, 0, f"b{task}") for task in range(3)]))
-    await reached.wait()
-    restarted = Query(cluster, client__id="restarted")  # with connections of its own
-    await restarted.commit(0, await restarted.write(0, 0, "b0", "b1", "b2"))
-    woken.set()
-    with pytest.raises(KafkaError, match="of batch 0 was not committed"):
-        await frozen
-    assert await committed(cluster) == ["b0", "b1", "b2"]
+    async with EmbeddedCluster(brokers=1, as_kafka=release) as cluster:
+        await cluster.create_topic("target", PARTITIONS)
+        frozen, restarted = Query(cluster), Query(cluster, client__id="restarted")  # with connections of its own
+        early = [await restarted.write(task, 0, *second[task]) for task in range(taken_over)]
+        tasks = [await frozen.write(task, 0, *rows) for task, rows in enumerate(first)]
+        cluster.on(request_type, nth=nth).answer(freeze)
+        committing = asyncio.create_task(frozen.commit(0, *tasks))
+        await reached.wait()
+        late = [await restarted.write(task, 0, *second[task]) for task in range(taken_over, len(second))]
+        outcomes: list[BaseException | None] = []
+        for wait in (restarted.commit(0, *early, *late), committing):
+            outcomes += await asyncio.gather(wait, return_exceptions=True)
+            woken.set()
+        assert sum(isinstance(outcome, KafkaError) for outcome in outcomes) >= 1
+        assert await committed(cluster) == (["a", "b", "c"] if None in outcomes else [])
 
 
 async def test_a_frozen_driver_of_an_older_batch_does_not_abort_a_newer_one(
@@ -249,7 +278,7 @@ async def test_a_batch_with_fewer_tasks_fences_nothing_if_nothing_is_open(
     second = await query.write(0, 1, "b")
     cluster.history.clear()
     await query.commit(1, second)
-    assert cluster.history.of(InitProducerIdRequest) == []
+    assert len(cluster.history.of(InitProducerIdRequest)) == 1  # of the decision
 
 
 async def test_transactions_of_other_queries_stay_open(cluster: EmbeddedCluster, query: Query) -> None:
@@ -268,8 +297,8 @@ async def test_transactions_of_other_queries_stay_open(cluster: EmbeddedCluster,
 async def test_a_transaction_that_cannot_be_aborted_fails_the_batch(cluster: EmbeddedCluster, query: Query) -> None:
     await query.write(1, 0, "b")
     restarted = await query.write(0, 0, "b")
-    cluster.on(InitProducerIdRequest).fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    with pytest.raises(KafkaError, match=r"has left open under 'query-1' was not aborted: .* Restart the query"):
+    cluster.on(InitProducerIdRequest, nth=2).fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaError, match=r"may have left open under 'query-1' was not aborted: .* Restart the query"):
         await query.commit(0, restarted)
     await query.commit(0, await query.write(0, 0, "b"))
     assert await committed(cluster) == ["b"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from contextlib import nullcontext
 
 import pytest
 
@@ -11,9 +12,9 @@ from aiokafka_lite import Admin, OffsetAndMetadata
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import BrokerError, IllegalStateError, ProducerFenced
+from aiokafka_lite.errors import BrokerError, IllegalStateError, KafkaError, ProducerFenced
 from aiokafka_lite.producer import Producer
-from aiokafka_lite.producer.detached import DetachedTransaction, end_detached
+from aiokafka_lite.producer.detached import DetachedTransaction, add_detached_offsets, begin_detached, end_detached
 from tests.embedded.producer.transactions import GROUP, HERE, committed_offset, committed_values, transactional
 
 
@@ -37,9 +38,22 @@ async def test_another_client_commits_the_records_with_offsets(cluster: Embedded
     transaction = await detached(cluster)
     assert transaction.generation == generation
     async with client_of(cluster) as client:
-        await end_detached(client, transaction, committed=True, offsets={HERE: OffsetAndMetadata(7)}, group=GROUP)
+        await add_detached_offsets(client, transaction, {HERE: OffsetAndMetadata(7)}, GROUP)
+        await end_detached(client, transaction, committed=True)
     assert await committed_values(cluster) == [1]
     assert await committed_offset(cluster) == 7
+
+
+@pytest.mark.usefixtures("generation")
+async def test_offsets_alone_are_committed_without_a_producer(cluster: EmbeddedCluster) -> None:
+    async with client_of(cluster) as client:
+        first = await begin_detached(client, "p", 60.0)
+        second = await begin_detached(client, "p", 60.0)  # fences the first one
+        for transaction, offset in ((second, 8), (first, 7)):
+            with pytest.raises(KafkaError) if transaction is first else nullcontext():
+                await add_detached_offsets(client, transaction, {HERE: OffsetAndMetadata(offset)}, GROUP)
+        await end_detached(client, second, committed=True)
+    assert await committed_offset(cluster) == 8
 
 
 @pytest.mark.usefixtures("generation")

@@ -18,11 +18,18 @@ from aiokafka_lite import OffsetAndMetadata
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, KafkaTimeout
 from aiokafka_lite.producer import Producer
-from aiokafka_lite.producer.detached import DetachedTransaction, end_detached
+from aiokafka_lite.producer.detached import DetachedTransaction, add_detached_offsets, begin_detached, end_detached
 from aiokafka_lite.producer.transaction import Transaction, TransactionCalls
 from tests.cancelling import at_every_turn, public_coroutines, until_no_other_tasks
 from tests.embedded.producer.test_detached_transactions import client_of
-from tests.embedded.producer.transactions import GROUP, HERE, committed_values, metrics_of, transactional
+from tests.embedded.producer.transactions import (
+    GROUP,
+    HERE,
+    committed_offset,
+    committed_values,
+    metrics_of,
+    transactional,
+)
 from tests.embedded.transactions.producing import TransactionalPeer
 
 FILLER = b" " * 800
@@ -198,6 +205,22 @@ async def test_the_end_of_a_detached_transaction_can_be_cancelled_and_repeated(
     async with client_of(cluster) as client:
         await at_every_turn(lambda: end_detached(client, transaction, committed=committed))
     assert await committed_values(cluster) == [1] * committed
+
+
+@pytest.mark.usefixtures("generation")
+async def test_the_begin_and_the_offsets_of_a_detached_transaction_can_be_cancelled_and_repeated(
+    cluster: EmbeddedCluster,
+) -> None:
+    begun: list[DetachedTransaction] = []
+
+    async def begin() -> None:
+        begun.append(await begin_detached(client, "p", 60.0))
+
+    async with client_of(cluster) as client:
+        await at_every_turn(begin)
+        await at_every_turn(lambda: add_detached_offsets(client, begun[-1], OFFSETS, GROUP), begin)
+        await end_detached(client, begun[-1], committed=True)
+    assert await committed_offset(cluster) == 1
 
 
 @pytest.mark.usefixtures("generation")
