@@ -17,8 +17,9 @@ refuses it. Then no other offset of its partitions is added, because the late re
 Rule 5: in generation 1, offsets are sent only when the coordinator of the group has applied the previous transaction.
 Brokers before Kafka 3.9.1 and 4.0 answer the marker first and apply it later (KAFKA-17507), to all offsets that the
 producer id has sent by then. So offsets that are sent too early are committed or dropped with the previous transaction.
-A worker that died before its commit then left the offsets of records that it never wrote. A producer whose own offsets
-may be pending waits as long as it takes; its first offsets wait for ``LONGEST_STABLE_WAIT`` at most.
+A worker that died before its commit then left the offsets of records that it never wrote. A producer waits for the
+partitions of its previous transaction as long as it takes: the group applies a transaction at once, so what is pending
+of other partitions is of another producer. Its first offsets wait for ``LONGEST_STABLE_WAIT`` at most.
 """
 
 from __future__ import annotations
@@ -353,18 +354,18 @@ class TransactionCoordinator:
         offsets: Iterable[TopicPartition],
         is_wanted: Callable[[], bool],
     ) -> None:
-        """Wait until the group has no pending offset of these partitions or of the previous transaction (rule 5).
+        """Wait until the group has no pending offset of the previous transaction (rule 5).
 
-        If this producer has sent no offsets before, the wait ends after ``LONGEST_STABLE_WAIT``. After that, or another
+        If there is none, it asks about ``offsets``, for ``LONGEST_STABLE_WAIT`` at most. After that, or another
         refusal, the request with the offsets is sent. Brokers before Kafka 2.5 do not tell what is pending.
         """
-        previous = self._last_offsets.get(group_id, set())
+        previous = self._last_offsets.get(group_id)
         clock = asyncio.get_running_loop().time
         end = math.inf if previous else clock() + LONGEST_STABLE_WAIT
 
         async def attempt() -> ErrorCode:
             answer, node_id = await channel.send(
-                lambda versions: pending_offsets_request(group_id, previous.union(offsets), versions),
+                lambda versions: pending_offsets_request(group_id, previous or set(offsets), versions),
                 purpose=Purpose.OTHER,
                 timeout=self._client.config.request_timeout,
                 at_most=OffsetFetchRequest.MANY_GROUPS - 1,

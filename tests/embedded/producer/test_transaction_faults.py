@@ -245,13 +245,27 @@ async def test_offsets_do_not_wait_for_the_transaction_of_another_producer(
 
 
 @generation_1
+async def test_offsets_wait_only_for_partitions_of_the_previous_transaction(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    await write(producer, 1)
+    async with transactional(cluster, transactional_id="orders-2") as other:
+        await other.begin_transaction()
+        await other.send_offsets_to_transaction({THERE: OffsetAndMetadata(1)}, GROUP)
+        async with asyncio.timeout(5.0), producer.transaction() as transaction:
+            await transaction.send_offsets({THERE: OffsetAndMetadata(2)}, GROUP)
+        await other.abort_transaction()
+    assert await committed_offset(cluster, THERE) == 2
+
+
+@generation_1
 async def test_offsets_of_an_older_transaction_are_asked_for_again_after_a_failed_transaction(
     cluster: EmbeddedCluster, producer: Producer
 ) -> None:
-    asked: list[int] = []
+    asked: list[list[int]] = []
 
     def as_unstable(answer: Any) -> Any:
-        asked.append(sum(len(topic.partitions) for topic in answer.topics))
+        asked.append([partition.partition_index for partition in answer.topics[0].partitions])
         answer.topics[0].partitions[0].error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
         return answer
 
@@ -269,4 +283,4 @@ async def test_offsets_of_an_older_transaction_are_asked_for_again_after_a_faile
             await until(lambda: asked)
             fault.remove()
             await sending
-    assert asked[0] == 2
+    assert asked[0] == [HERE.partition]

@@ -77,10 +77,10 @@ async def committed_values(cluster: EmbeddedCluster, partition: TopicPartition =
     return values
 
 
-async def committed_offset(cluster: EmbeddedCluster) -> int | None:
-    """The offset that the group has committed for the first partition."""
+async def committed_offset(cluster: EmbeddedCluster, partition: TopicPartition = HERE) -> int | None:
+    """The offset that the group has committed, by default for the first partition."""
     async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, group_id="billing") as consumer:
-        found = (await consumer.committed([HERE]))[HERE]
+        found = (await consumer.committed([partition]))[partition]
         return None if found is None else found.offset
 
 
