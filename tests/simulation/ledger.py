@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 
 from aiokafka_lite import TopicPartition
 
@@ -64,8 +65,9 @@ def ledger_anomalies(
     for partition, value in counts:
         yield f"{value!r} of {partition} was never sent"
     for partition, values in whole.items():
-        if list(values) != sorted(values):
-            yield f"{partition} is out of order: {values}"
+        for before, value in pairwise(values):
+            if value < before:
+                yield f"{partition} is out of order: {value!r} is behind {before!r}"
         for name, seen in others.items():
             if list(seen.get(partition, ())) != list(values):
                 yield f"the {name} reader of {partition} saw {seen.get(partition)}, committed is {values}"
