@@ -206,13 +206,16 @@ def record(given: object) -> Record:
     return given
 
 
-def marked(given: object, metadata: str) -> Record | None:
-    """The record to mark, or None for all. Metadata belongs to the offset of one record."""
-    if given is not None:
-        return record(given)
+def marked(given: object, metadata: str) -> list[Record] | None:
+    """The records to mark, or None for all. Metadata belongs to the offset of one record."""
+    if isinstance(given, Record):
+        return [given]
     if metadata:
         raise ValueError(f"metadata={metadata!r} needs a record: call mark(record, metadata)")
-    return None
+    if given is None:
+        return None
+    several = given if type(given) is list or type(given) is tuple else [given]  # a Record is a tuple, too
+    return [record(each) for each in several]
 
 
 def check_mark(value: object, metadata: object, leader_epoch: object) -> None:

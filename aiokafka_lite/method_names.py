@@ -343,15 +343,18 @@ def explain(
 ) -> None:
     """Let a class explain methods and arguments that it does not have.
 
-    Using a method in ``instead`` raises AttributeError. A call with an argument that a public method does not have
-    raises TypeError, which names the argument to use: the one in ``arguments``, by the name of the method, or one of
-    equal meaning; an async method raises it when it is awaited. Methods in ``each_record`` are not checked: programs
-    call them for each record. ``send``, ``send_nowait`` and ``put`` are not wrapped for the same reason: they collect
-    such arguments as ``*more`` and ``**other``, which their signatures do not show, and raise ``wrong_send``
-    themselves.
+    Using a method in ``instead`` raises AttributeError, and ``dir()`` of a client does not list it. A call with an
+    argument that a public method does not have raises TypeError, which names the argument to use: the one in
+    ``arguments``, by the name of the method, or one of equal meaning; an async method raises it when it is awaited.
+    Methods in ``each_record`` are not checked: programs call them for each record. ``send``, ``send_nowait`` and
+    ``put`` are not wrapped for the same reason: they collect such arguments as ``*more`` and ``**other``, which their
+    signatures do not show, and raise ``wrong_send`` themselves.
     """
-    for name, use in (instead or {}).items():
-        setattr(client, name, _Missing(name, use))
+    if instead:
+        for name, use in instead.items():
+            setattr(client, name, _Missing(name, use))
+        names = frozenset(instead)
+        setattr(client, "__dir__", lambda self: sorted({*object.__dir__(self)} - names))  # noqa: B010 - for mypy
     for name, call in _methods(client).items():
         code = call.__code__
         if "other" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 2]:

@@ -279,11 +279,14 @@ class Calls:
         return Targets({chosen: list(items)}, any_broker=True)
 
     async def controller(self, items: list[Any], deadline: Deadline) -> Targets:
-        """All items at the controller."""
+        """All items at the controller.
+
+        Without a known controller, at any broker: it forwards the request, or answers NOT_CONTROLLER, or it is not
+        Kafka and names no controller at all, as librdkafka's mock cluster.
+        """
         controller = self._client.view.controller
         if controller is None:
-            error = error_for(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
-            return Targets(errors=dict.fromkeys(items, error))
+            return await self.any_broker(items, deadline)
         return Targets({controller.node_id: list(items)})
 
     async def leaders(self, items: list[TopicPartition], deadline: Deadline) -> Targets:

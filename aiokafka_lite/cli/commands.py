@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -109,10 +109,24 @@ def _explain(error: Exception) -> int:
         error.show()  # type: ignore[attr-defined]
         return WRONG
     path = NAME if context is None else context.command_path
-    text: str = error.format_message()  # type: ignore[attr-defined]
-    # Typer writes "Value error" before the message about a value that is not one of the choices.
-    say(f"{text.rstrip('.').replace('Value error, ', '')}; see {path} --help")
+    say(f"{_wrong_usage(error)}; see {path} --help")
     return WRONG
+
+
+def _wrong_usage(error: Any) -> str:
+    """The text of an error in the arguments, with the value that was given, or with the option to use."""
+    text: str = error.format_message()
+    if hasattr(error, "option_name"):
+        from .other_tools import counterpart
+
+        known = {option for each in error.ctx.command.params for option in each.opts}
+        instead = counterpart(error.option_name, known)
+        return f"no such option {error.option_name}; {instead}" if instead else text
+    # Newer versions of Typer check values with pydantic, and write "Value error" before a value that is no choice.
+    errors = getattr(error.__cause__, "errors", None)
+    if errors is not None and "Input should be" in text:
+        return f"{text.partition(',')[0].replace('Input should', 'must')}, got {errors()[0]['input']!r}"
+    return text.rstrip(".").replace("Value error, ", "")
 
 
 def _version(wanted: bool) -> None:

@@ -318,20 +318,20 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         """
         return self._core.require_group().offsets
 
-    def mark(self, record: Record[K, V] | None = None, metadata: str = "") -> bool:
-        """Mark all records up to this one as processed; without a record, all returned records.
+    def mark(self, record: Record[K, V] | Sequence[Record[K, V]] | None = None, metadata: str = "") -> bool:
+        """Mark all records up to this one, or up to each of a list, as processed; without a record, all returned ones.
 
-        Returns False if the record was marked before, or if its partition is no longer assigned. In the second case,
+        Returns False if a record was marked before, or if its partition is no longer assigned. In the second case,
         the new owner reads the record again, and the next ``commit()`` lists the partition in ``refused``. A partition
         whose returned records are all marked does not delay a rebalance. Records of a ``PartitionReader`` are marked
-        one by one: without a record, the result is then False. Raises ValueError for ``metadata`` without a record.
+        one by one: without a record, the result is then False. Raises ValueError for ``metadata`` without one record.
         """
         checked = checked_mark(record, metadata)
         group = self._core.require_group()
         if checked is None:
             # The records of partition readers are excluded, because other tasks may still process some of them.
             return group.tracker.mark_all() and not self._core.partition_readers
-        return group.mark(checked, metadata)
+        return False not in [group.mark(each, metadata) for each in checked]
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, *, timeout: float | None = None

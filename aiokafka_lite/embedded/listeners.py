@@ -10,6 +10,7 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias, cast
 
+from ..aio import local_ports
 from ..errors import ConfigurationError, IllegalStateError
 
 logger = logging.getLogger(__name__)
@@ -121,6 +122,7 @@ class Listener:
             reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else error
             raise ConfigurationError(f"{owner} cannot listen on {self.host}:{self.port}: {reason}") from error
         self.port = self._server.sockets[0].getsockname()[1]
+        local_ports.opened(self.port)
         await self._server.start_serving()
 
     def close(self) -> None:

@@ -28,9 +28,16 @@ from .events import Identity
 
 
 def commit_request(
-    group_id: str, identity: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata], view: ClusterView
+    group_id: str,
+    identity: Identity,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    view: ClusterView,
+    without_epoch: Collection[TopicPartition] = (),
 ) -> OffsetCommitRequest:
-    """One request for all offsets, with both names and ids of topics. The version decides which of them are sent."""
+    """One request for all offsets, with both names and ids of topics. The version decides which of them are sent.
+
+    The leader epochs of the partitions in ``without_epoch`` are left out.
+    """
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for partition, offset in offsets.items():
         topic = topics.get(partition.topic)
@@ -38,11 +45,12 @@ def commit_request(
             topic = topics[partition.topic] = OffsetCommitRequestTopic(
                 name=partition.topic, topic_id=topic_id(view, partition.topic), partitions=[]
             )
+        epoch = None if partition in without_epoch else offset.leader_epoch
         topic.partitions.append(
             OffsetCommitRequestPartition(
                 partition_index=partition.partition,
                 committed_offset=offset.offset,
-                committed_leader_epoch=-1 if offset.leader_epoch is None else offset.leader_epoch,
+                committed_leader_epoch=-1 if epoch is None else epoch,
                 committed_metadata=offset.metadata,
             )
         )

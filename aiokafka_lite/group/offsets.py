@@ -50,6 +50,7 @@ _MEMBERSHIP_ERRORS = (
     ErrorCode.FENCED_MEMBER_EPOCH,
 )
 _FETCH_MEMBERSHIP_ERRORS = (*_MEMBERSHIP_ERRORS, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+_EPOCH_ERRORS = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
 _TOPIC_ERRORS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -323,7 +324,7 @@ class Offsets:
         by_name = attempt.by_name or any(topic_id(view, partition.topic) == ZERO_UUID for partition in sent)
         try:
             response, node_id = await self._channel.send(
-                lambda versions: commit_request(self._config.group_id, identity, sent, view),
+                lambda versions: commit_request(self._config.group_id, identity, sent, view, attempt.without_epoch),
                 purpose=Purpose.OTHER,  # a waiting JoinGroup must not delay it
                 timeout=self._client_config.request_timeout,
                 at_most=OffsetCommitRequest.TOPIC_IDS.before if by_name else None,
@@ -339,18 +340,12 @@ class Offsets:
             self.commits.succeeded(began, asyncio.get_running_loop().time())
         self._channel.record(codes.values(), node_id)
         for partition, code in codes.items():
-            self._settle(attempt, identity, partition, sent[partition], code)
+            self._settle(attempt, identity, partition, code)
         return bool(attempt.offsets)
 
-    def _settle(
-        self,
-        attempt: _CommitAttempt,
-        identity: Identity,
-        partition: TopicPartition,
-        offset: OffsetAndMetadata,
-        code: ErrorCode,
-    ) -> None:
+    def _settle(self, attempt: _CommitAttempt, identity: Identity, partition: TopicPartition, code: ErrorCode) -> None:
         """Classify the answer for one partition: committed, refused, or left in ``attempt.offsets`` for a retry."""
+        offset = attempt.offsets[partition]
         attempt.last_error[partition] = code.name
         if code is ErrorCode.NONE:
             del attempt.offsets[partition]
@@ -371,6 +366,9 @@ class Offsets:
             # A member that revokes joins again after its last commit, so it must not wait for the end of the rebalance.
             # Kafka takes commits until then; librdkafka's mock cluster refuses them.
             return
+        elif code in _EPOCH_ERRORS:
+            # Kafka stores the epoch without a check. librdkafka's mock cluster refuses that of an earlier leader.
+            attempt.without_epoch.add(partition)
         elif code.retriable and code not in _TOPIC_ERRORS:
             # An exception to is_retriable, as in Java's client: a commit for a topic that does not exist is refused at
             # once.
@@ -451,6 +449,7 @@ class _CommitAttempt:
     refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     last_error: dict[TopicPartition, str] = field(default_factory=dict)
     by_name: bool = False  # the coordinator does not know a topic id
+    without_epoch: set[TopicPartition] = field(default_factory=set)  # the coordinator refused their leader epochs
     dropped: set[TopicPartition] = field(default_factory=set)  # partitions lost since then; they may be assigned again
 
     def fail(self, error: KafkaError, *, is_final: bool) -> None:

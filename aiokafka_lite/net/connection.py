@@ -127,6 +127,7 @@ class Connection:
         )
         self._handshake = Handshake(
             self.peer,
+            port,
             self._send_in_handshake,
             login=login,
             request_timeout=request_timeout,

@@ -68,7 +68,7 @@ class AgreedVersions:
 
 
 class Handshake:
-    """The handshake of one connection. ``peer`` names the broker in errors, ``uses_tls`` only chooses their text.
+    """The handshake of one connection. ``peer``, ``port`` and ``uses_tls`` only choose the texts of errors.
 
     ``oldest_first`` begins with version 0 of ApiVersions, for a peer that closed a connection on a newer one.
     """
@@ -76,6 +76,7 @@ class Handshake:
     def __init__(
         self,
         peer: str,
+        port: int,
         send: Send,
         *,
         login: Login | None,
@@ -85,6 +86,7 @@ class Handshake:
     ) -> None:
         self.login = login
         self._peer = peer
+        self._port = port
         self._send = send
         self._request_timeout = request_timeout
         self._uses_tls = uses_tls
@@ -128,10 +130,13 @@ class Handshake:
             return f"could not connect to {self._peer} within {timeout:g} s"
         if state is ConnectionState.AUTHENTICATING:
             return f"the login to {self._peer} by {self.login} did not end within {timeout:g} s"
-        return (
-            f"{self._peer} accepted the connection but did not answer ApiVersions within {timeout:g} s; "
-            f"either it hangs, or the port is not Kafka's{'' if self._uses_tls else f', or it {_NEEDS_TLS}'}"
-        )
+        from ..aio import local_ports  # only for this text
+
+        if local_ports.is_in_another_loop(self._port):
+            cause = "it is in another event loop of this process, which is blocked; use embedded_kafka_server instead"
+        else:
+            cause = f"either it hangs, or the port is not Kafka's{'' if self._uses_tls else f', or it {_NEEDS_TLS}'}"
+        return f"{self._peer} accepted the connection but did not answer ApiVersions within {timeout:g} s; {cause}"
 
     def closed_by_peer(self, state: ConnectionState, *, is_first_unanswered: bool) -> ConnectionLost:
         """The error for a connection that the peer closed in this state, between two frames."""

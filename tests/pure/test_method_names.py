@@ -43,6 +43,15 @@ def test_the_error_names_the_counterpart(client: object, name: str, says: str) -
         getattr(client, name)
 
 
+@pytest.mark.parametrize(
+    ("client", "others"),
+    [(Consumer("localhost:9092"), CONSUMER), (Producer("localhost:9092"), PRODUCER), (Admin("localhost:9092"), ADMIN)],
+)
+def test_a_shell_completes_only_names_that_exist(client: object, others: dict[str, str]) -> None:
+    assert "close" in dir(client)
+    assert not others.keys() & set(dir(client))
+
+
 def test_any_other_name_is_an_ordinary_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^'Consumer' object has no attribute 'colour'$"):
         _ = Consumer("localhost:9092").colour  # type: ignore[attr-defined]

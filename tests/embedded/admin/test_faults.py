@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,6 +55,15 @@ async def test_the_new_controller_is_asked_after_a_move(admin: Admin, cluster: E
     cluster.on(CreateTopicsRequest, times=2).fail(ErrorCode.NOT_CONTROLLER)
     (await admin.topics.create("orders")).raise_for_errors()
     assert len(cluster.history.of(CreateTopicsRequest)) == 3
+
+
+async def test_a_broker_is_asked_where_metadata_names_no_controller(admin: Admin, cluster: EmbeddedCluster) -> None:
+    """As librdkafka's mock cluster. A broker that is no controller forwards the request, or refuses it."""
+    cluster.on(MetadataRequest, times=None).alter(lambda response: replace(response, controller_id=-1))
+    async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as started:
+        cluster.on(CreateTopicsRequest).fail(ErrorCode.NOT_CONTROLLER)
+        (await started.topics.create("orders")).raise_for_errors()
+    assert len(cluster.history.of(CreateTopicsRequest)) == 2
 
 
 async def test_a_deletion_without_a_response_counts_as_deleted(admin: Admin, cluster: EmbeddedCluster) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from aiokafka_lite import Admin
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import EmbeddedCluster
@@ -328,3 +330,17 @@ async def test_a_second_start_is_refused() -> None:
         with pytest.raises(IllegalStateError):
             await client.start()
         assert await client.send(MetadataRequest(topics=[]))
+
+
+def test_a_cluster_of_this_process_in_a_blocked_event_loop_is_named() -> None:
+    """As in a synchronous test that uses the fixture of an asynchronous one."""
+
+    async def start(servers: str) -> None:
+        await Admin(servers, connect_timeout=0.1).start(timeout=0.5)
+
+    async def block() -> None:
+        async with EmbeddedCluster(brokers=1) as cluster:
+            with ThreadPoolExecutor() as other, pytest.raises(KafkaTimeout, match="use embedded_kafka_server"):
+                other.submit(asyncio.run, start(cluster.bootstrap_servers)).result()
+
+    asyncio.run(block())

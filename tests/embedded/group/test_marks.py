@@ -135,6 +135,20 @@ async def test_a_bare_mark_says_done_with_everything(cluster: EmbeddedCluster) -
         assert await consumer.commit()
 
 
+async def test_a_list_of_records_is_marked_up_to_the_last_of_each_partition(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster, auto_commit=False) as consumer:
+        records = await read_all(consumer, 5)
+        assert consumer.mark(records[:3])
+        assert not consumer.mark(records[:2])
+        assert consumer.mark([])
+        assert [each.offset for each in (await consumer.commit()).committed.values()] == [3]
+        with pytest.raises(TypeError, match="record must be a Record"):
+            consumer.mark([records[3], "x"])  # type: ignore[list-item]
+        with pytest.raises(ValueError, match="needs a record"):
+            consumer.mark(records, "stored")
+        assert not (await consumer.commit()).committed  # a wrong list marks nothing
+
+
 async def test_a_bare_mark_in_an_iteration_marks_the_record_in_hand(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster, auto_commit=False) as consumer:
         assert consumer.mark()  # nothing was handed out

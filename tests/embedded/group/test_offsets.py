@@ -180,6 +180,27 @@ async def test_a_retriable_refusal_of_a_commit_is_retried(cluster: EmbeddedClust
         assert fault.hits == 3
 
 
+@pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH])
+async def test_a_commit_whose_leader_epoch_is_refused_is_repeated_without_it(
+    cluster: EmbeddedCluster, code: ErrorCode
+) -> None:
+    """Kafka does not check it; librdkafka's mock cluster refuses the epoch of an earlier leader."""
+
+    def epochs() -> list[int]:
+        sent = cluster.history.of(OffsetCommitRequest)
+        return [partition.committed_leader_epoch for each in sent for partition in each.request.topics[0].partitions]
+
+    async with member_of(cluster) as consumer:
+        await read_all(consumer, 10)
+        consumer.mark()
+        cluster.on(OffsetCommitRequest).fail(code)
+        result = await consumer.commit()
+        assert result.committed[FIRST].offset == 10
+        assert epochs() == [0, -1]
+        assert await consumer.commit()
+        assert epochs() == [0, -1]  # nothing is left to commit
+
+
 async def test_a_commit_ends_within_its_timeout(cluster: EmbeddedCluster) -> None:
     loop = asyncio.get_running_loop()
     async with member_of(cluster, auto_commit=False) as consumer:

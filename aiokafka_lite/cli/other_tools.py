@@ -1,0 +1,47 @@
+"""Options of Kafka's own tools that are called differently here, for the error about an unknown option."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+_ARGUMENT = "give the name without an option, as in the examples"
+
+_COUNTERPARTS: Mapping[str, tuple[str, ...]] = {
+    "--to-earliest": ("--to earliest",),
+    "--to-latest": ("--to latest",),
+    "--to-offset": ("--to 42",),
+    "--to-datetime": ("--to 2026-01-31T12:00:00Z",),
+    "--by-duration": ("--to 2h",),
+    "--shift-by": ("--shift",),
+    "--from-file": ("--file",),
+    "--from-beginning": ("--from earliest",),
+    "--offset": ("--from", "--to", "--before"),
+    "--whitelist": ("--regex",),
+    "--include": ("--regex",),
+    "--replication-factor": ("--replicas",),
+    "--replica-assignment": ("--assignment",),
+    "--add-config": ("--set",),
+    "--delete-config": ("--unset",),
+    "--allow-principal": ("--principal",),
+    "--deny-principal": ("--deny",),
+    "--bootstrap-servers": ("--bootstrap-server",),
+    "--broker-list": ("--bootstrap-server",),
+    "--command-config": ("--config",),
+    "--producer.config": ("--config",),
+    "--consumer.config": ("--config",),
+    "--producer-property": ("--property",),
+    "--consumer-property": ("--property",),
+    "--all-groups": ("--all",),
+}
+"""The options of Kafka's tools, and those here of which a command has at most one."""
+
+_ARGUMENTS = ("--topic", "--group", "--entity-type", "--entity-name", "--entity-default")
+"""Options of Kafka's tools that are arguments here."""
+
+
+def counterpart(option: str, known: Collection[str]) -> str:
+    """What to use instead of an option that a command does not have, empty if that is not known."""
+    for each in _COUNTERPARTS.get(option, ()):
+        if each.partition(" ")[0] in known:
+            return f"use {each}"
+    return _ARGUMENT if option in _ARGUMENTS else ""
