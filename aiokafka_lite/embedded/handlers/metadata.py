@@ -5,6 +5,7 @@
 - v5 adds offline replicas, v7 leader epochs, v8 to v10 authorized operations, v10 topic ids in responses, v12 topic
   ids in requests, v13 an error code for the response.
 - A partition without a leader has the error LEADER_NOT_AVAILABLE.
+- A request creates no topic if it names so many missing ones that Kafka's controller refuses to create them.
 - Unlike in Kafka, the response has the topics that the request creates, unless there is a ``topic_creation_delay``.
 - A topic that the client may not describe has the error TOPIC_AUTHORIZATION_FAILED, whether it exists or not; a request
   for all topics leaves it out.
@@ -13,6 +14,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from ...acls import AclOperation, AclResourceType
@@ -35,6 +37,9 @@ from ..error_responses import error_response
 from ..handling import RequestContext, handles
 from ..metadata_view import MetadataView
 from ..topics import NO_LEADER, PartitionState, Topic, is_legal_name
+from .topics import MAX_NEW_PARTITIONS
+
+logger = logging.getLogger(__name__)
 
 BROKERS = 1
 CONTROLLERS = 2
@@ -92,9 +97,20 @@ def _named(context: RequestContext, request: MetadataRequest) -> Iterable[Metada
     by_id = {each.topic_id: each for each in request.topics or () if each.topic_id != ZERO_UUID}
     for wanted in by_id.values():
         yield _by_id(context, wanted)
-    for name in {each.name: each for each in request.topics or () if not by_id}:
-        # If one topic is named by id, Kafka ignores all names.
-        yield _by_name(context, name or "", may_create=allowed)
+    # If one topic is named by id, Kafka ignores all names.
+    names = {} if by_id else {each.name or "": None for each in request.topics or ()}
+    if allowed and not _can_be_created(context, names):
+        logger.warning("the topics of a metadata request are not created: they are too many for one request")
+        allowed = False
+    for name in names:
+        yield _by_name(context, name, may_create=allowed)
+
+
+def _can_be_created(context: RequestContext, names: Iterable[str]) -> bool:
+    """Whether one request may create those of the topics that do not exist. In Kafka, its controller refuses them."""
+    topics = context.broker.metadata.topics
+    missing = sum(name not in topics and is_legal_name(name) for name in names)
+    return missing * (1 + context.broker.settings.number("num.partitions")) <= MAX_NEW_PARTITIONS
 
 
 def _by_id(context: RequestContext, wanted: MetadataRequestTopic) -> MetadataResponseTopic:

@@ -175,6 +175,18 @@ async def test_a_metadata_request_creates_a_topic_only_if_allowed(one: EmbeddedC
         assert off.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_a_metadata_request_creates_as_many_topics_as_one_request_may(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    async with Peer(one) as peer:
+        # With one partition each, the controller writes two records for a topic, and at most 10,000 for a request.
+        many = [MetadataRequestTopic(name=name) for name in ["t", *(f"new-{number}" for number in range(5001))]]
+        answer = await peer.ask(MetadataRequest(topics=many), 9)
+        assert list(one.controller.topics) == ["t"]
+        codes = {topic.name: topic.error_code for topic in answer.topics}
+        assert (codes.pop("t"), set(codes.values())) == (0, {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+        assert {topic.error_code for topic in (await peer.ask(MetadataRequest(topics=many[:5]), 9)).topics} == {0}
+
+
 async def test_a_delay_of_creation_makes_the_first_answers_unknown_topic_as_kafka() -> None:
     config = ClusterConfig(topic_creation_delay=0.05)
     async with EmbeddedCluster(brokers=1, tcp=False, config=config) as cluster, Peer(cluster) as peer:
