@@ -63,7 +63,28 @@ _FLAGS = re.compile(r"\(\?([imsU]*)(?:-([imsU]+))?([:)])")
 _HEX = re.compile(r"x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]+)\})")
 _OCTAL = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{1,2}")
 _ESCAPED_CODE = re.compile(rf"\\(?:(?P<octal>{_OCTAL.pattern})|{_HEX.pattern})")
-_CATEGORY = re.compile(r"([pP])(?:([A-Z])|\{(\^?)([A-Z][a-z]?)\})")
+_CATEGORY = re.compile(r"([pP])(?:([A-Z])|\{(\^?)(\w+)\})", re.ASCII)
+_WORDS = re.compile(r"\w+", re.ASCII)
+_CATEGORIES = frozenset(
+    _WORDS.findall(
+        "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
+    )
+)
+_SCRIPTS = dict.fromkeys(
+    _WORDS.findall(
+        "Arabic Armenian Avestan Balinese Bamum Batak Bengali Bopomofo Brahmi Braille Buginese Buhid "
+        "Canadian_Aboriginal Carian Cham Cherokee Coptic Cuneiform Cypriot Cyrillic Deseret Devanagari "
+        "Egyptian_Hieroglyphs Ethiopic Georgian Glagolitic Gothic Greek Gujarati Gurmukhi Han Hangul Hanunoo Hebrew "
+        "Hiragana Imperial_Aramaic Inherited Inscriptional_Pahlavi Inscriptional_Parthian Javanese Kaithi Kannada "
+        "Katakana Kayah_Li Kharoshthi Khmer Lao Lepcha Limbu Linear_B Lisu Lycian Lydian Malayalam Mandaic "
+        "Meetei_Mayek Mongolian Myanmar New_Tai_Lue Nko Ogham Ol_Chiki Old_Italic Old_Persian Old_South_Arabian "
+        "Old_Turkic Oriya Osmanya Phags_Pa Phoenician Rejang Runic Samaritan Saurashtra Shavian Sinhala Sundanese "
+        "Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham Tai_Viet Tamil Telugu Thaana Thai Tibetan Tifinagh "
+        "Ugaritic Unknown Vai Yi"
+    ),
+    frozenset[str](),
+) | {"Latin": frozenset(string.ascii_letters), "Common": _ASCII - frozenset(string.ascii_letters)}
+"""The ASCII characters of each script. Python does not know the scripts of the others."""
 
 
 class InvalidPattern(ValueError):
@@ -340,8 +361,13 @@ class _Parser:
                 if self._limits() is not None:
                     raise InvalidPattern("invalid nested repetition operator")
                 nodes[-1] = _Repeat(nodes[-1], *limits)
-            elif (atom := self._atom()) is not None:
-                nodes.append(atom)
+            else:
+                is_brace = self._text[self._at] == "{"
+                if (atom := self._atom()) is not None:
+                    nodes.append(atom)
+                # RE2/J takes a brace that begins no repetition for one here, and only here.
+                if is_brace and self._limits() is not None:
+                    raise InvalidPattern("invalid nested repetition operator")
         return nodes[0] if len(nodes) == 1 else _Sequence(nodes)
 
     def _limits(self) -> tuple[int, int | None] | None:
@@ -414,19 +440,28 @@ class _Parser:
 
     def _escaped_class(self) -> Characters | None:
         """The characters of ``d``, ``W`` or ``pL`` after a backslash, if such a class comes next."""
-        category = self._read(_CATEGORY)
-        if category is not None:
-            name = category[2] or category[4]
-            found = frozenset(each for each in self._all if unicodedata.category(each).startswith(name))
-            return self._all - found if (category[1] == "P") != (category[3] == "^") else found
         if self._text.startswith(("p", "P"), self._at):
-            raise InvalidPattern("invalid character class range")
+            return self._category()
         for name, characters in _ESCAPED_CLASSES.items():
             if self._next(name):
                 return characters
             if self._next(name.upper()):
                 return self._all - characters
         return None
+
+    def _category(self) -> Characters:
+        """The characters of a category or a script: ``pL``, ``p{Lu}``, ``P{Greek}``, ``p{^L}``."""
+        read = self._read(_CATEGORY)
+        name = "" if read is None else read[2] or read[4]
+        if name in _CATEGORIES:
+            found = frozenset(each for each in self._all if unicodedata.category(each).startswith(name))
+        elif name in _SCRIPTS:
+            found = _SCRIPTS[name]
+        elif name == "Any":
+            found = self._all
+        else:
+            raise InvalidPattern("invalid character class range")
+        return self._all - found if read is not None and (read[1] == "P") != (read[3] == "^") else found
 
     def _escaped_character(self) -> str:
         if self._at == len(self._text):

@@ -35,6 +35,9 @@ from aiokafka_lite.embedded.topic_patterns import MAX_WORK, InvalidPattern, TooM
         (r"[^a-c\d]+", ["xyz"], ["b", "1"]),
         (r"[]-_]+[a-]", ["]_-"], ["[-"]),
         (r"\pL\P{Lu}[[:^alpha:]]", ["Aa1"], ["AA1", "Aaa"]),
+        (r"\p{Latin}+[\P{Common}_]+", ["orders_eu"], ["orders-eu", "1a"]),
+        (r"\p{Greek}|\p{^Greek}\p{Any}", ["a1"], ["a"]),
+        ("a{|{,2}", ["a{", "{,2}"], ["a"]),
     ],
 )
 def test_whole_names_match(pattern: str, matches: list[str], others: list[str]) -> None:
@@ -69,6 +72,10 @@ def test_whole_names_match(pattern: str, matches: list[str], others: list[str]) 
         ("[b-a]", "invalid character class range"),
         ("[[:foo:]]", "invalid character class range"),
         (r"\p{Nothing}", "invalid character class range"),
+        (r"\p{Cn}", "invalid character class range"),
+        (r"\pX", "invalid character class range"),
+        ("a{{2}", "invalid nested repetition operator"),
+        ("{+", "invalid nested repetition operator"),
     ],
 )
 def test_an_invalid_pattern_has_the_error_of_re2(pattern: str, error: str) -> None:
