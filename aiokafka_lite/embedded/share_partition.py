@@ -29,6 +29,7 @@ from ..protocol.state import next_state
 UNINITIALIZED = -1
 """The start offset of a share partition that has never acknowledged or released a record."""
 NOT_ACQUIRED = "The offset cannot be acknowledged. The offset is not acquired."
+NO_RENEWALS = "Renewing acquisition locks is not enabled for the group."
 
 
 class RecordState(Enum):
@@ -201,10 +202,12 @@ class SharePartition:
         locked_until: float,
         *,
         strict: bool = False,
+        batch_size: int | None = None,
     ) -> list[AcquiredRange]:
         """Acquire records of ``batches``: the first and last offsets of the log's record batches, in order, from
         ``next_fetch_offset`` on. With ``strict``, at most ``max_records`` new records are acquired (KIP-1206).
-        Otherwise the record batch in which ``max_records`` is reached is acquired to its end.
+        Otherwise the record batch in which ``max_records`` is reached is acquired to its end, and new records are
+        returned in ranges of whole record batches that have ``batch_size`` records or more, except the last range.
         """
         acquired: list[AcquiredRange] = []
         if not batches:
@@ -228,23 +231,34 @@ class SharePartition:
         room = min(max_records - count, max_locks - (first - self.start_offset))
         if room > 0:
             end = min(first + room, last + 1)
+            splits = set[int]()
             if not strict:
                 end = next(each + 1 for _, each in batches if each >= end - 1)
+                splits = _splits([each for each, _ in batches], first, end, batch_size)
             for offset in range(first, end):
                 record = self._records[offset] = _Record()
-                self._acquire(offset, record, member_id, locked_until, acquired)
+                self._acquire(offset, record, member_id, locked_until, acquired, begins=offset in splits)
             self.end_offset = end
         return acquired
 
     def _acquire(
-        self, offset: int, record: _Record, member_id: str, locked_until: float, acquired: list[AcquiredRange]
+        self,
+        offset: int,
+        record: _Record,
+        member_id: str,
+        locked_until: float,
+        acquired: list[AcquiredRange],
+        *,
+        begins: bool = False,
     ) -> None:
+        """Acquire one record. With ``begins``, it begins another range."""
         record.state = next_state(TRANSITIONS, record.state, RecordEvent.ACQUIRE)
         record.delivery_count += 1
         record.member_id = member_id
         record.locked_until = locked_until
         last = acquired[-1] if acquired else None
-        if last is not None and (last.last + 1, last.delivery_count) == (offset, record.delivery_count):
+        continues = last is not None and (last.last + 1, last.delivery_count) == (offset, record.delivery_count)
+        if last is not None and continues and not begins:
             acquired[-1] = last._replace(last=offset)
         else:
             acquired.append(AcquiredRange(offset, offset, record.delivery_count))
@@ -270,12 +284,20 @@ class SharePartition:
     # Acknowledging.
 
     def acknowledge(
-        self, member_id: str, batches: Iterable[Acknowledgement], max_deliveries: int, locked_until: float
+        self,
+        member_id: str,
+        batches: Iterable[Acknowledgement],
+        max_deliveries: int,
+        locked_until: float,
+        *,
+        may_renew: bool = True,
     ) -> None:
         """Apply the acknowledgements of a member. Raises BadAcknowledgement; then nothing is changed."""
         changes: dict[_Record, RecordEvent] = {}
         for batch in batches:
             for record, event in self._checked(member_id, batch):
+                if event is RecordEvent.RENEW and not may_renew:
+                    raise BadAcknowledgement(ErrorCode.INVALID_RECORD_STATE, NO_RENEWALS)
                 if record in changes:  # its first acknowledgement would end the acquisition
                     raise BadAcknowledgement(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)
                 changes[record] = event
@@ -360,3 +382,15 @@ class SharePartition:
                 return
             del self._records[offset]
         self.start_offset = self.end_offset
+
+
+def _splits(starts: Iterable[int], first: int, end: int, batch_size: int | None) -> set[int]:
+    """The starts of record batches at which another range begins, for new records from ``first`` to ``end``."""
+    splits = set[int]()
+    if batch_size is None or end - first <= batch_size:
+        return splits
+    for start in starts:
+        if start < end and start - first >= batch_size:
+            splits.add(start)
+            first = start
+    return splits

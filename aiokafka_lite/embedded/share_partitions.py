@@ -47,13 +47,17 @@ class ShareKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareFetchParameters:
-    """The limits of a share fetch; sizes in bytes, ``max_wait`` in seconds. ``strict`` is for ``max_records``."""
+    """The limits of a share fetch; sizes in bytes, ``max_wait`` in seconds. ``strict`` is for ``max_records``.
+
+    ``batch_size`` is the number of records in a range of acquired ones, as far as record batches allow.
+    """
 
     member_id: str
     max_wait: float
     min_bytes: int
     max_bytes: int
     max_records: int
+    batch_size: int
     strict: bool
 
 
@@ -250,6 +254,7 @@ class SharePartitions:
             max_locks,
             until,
             strict=parameters.strict,
+            batch_size=parameters.batch_size,
         )
         if not acquired:
             return ShareFetched()
@@ -264,7 +269,8 @@ class SharePartitions:
         """Apply the acknowledgements of a member. Raises NotLeader and BadAcknowledgement."""
         _, share = self._find(key)
         until = asyncio.get_running_loop().time() + self.lock_duration_ms(key.group_id) / 1000
-        share.acknowledge(member_id, batches, self._max_deliveries(key.group_id), until)
+        may_renew = self._groups.setting(key.group_id, "share.renew.acknowledge.enable").lower() == "true"
+        share.acknowledge(member_id, batches, self._max_deliveries(key.group_id), until, may_renew=may_renew)
         self._save(key, share)
 
     def release(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition]) -> None:

@@ -173,7 +173,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
 
         The record remains to be acknowledged. Raises UnsupportedVersion before Kafka 4.2, KafkaTimeout after
         ``timeout`` seconds (``api_timeout`` by default), IllegalStateError as ``accept``, and BrokerError if the lock
-        had expired.
+        had expired, or the group does not allow renewals.
         """
         check_timeout(timeout)
         self._service.check()

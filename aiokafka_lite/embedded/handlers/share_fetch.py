@@ -106,6 +106,7 @@ async def _fetch(
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, broker.fetch_max_bytes),
         max_records=request.max_records,
+        batch_size=request.batch_size,
         strict=request.share_acquire_mode == RECORD_LIMIT,
     )
     result = await broker.shares.fetch(parameters, wanted)

@@ -15,8 +15,16 @@ from aiokafka_lite import (
     KafkaTimeout,
     TopicPartition,
 )
+from aiokafka_lite.admin import ConfigResource
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import AuthorizationError, ConnectionLost, ErrorCode, ProtocolError, UnsupportedVersion
+from aiokafka_lite.errors import (
+    AuthorizationError,
+    BrokerError,
+    ConnectionLost,
+    ErrorCode,
+    ProtocolError,
+    UnsupportedVersion,
+)
 from aiokafka_lite.protocol.messages import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -211,6 +219,21 @@ async def test_a_renewal_that_the_answer_lacks_is_an_error(cluster: EmbeddedClus
         cluster.on(ShareAcknowledgeRequest).alter(lacks_all, times=1)
         with pytest.raises(ProtocolError, match="did not answer for orders-0"):
             await consumer.renew(record)
+
+
+async def test_a_renewal_that_the_group_does_not_allow_is_an_error_and_the_record_can_be_accepted(
+    cluster: EmbeddedCluster,
+) -> None:
+    await write(cluster, b"a")
+    async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
+        changes = {ConfigResource.group(GROUP): {"share.renew.acknowledge.enable": "false"}}
+        (await admin.configs.alter(changes)).raise_for_errors()
+    async with share_consumer(cluster) as consumer:
+        (record,) = await read(consumer, 1)
+        with pytest.raises(BrokerError, match="Renewing acquisition locks is not enabled for the group"):
+            await consumer.renew(record)
+        consumer.accept(record)
+        (await consumer.commit()).raise_for_refused()
 
 
 async def test_closing_during_a_long_fetch_acknowledges_and_leaves(cluster: EmbeddedCluster) -> None:

@@ -121,6 +121,26 @@ def test_whole_batches_are_acquired_unless_the_limit_is_strict() -> None:
     assert SharePartition(3).acquire("me", batches, 2, 100, 1.0) == [(3, 4, 1)]
 
 
+@pytest.mark.parametrize(
+    ("first", "batch_size", "ranges"),
+    [
+        (0, 2, [(0, 2), (3, 5), (6, 8)]),
+        (0, 4, [(0, 5), (6, 8)]),
+        (0, 9, [(0, 8)]),
+        (1, 3, [(1, 5), (6, 8)]),
+    ],
+)
+def test_acquired_records_come_in_ranges_of_whole_batches(
+    first: int, batch_size: int, ranges: list[tuple[int, int]]
+) -> None:
+    """Kafka 4.3 returns the same ranges."""
+    batches = [(0, 2), (3, 5), (6, 8)]
+    found = SharePartition(first).acquire("me", batches, 100, 100, 1.0, batch_size=batch_size)
+    assert [(each.first, each.last) for each in found] == ranges
+    strict = SharePartition(first).acquire("me", batches, 100, 100, 1.0, strict=True, batch_size=batch_size)
+    assert strict == [(first, 8, 1)]
+
+
 def test_offsets_that_the_log_lacks_do_not_hold_the_start_offset_back() -> None:
     share = SharePartition(0)
     assert share.acquire("me", [(2, 3)], 10, 100, 1.0) == [(2, 3, 1)]
