@@ -341,6 +341,8 @@ class HandlerMember(Member, ConsumerGroupHandler[Any, Any]):
         count = 0
         async for record in claim:
             await self.work(record)
+            if self.dead:  # a killed process neither marks nor commits
+                continue
             session.mark(record)
             count += 1
             if count % 9 == 0:
