@@ -1,8 +1,8 @@
-"""The lifetime of a component with tasks: it starts, runs in one task group, fails as a whole, closes in bounded time.
+"""The lifetime of a component with tasks: it starts, runs, fails as a whole, and closes in bounded time.
 
 A task group that is entered in the user's task breaks when ``start()`` and ``close()`` are called from different
 tasks, as pytest fixtures and web frameworks do. So each component has one root task, created here and nowhere else in
-the package, and the task group lives inside the root task. All background work of the component is a child of it.
+the package. All background work of the component is a child of it (``Children``), and ends before it.
 
 Rule 1: A component fails as a whole. When a child raises, all its tasks are cancelled.
 
@@ -33,12 +33,12 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, TypeVarTuple
 
 import anyio
-import anyio.abc
 
 from ..arguments import check_timeout
 from ..errors import IllegalStateError, KafkaTimeout
 from ..method_names import AsyncContext
 from ..protocol.state import next_state
+from .children import Children
 from .deadline import deadline
 from .light_event import LightEvent
 
@@ -124,8 +124,8 @@ class Service:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0  # the thread in which ``_loop`` runs, while the component is RUNNING
         self._root: asyncio.Task[None] | None = None
-        self._tasks: anyio.abc.TaskGroup | None = None
-        self._own_tasks: set[asyncio.Task[Any]] = set()
+        self._root_scope: anyio.CancelScope | None = None  # of on_start, and of the wait for the end
+        self._children = Children(on_end=self._child_ended)
         self._attached: list[Service] = []
         self._is_attached = False  # whether another service owns this one, and logs for both
         self.start_timeout: float | None = None
@@ -134,7 +134,7 @@ class Service:
         self._closing = LightEvent()
         self._unusable = LightEvent()  # the component has failed or ended; tasks may still be ending
         self._ended = LightEvent()
-        self._close_scope: anyio.CancelScope | None = None
+        self._close_scope: anyio.CancelScope | None = None  # made when the component closes
         self._interruptible: dict[_Interruptible, None] = {}  # in the order in which they were attached
 
     # The lifetime.
@@ -146,12 +146,13 @@ class Service:
     @property
     def task_names(self) -> tuple[str, ...]:
         """The names of the tasks that run now."""
-        return tuple(task.get_name() for task in self._own_tasks)
+        root = [] if self._root is None or self._root.done() else [self._root]
+        return tuple(task.get_name() for task in (*root, *self._children.tasks))
 
     @property
     def is_own_task(self) -> bool:
         """Whether the current task belongs to the component, so that it cannot wait for the component's end."""
-        return asyncio.current_task() in self._own_tasks
+        return asyncio.current_task() in (self._root, *self._children.tasks)
 
     async def start(self, timeout: float | None = None, *, is_attached: bool = False) -> None:
         """Run ``on_start`` in a new root task. Raises its exceptions; after one, or a cancellation, no task remains.
@@ -167,7 +168,6 @@ class Service:
         self._is_attached = is_attached
         self.start_timeout = timeout
         self._loop = asyncio.get_running_loop()
-        self._close_scope = anyio.CancelScope()
         self._advance(ServiceEvent.START)
         self._root = self._loop.create_task(self._run(), name=self.name)
         self._root.add_done_callback(self._root_ended)
@@ -207,7 +207,7 @@ class Service:
             await self._wait_for_end(CANCEL_TIMEOUT)
             raise
         if not ended:
-            names = ", ".join(sorted(task.get_name() for task in self._own_tasks))
+            names = ", ".join(sorted(self.task_names))
             raise KafkaTimeout(f"{self!r} did not end: these tasks were cancelled and still run: {names}")
         self._raise_failure()
 
@@ -260,12 +260,11 @@ class Service:
 
         The returned scope cancels this one task and nothing else.
         """
-        if self._tasks is None or self._state in (ServiceState.CLOSED, ServiceState.FAILED):
+        if self._root_scope is None or self._state in (ServiceState.CLOSED, ServiceState.FAILED):
             self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
-        assert self._tasks is not None
         scope = anyio.CancelScope()
         label = name if name is not None else str(getattr(function, "__qualname__", function))
-        self._tasks.start_soon(self._run_child, scope, function, args, label, name=label)
+        self._children.start(self._run_child(scope, function, args), scope, label)
         return scope
 
     async def attach(self, service: Service) -> None:
@@ -299,25 +298,22 @@ class Service:
 
     async def _run(self) -> None:
         """The root task."""
-        root = asyncio.current_task()
-        assert root is not None
-        self._own_tasks.add(root)
         try:
-            async with anyio.create_task_group() as self._tasks:
-                await self._run_states(self._tasks)
-                self._tasks.cancel_scope.cancel()
-            if self._state in (ServiceState.STARTING, ServiceState.RUNNING):
-                # anyio treats a cancelled child like a child that returned, so the group ends without an exception.
-                self._fail_by_cancellation(f"a task of {self!r}")
+            with anyio.CancelScope() as self._root_scope:
+                await self._run_states()
         except asyncio.CancelledError:
             self._fail_by_cancellation(repr(self))
             raise
         except BaseException as error:
             self._fail(error)
-            if not isinstance(unwrapped(error), Exception):
+            if not isinstance(error, Exception):
                 raise
         finally:
-            await self._close_attached()
+            self._children.cancel()
+            try:
+                await self._children.wait()
+            finally:
+                await self._close_attached()
 
     def _root_ended(self, root: asyncio.Task[None]) -> None:
         # This is a callback, because a task that is cancelled before its first turn does not run any of its code.
@@ -326,14 +322,13 @@ class Service:
             root.exception()
         if self._state in (ServiceState.STARTING, ServiceState.RUNNING):
             self._fail_by_cancellation(f"{self!r}, which had not begun,")
-        self._own_tasks.discard(root)
         self._advance(ServiceEvent.ENDED)
         self._unusable.set()
         self._interrupt_waiters()
         self._ended.set()
         self._started.set()
 
-    async def _run_states(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def _run_states(self) -> None:
         if self._state is not ServiceState.STARTING:
             return  # the component was closed before the first turn
         on_start = self._on_start()
@@ -355,26 +350,32 @@ class Service:
             logger.warning("%r did not close in time; its tasks are cancelled", self)
 
     async def _run_child(
-        self, scope: anyio.CancelScope, function: Callable[..., Coroutine[Any, Any, object]], args: Any, name: str
+        self, scope: anyio.CancelScope, function: Callable[..., Coroutine[Any, Any, object]], args: Any
     ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        assert self._tasks is not None
-        self._own_tasks.add(task)
         try:
             with scope:
                 await function(*args)
         except asyncio.CancelledError:
-            if not self._tasks.cancel_scope.cancel_called:
-                self._fail_by_cancellation(f"task {name!r} of {self!r}")
             raise
         except BaseException as error:
-            # The failure is set here and not at the end of the group: other children may take a while to end, and
+            # The failure is set here and not when the root task ends: other children may take a while to end, and
             # callers wait.
             self._fail(error)
             raise
-        finally:
-            self._own_tasks.discard(task)
+
+    def _child_ended(self, child: asyncio.Task[None]) -> None:
+        if child.cancelled():
+            if not self._children.is_cancelling:
+                self._fail_by_cancellation(f"task {child.get_name()!r} of {self!r}")
+        elif child.exception() is None:
+            return
+        self._cancel_tasks()
+
+    def _cancel_tasks(self) -> None:
+        """Cancel what the root task runs, and all children."""
+        if self._root_scope is not None:
+            self._root_scope.cancel()
+        self._children.cancel()
 
     async def _close_attached(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -387,13 +388,14 @@ class Service:
     def _begin_closing(self, bound: float) -> None:
         """Ask the root task to end within ``bound`` seconds. A later call can shorten that time, not extend it."""
         assert self._loop is not None
-        assert self._close_scope is not None
+        if self._close_scope is None:
+            self._close_scope = anyio.CancelScope()
         was = self._state
         self._advance(ServiceEvent.CLOSE)
         self._close_scope.deadline = min(self._close_scope.deadline, self._loop.time() + bound)
         self._closing.set()
-        if was is ServiceState.STARTING and self._tasks is not None:
-            self._tasks.cancel_scope.cancel()
+        if was is ServiceState.STARTING and self._root_scope is not None:
+            self._cancel_tasks()
 
     async def _wait_for_end(self, timeout: float) -> bool:
         # The wait is in slices. While the loop is blocked, the clock runs on but no task can end; a block costs only

@@ -113,6 +113,10 @@ class _Held(NamedTuple):
     promise: _Promise | None
 
 
+_NONE_HELD: deque[_Held] = deque(maxlen=0)
+"""The shared queue of all connections that hold nothing back: an empty deque takes 760 bytes."""
+
+
 class InFlightRequests:
     """Writes the requests of one connection and fulfils their promises. Owned by that connection.
 
@@ -147,7 +151,7 @@ class InFlightRequests:
         self._counters = TrafficCounters() if counters is None else counters
         self._loop = asyncio.get_running_loop()
         self._protocol: ClientProtocol[_Promise] = ClientProtocol(peer)
-        self._held: deque[_Held] = deque()
+        self._held = _NONE_HELD
         self._is_logging_in = False
         self._is_holding = False  # rule 4
         self._was_throttled = False
@@ -202,7 +206,7 @@ class InFlightRequests:
         if deadline < self._timer_at:
             self._set_timer(deadline)
         if self._is_holding:
-            self._held.append(_Held(request, version, promise))
+            self._hold(_Held(request, version, promise))
         else:
             # encode_request() puts the promise in flight: a transport that fails in write() reports that at once.
             frame = self._protocol.encode_request(request, version, self._client_id, promise)
@@ -229,7 +233,7 @@ class InFlightRequests:
         """Write a request that the broker does not answer, or hold it back. Raises as ``send`` does."""
         self.last_used = self._loop.time()
         if self._is_holding:
-            self._held.append(_Held(request, version, None))
+            self._hold(_Held(request, version, None))
         else:
             self._write_frame(self._protocol.encode_unanswered_request(request, version, self._client_id))
 
@@ -266,7 +270,7 @@ class InFlightRequests:
         for timer in (self._timer, self._throttle_timer):
             if timer is not None:
                 timer.cancel()
-        dropped, self._held = self._held, deque()
+        dropped, self._held = self._held, _NONE_HELD
         for request in self._protocol.take_in_flight():
             request.promise.fail(written)
         for entry in dropped:
@@ -274,6 +278,11 @@ class InFlightRequests:
                 entry.promise.fail(held)
 
     # Holding back.
+
+    def _hold(self, held: _Held) -> None:
+        if self._held is _NONE_HELD:
+            self._held = deque()
+        self._held.append(held)
 
     def handshake_ended(self) -> None:
         """End the handshake; the requests that follow are requests of users."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+import tracemalloc
 
 import anyio
 import pytest
@@ -184,6 +185,51 @@ async def test_a_child_that_is_cancelled_from_outside_is_a_failure() -> None:
         await probe.service.while_running(asyncio.Event().wait())
     with pytest.raises(IllegalStateError):
         await probe.close()
+
+
+async def test_a_child_that_is_cancelled_before_its_first_turn_is_a_failure() -> None:
+    probe = Probe()
+    await probe.start()
+    before = other_tasks()
+    probe.service.start_child(probe.forever, name="child")
+    (child,) = other_tasks() - before
+    child.cancel()
+    await turns()
+    with pytest.raises(IllegalStateError, match="task 'child' of"):
+        await probe.close()
+    assert not other_tasks()
+
+
+async def test_a_child_that_starts_while_the_others_are_cancelled_is_cancelled_too() -> None:
+    async def starts_another() -> None:
+        try:
+            await probe.forever()
+        finally:
+            probe.service.start_child(probe.forever)
+
+    probe = Probe()
+    await probe.start()
+    probe.service.start_child(starts_another)
+    await turns()
+    await probe.close()
+    assert probe.notes.count("child ended") == 2
+    assert not other_tasks()
+
+
+async def test_a_child_takes_little_memory() -> None:
+    count = 100
+    async with Probe() as probe:
+        probe.service.start_child(probe.forever)
+        await turns()
+        tracemalloc.start()
+        try:
+            for _ in range(count):
+                probe.service.start_child(probe.forever)
+            await turns()
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert taken / count < 4_500  # with a task group of anyio, 5,800
 
 
 async def test_a_root_task_that_is_cancelled_from_outside_is_a_failure() -> None:
