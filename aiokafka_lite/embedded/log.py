@@ -420,9 +420,8 @@ class Log:
         return None
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """The first record with the highest timestamp (KIP-734)."""
-        highest = max((segment.max_timestamp for segment in self.segments), default=-1)
-        return None if highest < 0 else self.offset_for_time(highest)
+        """The first record with the highest timestamp (KIP-734), which is -1 if none has one; None without records."""
+        return self.offset_for_time(max((segment.max_timestamp for segment in self.segments), default=-1))
 
 
 def _base_of(segment: Segment) -> int:

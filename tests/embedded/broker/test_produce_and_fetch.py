@@ -209,6 +209,17 @@ async def test_list_offsets_supports_all_special_timestamps(one: EmbeddedCluster
         assert (await peer.offset("t", -3, version=6)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
+async def test_the_highest_of_no_timestamps_is_that_of_the_first_record(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    async with Peer(one) as peer:
+        empty = await peer.offset("t", -3)
+        for _ in range(2):
+            await peer.produce("t", produced(b"v", timestamp=-1))
+        found = await peer.offset("t", -3)
+    assert (empty.offset, empty.timestamp, empty.leader_epoch) == (-1, -1, -1)
+    assert (found.offset, found.timestamp, found.leader_epoch) == (0, -1, 0)
+
+
 @pytest.mark.parametrize("version", range(1, 12))
 async def test_each_version_of_list_offsets_answers(one: EmbeddedCluster, version: int) -> None:
     await one.create_topic("t")
