@@ -33,6 +33,7 @@ CONSUMER = {
     "getone": "await anext(consumer), or 'async for record in consumer'",
     "getmany": "poll(max_records=500, timeout=1.0), which returns one list",
     "consume": "poll(max_records=500, timeout=1.0)",
+    "workers": "ConsumerGroup(...).consume(topics, Workers(handle))",
     "last_stable_offset": "lag(), or offsets_for_times()",
     "get_watermark_offsets": "beginning_offsets([partition]) and end_offsets([partition])",
     "store_offsets": "mark(record)",

@@ -80,7 +80,10 @@ def _pydantic_json(value: Any) -> bytes:
 
 def adapter_of(model: type[T] | ModelAdapter[T]) -> ModelAdapter[T]:
     """The adapter for a class, or the given one. Raises ConfigurationError."""
+    what = "a pydantic model, a msgspec Struct, a dataclass, a class of attrs, or an object with to_json()"
     if not isinstance(model, type):
+        if not hasattr(model, "to_json"):
+            raise ConfigurationError(must_be("model", what, model))
         check_methods("model", model, "to_json", "from_json")
         return model
     if hasattr(model, "__pydantic_validator__"):
@@ -97,5 +100,4 @@ def adapter_of(model: type[T] | ModelAdapter[T]) -> ModelAdapter[T]:
         return _Functions(
             lambda value: encode(value).encode(), lambda data: cast(T, read(json.loads(data), model.__name__))
         )
-    what = "a pydantic model, a msgspec Struct, a dataclass, a class of attrs or a ModelAdapter"
     raise ConfigurationError(must_be("model", what, model))

@@ -31,6 +31,7 @@ FOR_EACH_RECORD = {Consumer: {"mark"}, ShareConsumer: {"accept", "reject", "rele
         (Producer("localhost:9092"), "send_and_wait", r"use send\(\)"),
         (Producer("localhost:9092"), "stop", r"use close\(\)"),
         (Consumer("localhost:9092"), "getmany", r"use poll\("),
+        (Consumer("localhost:9092"), "workers", r"use ConsumerGroup\(...\)\.consume\(topics, Workers\(handle\)\)"),
         (Consumer("localhost:9092"), "store_offsets", r"use mark\("),
         (Consumer("localhost:9092"), "highwater", r"use high_watermark\("),
         (Admin("localhost:9092"), "create_topics", r"use topics.create\("),

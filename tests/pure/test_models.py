@@ -143,8 +143,9 @@ def test_a_class_that_json_cannot_carry_is_refused_at_once() -> None:
 
     with pytest.raises(ConfigurationError, match=r"WithBytes\.data has the type .*bytes.*use pydantic or msgspec"):
         ModelDeserializer(WithBytes)
-    with pytest.raises(ConfigurationError, match="model must be a pydantic model, a msgspec Struct"):
-        ModelSerializer(dict)
+    for wrong in (dict, "Order", {"id": int}):
+        with pytest.raises(ConfigurationError, match="model must be a pydantic model, a msgspec Struct"):
+            ModelSerializer(wrong)
 
 
 def test_another_type_needs_an_adapter() -> None:
