@@ -41,6 +41,11 @@ def must_be(name: str, what: str, value: object) -> str:
 # Settings, timeouts and callables: ConfigurationError.
 
 
+def plural(count: int, noun: str) -> str:
+    """A number of things, as in "1 partition" and "2 partitions"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def check_timeout(timeout: float | None) -> None:
     """Raise ConfigurationError unless it is a number of seconds, or None. A timeout below zero has already expired."""
     if timeout is not None and not _is_seconds(timeout):

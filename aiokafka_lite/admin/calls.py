@@ -31,9 +31,10 @@ import anyio.abc
 
 from ..aio.retry import is_retriable
 from ..aio.service import Service, unwrapped
-from ..arguments import must_be
+from ..arguments import must_be, plural
 from ..cluster.client import Client
 from ..cluster.coordinators import CoordinatorKey, CoordinatorKind
+from ..cluster.metadata import TopicView
 from ..cluster.topics import check_topic_name
 from ..errors import (
     BrokerError,
@@ -304,17 +305,10 @@ class Calls:
         if view.age(asyncio.get_running_loop().time()) > LEADERS_MAX_AGE or not all(map(view.leader_of, wanted)):
             view = await self._client.refresh({item.topic for item in wanted}, timeout=max(deadline.left, 0.001))
         for item in wanted:
-            leader = view.leader_of(item)
-            topic = view.topics.get(item.topic)
-            if leader is not None:
+            if (leader := view.leader_of(item)) is not None:
                 targets.put(leader.node_id, item)
-            elif topic is not None and topic.error is not ErrorCode.NONE:
-                targets.errors[item] = error_for(topic.error, f"topic {item.topic!r}")
-            elif topic is not None and topic.is_usable and topic.partition(item.partition) is None:
-                text = f"{item}: the topic has {len(topic.partitions)} partitions"
-                targets.errors[item] = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
             else:
-                targets.errors[item] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{item} has no leader")
+                targets.errors[item] = _without_leader(item, view.topics.get(item.topic))
         return targets
 
     async def _coordinators(self, kind: CoordinatorKind, items: list[str], deadline: Deadline) -> Targets:
@@ -568,3 +562,13 @@ def _group_key(group_id: str) -> CoordinatorKey:
 def _is_gone(error: KafkaError) -> bool:
     """Whether the broker has left the cluster."""
     return isinstance(error, BrokerError) and error.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def _without_leader(item: TopicPartition, topic: TopicView | None) -> KafkaError:
+    """The error of a partition that has no leader in metadata."""
+    if topic is not None and topic.error is not ErrorCode.NONE:
+        return error_for(topic.error, f"topic {item.topic!r}")
+    if topic is not None and topic.is_usable and topic.partition(item.partition) is None:
+        text = f"{item}: the topic has {plural(len(topic.partitions), 'partition')}"
+        return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    return error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{item} has no leader")

@@ -281,7 +281,8 @@ class Groups:
             raise missing
         group = described[group_id]
         if group.members or group.state not in (GroupState.EMPTY, GroupState.DEAD):
-            text = f"group {group_id!r} is {group.state.value} with {len(group.members)} members; stop them first"
+            members = arguments.plural(len(group.members), "member")
+            text = f"group {group_id!r} is {group.state.value} with {members}; stop them first"
             raise error_for(ErrorCode.NON_EMPTY_GROUP, text)
 
     # Lag.

@@ -207,7 +207,8 @@ class ShareGroups:
         deadline = self._calls.deadline(timeout)
         described = (await self._describe([group_id], deadline))[group_id]
         if described.members:
-            text = f"share group {group_id!r} has {len(described.members)} members; stop them first"
+            members = arguments.plural(len(described.members), "member")
+            text = f"share group {group_id!r} has {members}; stop them first"
             raise error_for(ErrorCode.NON_EMPTY_GROUP, text)
         present = (await self._read_offsets([group_id], deadline))[group_id]
         wanted = list(present) if names is None else await partitions_of(self._calls, names, deadline)

@@ -12,6 +12,8 @@ import logging
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..arguments import plural
+
 MAX_PLACES = 100
 """Places that are remembered. The place that has been healthy for the longest time is dropped first."""
 
@@ -23,7 +25,7 @@ class Ended(NamedTuple):
     seconds: float
 
     def __str__(self) -> str:
-        return f"{self.failures} failed attempt{'' if self.failures == 1 else 's'} in {self.seconds:.1f} s"
+        return f"{plural(self.failures, 'failed attempt')} in {self.seconds:.1f} s"
 
 
 @dataclass(slots=True)

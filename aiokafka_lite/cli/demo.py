@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ..admin import Admin
+from ..arguments import plural
 from ..consumer import Consumer
 from ..embedded import EmbeddedCluster
 from ..producer import Producer
@@ -93,7 +94,7 @@ class Check:
     def result(self) -> list[str]:
         """All faults; empty if every record was read once, unchanged and in order."""
         missing = self._seen.count(0)
-        return [*self.faults, *([f"{missing} records were not read"] if missing else [])]
+        return [*self.faults, *([f"not read: {plural(missing, 'record')}"] if missing else [])]
 
     def _fault(self, record: Record, what: str) -> None:
         if len(self.faults) < MAX_FAULTS:

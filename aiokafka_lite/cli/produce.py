@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import ExitStack
 
-from ..arguments import must_be
+from ..arguments import must_be, plural
 from ..errors import ConfigurationError, KafkaError
 from ..types import Header
 from .connection import Connection
@@ -50,7 +50,7 @@ async def produce(connection: Connection, output: Output, job: Job) -> int:
                 await sending.send_all(Lines(descriptor, producer.config.max_request_size))
         except (asyncio.CancelledError, KafkaError):
             if sending.read:
-                say(f"stopped after line {sending.read}: {sending.acknowledged} records were acknowledged")
+                say(f"stopped after line {sending.read}; acknowledged: {plural(sending.acknowledged, 'record')}")
             raise
     if output.as_json:
         seconds = round(time.perf_counter() - began, 3)

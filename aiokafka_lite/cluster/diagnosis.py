@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from ..aio.service import Service
+from ..arguments import plural
 from ..compiled import BUILD
 from ..net.broker import Broker
 from ..net.connection import Connection
@@ -180,7 +181,7 @@ def _cluster(client: Client) -> ClusterReport:
         brokers=tuple(f"{node.node_id} at {node.host}:{node.port}" for node in view.nodes.values()),
         metadata_age=None if view.updated_at is None else round(view.age(now()), 3),
         topics={
-            name: f"{len(topic.partitions)} partitions" if not topic.error else topic.error.name
+            name: plural(len(topic.partitions), "partition") if not topic.error else topic.error.name
             for name, topic in sorted(view.topics.items())[:MOST_SHOWN]
         },
         unreachable=outages[0] if outages else None,

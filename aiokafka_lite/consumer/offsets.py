@@ -15,6 +15,7 @@ import anyio
 from ..aio.deadline import deadline
 from ..aio.retry import is_retriable
 from ..aio.service import unwrapped
+from ..arguments import plural
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, TopicView
 from ..errors import ErrorCode, KafkaError, error_for
@@ -193,7 +194,7 @@ class _Lookup:
 
     def _check_lacking(self, partition: TopicPartition, topic: TopicView) -> str:
         """Raise UnknownTopic once new metadata still lacks the partition. Returns the text of this error."""
-        why = f"topic {partition.topic!r} has {len(topic.partitions)} partitions; there is no {partition}"
+        why = f"topic {partition.topic!r} has {plural(len(topic.partitions), 'partition')}; there is no {partition}"
         if self._lacking_since is None:
             self._lacking_since = asyncio.get_running_loop().time()
         if is_confirmed(self._client.view, self._lacking_since):

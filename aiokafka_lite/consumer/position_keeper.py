@@ -15,6 +15,7 @@ import anyio
 
 from ..aio.light_event import LightEvent
 from ..aio.retry import is_retriable
+from ..arguments import plural
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, TopicView
 from ..config import ConsumerConfig
@@ -239,7 +240,7 @@ class PositionKeeper:
             and is_confirmed(self._client.view, assigned.unknown_since)
         )
         if lacks_it and topic is not None:
-            why = f"topic {partition.topic!r} has {len(topic.partitions)} partitions; there is no {partition}"
+            why = f"topic {partition.topic!r} has {plural(len(topic.partitions), 'partition')}; there is no {partition}"
         if lacks_it or now >= deadline:
             assigned.unknown_since = None
             if not lacks_it and self._drop_deleted(partition.topic):
@@ -286,7 +287,9 @@ def _why_leaderless(partition: TopicPartition, topic: TopicView | None) -> str:
     if topic.error is not ErrorCode.NONE:
         return f"brokers answer {topic.error.name} ({topic.error.description}) for topic {partition.topic!r}"
     if topic.partition(partition.partition) is None:
-        return f"topic {partition.topic!r} has {len(topic.partitions)} partitions, and this is not one of them"
+        return (
+            f"topic {partition.topic!r} has {plural(len(topic.partitions), 'partition')}, and this is not one of them"
+        )
     return "it has no leader"
 
 

@@ -10,7 +10,7 @@ from operator import index
 from typing import Final, NamedTuple
 
 from ..aio.callbacks import RAISED, CallbackErrors
-from ..arguments import is_whole, must_be
+from ..arguments import is_whole, must_be, plural
 from ..cluster.metadata import ClusterView, TopicView
 from ..compiled import COMPILED, mypyc_attr
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
@@ -231,7 +231,7 @@ class CheckedPartitioner:
             # Metadata may lack a partition in the middle, which the hash of a key can still choose.
             if not 0 <= number < count:
                 raise IllegalStateError(
-                    f"{self._name} chose partition {number} of topic {topic!r}, which has {count} partitions"
+                    f"{self._name} chose partition {number} of topic {topic!r}, which has {plural(count, 'partition')}"
                 )
         return number
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, Unpack
 from ..aio.deadline import deadline
 from ..aio.runtime import Runtime
 from ..aio.service import Component
-from ..arguments import INT64_MAX, check_methods, check_timeout, whole
+from ..arguments import INT64_MAX, check_methods, check_timeout, plural, whole
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
 from ..errors import ErrorCode, IllegalStateError, KafkaError, KafkaTimeout
@@ -429,7 +429,7 @@ def _state_of(name: str, partition: int | None, view: ClusterView) -> str:
     if known.error is not ErrorCode.NONE:
         return f"; brokers report {known.error.name} for the topic"
     if partition is not None and known.partition(partition) is None:
-        return f"; the topic has {len(known.partitions)} partitions, got partition={partition}"
+        return f"; the topic has {plural(len(known.partitions), 'partition')}, got partition={partition}"
     return ""
 
 

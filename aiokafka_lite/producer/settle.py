@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from ..aio.byte_budget import ByteBudget
 from ..aio.retry import is_retriable
-from ..arguments import INT64_MAX
+from ..arguments import INT64_MAX, plural
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ProducerConfig
@@ -167,14 +167,8 @@ class Settlement:
         if batch.is_written and outcome not in (Outcome.RETRY, Outcome.FATAL):
             self.delivered(in_flight, UNKNOWN_OFFSET)
             return
-        records = "1 record" if batch.count == 1 else f"{batch.count} records"
-        attempt = f"writing {records} to {partition.topic_partition} on {peer}"
-        text = f"{attempt}: {answer.error_message}" if answer.error_message else attempt
-        error = error_for(answer.error_code, text)
-        if self._transactional_id is not None and code in FENCED:
-            from .transaction_requests import write_refused  # imported here, because other producers do not need it
-
-            error = write_refused(code, attempt, self._transactional_id, self._transaction_timeout)
+        attempt = f"writing {plural(batch.count, 'record')} to {partition.topic_partition} on {peer}"
+        error = self._error(code, answer, attempt)
         if outcome in (Outcome.RETRY, Outcome.UNKNOWN_SEQUENCE):
             # If the answer names the new leader, no request for metadata is necessary.
             if code.stale_metadata and not self._take_leader_hint(partition, answer, endpoints):
@@ -277,6 +271,13 @@ class Settlement:
         level = logging.WARNING if partition.state is PartitionState.OPEN else logging.DEBUG
         logger.log(level, "requesting another producer id for %r: %s", batch, error)
         self._dispatcher.act(partition, partition.outdated(batch, error))
+
+    def _error(self, code: ErrorCode, answer: ProduceResponsePartition, attempt: str) -> KafkaError:
+        if self._transactional_id is not None and code in FENCED:
+            from .transaction_requests import write_refused  # imported here, because other producers do not need it
+
+            return write_refused(code, attempt, self._transactional_id, self._transaction_timeout)
+        return error_for(answer.error_code, f"{attempt}: {answer.error_message}" if answer.error_message else attempt)
 
     def _take_leader_hint(
         self,
@@ -439,8 +440,8 @@ def _expired_error(
     partition: PartitionProducer, batch: Batch, age: float, timeout: float, view: ClusterView
 ) -> KafkaTimeout:
     error = KafkaTimeout(
-        f"{batch.count} records for {partition.topic_partition} were not acknowledged within"
-        f" delivery_timeout={timeout:g} s, after {age:.1f} s and {batch.attempts} attempts:"
+        f"no acknowledgement of {plural(batch.count, 'record')} for {partition.topic_partition} within"
+        f" delivery_timeout={timeout:g} s, after {age:.1f} s and {plural(batch.attempts, 'attempt')}:"
         f" {_why_expired(partition, batch, view)}"
     )
     error.__cause__ = batch.last_error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from ..arguments import plural
 from ..errors import ConfigurationError
 from ..types import TopicPartition
 from .offsets import from_json
@@ -64,7 +65,7 @@ class Lag:
     def __str__(self) -> str:
         rate = f"{self.rows:,} rows in {self.seconds:.1f} s ({self.rows_per_second:,.0f}/s)"
         if not self.total:
-            return f"{self.query} batch {self.batch_id}: {rate}, no lag in {len(self.behind)} partitions"
+            return f"{self.query} batch {self.batch_id}: {rate}, no lag in {plural(len(self.behind), 'partition')}"
         worst = sorted(self.behind.items(), key=lambda item: (-item[1], item[0]))[:_WORST]
         named = ", ".join(f"{partition} {lag:,}" for partition, lag in worst if lag)
         return f"{self.query} batch {self.batch_id}: {rate}, {self.total:,} behind (most: {named})"

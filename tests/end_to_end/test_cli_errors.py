@@ -66,7 +66,7 @@ async def test_the_line_that_cannot_be_sent_is_named(embedded: Kafka, tmp_path: 
     outcome = await run("produce", topic, "--key-separator", ":", *address, stdin=b"a:1\nb:2\nnone\n")
     assert outcome.status == 1
     assert "aiokafka-lite: line 3 has no key: it does not contain ':'\n" in outcome.errors
-    assert "2 records were acknowledged" in outcome.errors
+    assert "acknowledged: 2 records" in outcome.errors
     outcome = await run("produce", topic, *address, stdin=b"fine\n" + b"x" * 2_000_000 + b"\n")
     assert outcome.status == 1
     assert "line 2 is longer than 1048576 bytes" in outcome.errors

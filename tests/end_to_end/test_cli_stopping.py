@@ -127,7 +127,7 @@ async def test_ctrl_c_sends_the_typed_lines_and_stops(embedded: Kafka) -> None:
         assert [record.value for record in records] == [b"one", b"two"]
         person.type("\x03")
         assert await person.ended() == 130
-        assert "stopped after line 2: 2 records were acknowledged" in person.screen
+        assert "stopped after line 2; acknowledged: 2 records" in person.screen
         assert "Traceback" not in person.screen
 
 
@@ -153,7 +153,7 @@ async def test_a_stopped_writer_reports_the_records_that_it_has_written(embedded
         assert process.stderr is not None
         errors = (await process.stderr.read()).decode()
     written = await end_of(embedded, topic)
-    assert errors == (f"aiokafka-lite: stopped after line {written}: {written} records were acknowledged\n")
+    assert errors == (f"aiokafka-lite: stopped after line {written}; acknowledged: {written} records\n")
 
 
 @pytest.mark.parametrize("arguments", [("consume", "TOPIC"), ("consume", "TOPIC", "--until", "end", "-g", "heads")])
@@ -188,7 +188,7 @@ async def test_a_writer_that_loses_its_broker_fails_with_one_line() -> None:
         line for line in errors.splitlines() if "stopped after" in line or line.startswith("aiokafka-lite: line 2")
     ]
     assert len(lines) == 2, errors
-    assert "aiokafka-lite: stopped after line 2: 1 records were acknowledged" in errors
+    assert "aiokafka-lite: stopped after line 2; acknowledged: 1 record" in errors
 
 
 async def test_a_reader_continues_when_its_broker_restarts_and_can_be_stopped_while_it_is_down() -> None:

@@ -118,7 +118,7 @@ async def test_an_admin_client_describes_and_resets_a_group(kafka: Kafka) -> Non
         assert (described.epoch, described.assignment_epoch, described.subtopologies) == (2, 2, {"0": (topic,)})
         assert (member.member_id, member.epoch, member.assignment) == ("x", 2, None)
         assert member.tasks == member.target_tasks == StreamsTasks({"0": (0, 1)}, {}, {})
-        with pytest.raises(BrokerError, match="is Stable with 1 members; stop them first"):
+        with pytest.raises(BrokerError, match="is Stable with 1 member; stop them first"):
             await admin.groups.reset_offsets(name, Reset.to_earliest(), topics=[topic])
         assert (await admin.groups.delete(name)).failed[name].code is ErrorCode.NON_EMPTY_GROUP  # type: ignore[attr-defined]
         await group.beat("x", -1)

@@ -66,7 +66,7 @@ def swapped(records: list[Record]) -> None:
 @pytest.mark.parametrize(
     "spoil, complaint",
     [
-        (lost, "1 records were not read"),
+        (lost, "not read: 1 record"),
         (doubled, "second time"),
         (swapped, "after a later record"),
         (changed(value=b"other"), "with other content"),
