@@ -36,7 +36,7 @@ from ..protocol.messages import (
 )
 from ..protocol.records import split_batches
 from ..types import IsolationLevel, TopicPartition
-from .fetch_plan import FetchPlan, FetchPlanner
+from .fetch_plan import FetchPlan, FetchPlanner, PlannedPartition
 from .fetch_request import Outcome, classify
 from .fetched import AbortedTransactions
 from .partition import AssignedPartition
@@ -107,13 +107,11 @@ class FetchAnswers:
                     if 2 * len(given.records) < total:
                         given.records = await _copied(given.records)
                     left -= len(given.records)
-                share = self._planner.find(topic.topic, topic.topic_id, given.partition_index)
-                if share is None:
+                planned = self._planner.find(topic.topic, topic.topic_id, given.partition_index)
+                if planned is None:
                     continue
-                assigned = share.assigned
-                # The position may have moved while the request was in flight. The records belong to the old position.
-                is_outdated = self._is_outdated(assigned, share.version) or assigned.buffer.end != share.offset
-                if assigned.node_id != self._node_id or is_outdated:
+                assigned = planned.assigned
+                if self._has_moved(planned):
                     # The broker has done its work, so this is not one of the empty answers after which the fetcher
                     # slows down.
                     anything = True
@@ -126,6 +124,12 @@ class FetchAnswers:
         if is_readable:
             self._subscription.notify_ready()
         return anything
+
+    def _has_moved(self, planned: PlannedPartition) -> bool:
+        """Whether the partition or its position moved during the request. The records belong to the old position."""
+        assigned = planned.assigned
+        is_outdated = self._is_outdated(assigned, planned.version) or assigned.buffer.end != planned.offset
+        return assigned.node_id != self._node_id or is_outdated
 
     def _is_outdated(self, assigned: AssignedPartition, version: int) -> bool:
         return assigned.position.version != version or not self._subscription.holds(assigned)

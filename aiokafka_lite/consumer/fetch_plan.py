@@ -5,12 +5,12 @@ Rules of this file:
 1. The plan is updated, not computed again: ``plan`` checks only partitions that have changed since the last call, so
    idle partitions cost nothing. A partition that changes adds itself to ``changed`` (``AssignedPartition.replan``).
    After new metadata, the planner checks all partitions once.
-2. A share is the contribution of one partition to the plan. Before a share is updated, its old values are subtracted,
-   so that the sums are always those of all shares.
+2. The plan has sums over its partitions. Before a ``PlannedPartition`` is updated, its old values are subtracted. So the
+   sums always cover all partitions.
 3. ``wanted`` of the session contains the partitions that are to be fetched now. Partitions that back off, are paused,
    or have enough data are not in it.
-4. Between a request and its answer no share changes, because only ``plan`` changes them. So ``find`` returns the
-   position's version and the offset of the request.
+4. Only ``plan`` changes planned partitions, and it does not run between a request and its answer. So ``find`` returns
+   the position's version and the offset of the request.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class FetchPlan:
     """The number of partitions that were checked to update the plan."""
 
 
-class Share:
-    """The contribution of one partition to the plan. Owner: the planner.
+class PlannedPartition:
+    """One partition in the plan, and what it adds to the sums of the plan. Owner: the planner.
 
     ``key`` is None unless the partition is fetched now. ``version`` is that of the position, and ``offset`` the end of
     the buffer: an answer counts only if both are still the same.
@@ -98,22 +98,22 @@ class FetchPlanner:
         """``Fetching`` changes it: each broker's part of the memory depends on the number of brokers."""
         self._node_id = node_id
         self._view = ClusterView()
-        self._shares: dict[AssignedPartition, Share] = {}
-        self._by_topic: dict[str, dict[int, Share]] = {}
+        self._planned: dict[AssignedPartition, PlannedPartition] = {}
+        self._by_topic: dict[str, dict[int, PlannedPartition]] = {}
         self._backing_off: dict[AssignedPartition, None] = {}
         self._following: dict[AssignedPartition, None] = {}
         self._buffered = self._buffered_unpaused = 0
         self._full = self._backlogs = self._nameless = 0
 
     def __repr__(self) -> str:
-        return f"<FetchPlanner node={self._node_id} partitions={len(self._shares)} wanted={len(self.session.wanted)}>"
+        return f"<FetchPlanner node={self._node_id} partitions={len(self._planned)} wanted={len(self.session.wanted)}>"
 
     def plan(self, view: ClusterView, now: float) -> FetchPlan:
         """Bring the plan up to date. Partitions that were served longest ago are asked for first."""
         changed = self.changed
         if view is not self._view:
             self._view = view
-            changed.update(dict.fromkeys(self._shares))
+            changed.update(dict.fromkeys(self._planned))
         for each in self._backing_off:
             if each.retry_at <= now:
                 changed[each] = None
@@ -126,7 +126,7 @@ class FetchPlanner:
         has_room = max_bytes > 0 or not self._buffered_unpaused  # otherwise reading makes room
         return FetchPlan(
             targets=self.session.wanted if has_room else {},
-            count=len(self._shares),
+            count=len(self._planned),
             max_bytes=max(max_bytes, 1),
             has_full_buffers=self._full > 0,
             has_backlog=self._backlogs > 0,
@@ -135,20 +135,20 @@ class FetchPlanner:
             updated=updated,
         )
 
-    def find(self, topic: str, topic_id: bytes, partition: int) -> Share | None:
-        """The share of a partition of an answer, which has a name before version 13 of Fetch and an id from then on."""
+    def find(self, topic: str, topic_id: bytes, partition: int) -> PlannedPartition | None:
+        """The requested partition that an answer names: by the topic's id, or by its name before version 13 of Fetch."""
         name = topic if topic_id == ZERO_UUID else self._view.topic_names.get(topic_id, "")
-        share = self._by_topic.get(name, {}).get(partition)
-        return None if share is None or share.key is None else share
+        planned = self._by_topic.get(name, {}).get(partition)
+        return None if planned is None or planned.key is None else planned
 
-    def asked(self) -> Iterator[tuple[Share, FetchTarget]]:
+    def asked(self) -> Iterator[tuple[PlannedPartition, FetchTarget]]:
         """All targets that are fetched now."""
         for key, target in self.session.wanted.items():
             yield self._by_topic[key.topic][key.partition], target
 
     def wanted(self) -> list[AssignedPartition]:
         """The partitions that are fetched now."""
-        return [share.assigned for share, _ in self.asked()]
+        return [planned.assigned for planned, _ in self.asked()]
 
     def expired_followers(self, now: float) -> list[AssignedPartition]:
         """The partitions that were fetched from this broker as a preferred follower for long enough."""
@@ -157,83 +157,83 @@ class FetchPlanner:
     # Shares.
 
     def _update(self, assigned: AssignedPartition, view: ClusterView, now: float) -> None:
-        share = self._shares.get(assigned)
-        if share is not None:
-            self._subtract(share)
+        planned = self._planned.get(assigned)
+        if planned is not None:
+            self._subtract(planned)
         if assigned.replanned is not self.changed:  # it is fetched from another broker now, or no longer assigned
-            if share is not None:
-                self._remove(share)
+            if planned is not None:
+                self._remove(planned)
             return
-        if share is None:
+        if planned is None:
             topic, number = assigned.partition
-            share = self._shares[assigned] = Share(assigned)
-            self._by_topic.setdefault(topic, {})[number] = share
-        self._add(share, view, now)
+            planned = self._planned[assigned] = PlannedPartition(assigned)
+            self._by_topic.setdefault(topic, {})[number] = planned
+        self._add(planned, view, now)
 
-    def _subtract(self, share: Share) -> None:
-        self._buffered -= share.buffered
-        if not share.is_paused:
-            self._buffered_unpaused -= share.buffered
-        self._full -= share.is_full
-        self._backlogs -= share.has_backlog
-        self._backing_off.pop(share.assigned, None)
-        self._following.pop(share.assigned, None)
+    def _subtract(self, planned: PlannedPartition) -> None:
+        self._buffered -= planned.buffered
+        if not planned.is_paused:
+            self._buffered_unpaused -= planned.buffered
+        self._full -= planned.is_full
+        self._backlogs -= planned.has_backlog
+        self._backing_off.pop(planned.assigned, None)
+        self._following.pop(planned.assigned, None)
 
-    def _add(self, share: Share, view: ClusterView, now: float) -> None:
-        assigned = share.assigned
+    def _add(self, planned: PlannedPartition, view: ClusterView, now: float) -> None:
+        assigned = planned.assigned
         buffer, position = assigned.buffer, assigned.position
-        share.version = position.version
-        share.offset = buffer.end
-        share.buffered = buffer.bytes
-        share.is_paused = position.paused
-        share.is_full = share.has_backlog = False
+        planned.version = position.version
+        planned.offset = buffer.end
+        planned.buffered = buffer.bytes
+        planned.is_paused = position.paused
+        planned.is_full = planned.has_backlog = False
         self._buffered += buffer.bytes
         if not position.paused:
             self._buffered_unpaused += buffer.bytes
         if assigned.preferred == self._node_id:
             self._following[assigned] = None
         if not assigned.wants_data:
-            share.is_full = buffer.has_data and not position.paused
-            self._full += share.is_full
+            planned.is_full = buffer.has_data and not position.paused
+            self._full += planned.is_full
         elif assigned.retry_at > now:
             self._backing_off[assigned] = None
         else:
-            share.has_backlog = assigned.high_watermark is None or buffer.end < assigned.high_watermark
-            self._backlogs += share.has_backlog
-            self._want(share, view)
+            planned.has_backlog = assigned.high_watermark is None or buffer.end < assigned.high_watermark
+            self._backlogs += planned.has_backlog
+            self._want(planned, view)
             return
-        self._drop(share)
+        self._drop(planned)
 
-    def _want(self, share: Share, view: ClusterView) -> None:
-        name, number = share.assigned.partition
+    def _want(self, planned: PlannedPartition, view: ClusterView) -> None:
+        name, number = planned.assigned.partition
         topic = view.topics.get(name)
         partition = None if topic is None else topic.partition(number)
         if topic is None or partition is None:
-            self._drop(share)  # metadata has just lost the partition; the position keeper requests it
+            self._drop(planned)  # metadata has just lost the partition; the position keeper requests it
             return
-        buffer = share.assigned.buffer
+        buffer = planned.assigned.buffer
         target = FetchTarget(
             buffer.end,
             buffer.fetch_size,
             -1 if partition.leader_epoch is None else partition.leader_epoch,
             -1 if buffer.end_epoch is None else buffer.end_epoch,
         )
-        if share.key is None or share.key.topic_id != topic.topic_id:
-            self._drop(share)
-            share.key = FetchKey(name, topic.topic_id, number)
+        if planned.key is None or planned.key.topic_id != topic.topic_id:
+            self._drop(planned)
+            planned.key = FetchKey(name, topic.topic_id, number)
             self._nameless += topic.topic_id == ZERO_UUID
-        self.session.want(share.key, target)
+        self.session.want(planned.key, target)
 
-    def _drop(self, share: Share) -> None:
-        if share.key is not None:
-            self.session.drop(share.key)
-            self._nameless -= share.key.topic_id == ZERO_UUID
-            share.key = None
+    def _drop(self, planned: PlannedPartition) -> None:
+        if planned.key is not None:
+            self.session.drop(planned.key)
+            self._nameless -= planned.key.topic_id == ZERO_UUID
+            planned.key = None
 
-    def _remove(self, share: Share) -> None:
-        self._drop(share)
-        topic, number = share.assigned.partition
-        del self._shares[share.assigned]
+    def _remove(self, planned: PlannedPartition) -> None:
+        self._drop(planned)
+        topic, number = planned.assigned.partition
+        del self._planned[planned.assigned]
         del self._by_topic[topic][number]
         if not self._by_topic[topic]:
             del self._by_topic[topic]
