@@ -11,7 +11,7 @@ import math
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, TypedDict, get_args
@@ -294,7 +294,10 @@ def _check_sasl(settings: ClientConfig) -> None:
             f"one of {', '.join(MECHANISMS)}"
         )
     one_of(settings, "sasl_mechanism", MECHANISMS)
-    mechanism = settings.sasl_mechanism
+    _check_credentials(settings, settings.sasl_mechanism, given)
+
+
+def _check_credentials(settings: ClientConfig, mechanism: str, given: Collection[str]) -> None:
     needed_here = _OF_MECHANISM.get(mechanism, _PASSWORD)
     for name in _CREDENTIALS:
         if name in needed_here and name not in given and name not in _OPTIONAL:

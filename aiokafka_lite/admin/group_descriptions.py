@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_for
 from ..group.payloads import PROTOCOL_TYPE, read_assignment, read_subscription
@@ -32,6 +33,8 @@ from ..protocol.messages import (
 from ..types import Node, TopicPartition
 from .calls import Peer
 from .named import Named
+
+G = TypeVar("G", ConsumerGroupDescribeGroup, StreamsGroupDescribeGroup)
 
 
 class GroupState(Named):
@@ -220,12 +223,18 @@ def _classic_member(given: DescribedGroupMember, protocol_type: str) -> MemberDe
 
 async def _describe_consumer(peer: Peer, items: list[str]) -> dict[str, GroupDescription | KafkaError]:
     request = ConsumerGroupDescribeRequest(group_ids=items, include_authorized_operations=False)
-    return {
-        each.group_id: error_for(each.error_code, f"describing group {each.group_id!r}")
-        if each.error_code
-        else _consumer(each, peer.node)
-        for each in (await peer.send(request)).groups
-    }
+    return {each.group_id: _described(each, _consumer, peer.node) for each in (await peer.send(request)).groups}
+
+
+async def _describe_streams(peer: Peer, items: list[str]) -> dict[str, GroupDescription | KafkaError]:
+    request = StreamsGroupDescribeRequest(group_ids=items, include_authorized_operations=False)
+    return {each.group_id: _described(each, _streams, peer.node) for each in (await peer.send(request)).groups}
+
+
+def _described(given: G, describe: Callable[[G, Node], GroupDescription], peer: Node) -> GroupDescription | KafkaError:
+    if given.error_code:
+        return error_for(given.error_code, f"describing group {given.group_id!r}")
+    return describe(given, peer)
 
 
 def _consumer(given: ConsumerGroupDescribeGroup, coordinator: Node) -> GroupDescription:
@@ -260,16 +269,6 @@ def _assigned(given: ConsumerGroupDescribeAssignment) -> tuple[TopicPartition, .
     return tuple(
         sorted(TopicPartition(each.topic_name, number) for each in given.topic_partitions for number in each.partitions)
     )
-
-
-async def _describe_streams(peer: Peer, items: list[str]) -> dict[str, GroupDescription | KafkaError]:
-    request = StreamsGroupDescribeRequest(group_ids=items, include_authorized_operations=False)
-    return {
-        each.group_id: error_for(each.error_code, f"describing group {each.group_id!r}")
-        if each.error_code
-        else _streams(each, peer.node)
-        for each in (await peer.send(request)).groups
-    }
 
 
 def _streams(given: StreamsGroupDescribeGroup, coordinator: Node) -> GroupDescription:

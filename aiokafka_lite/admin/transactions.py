@@ -9,7 +9,7 @@ consumers with ``read_committed`` cannot read past it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from .. import arguments
@@ -380,18 +380,18 @@ class Transactions:
         ]
         if not candidates:
             return ()
-        producer_ids = {each.producer.producer_id for each in candidates}
+        kept = await self._kept_by_coordinators({each.producer.producer_id for each in candidates}, deadline)
+        return tuple(each for each in candidates if (each.producer.producer_id, each.partition) not in kept)
+
+    async def _kept_by_coordinators(
+        self, producer_ids: Collection[int], deadline: Deadline
+    ) -> set[tuple[int, TopicPartition]]:
+        """The producer ids and partitions of the transactions that their coordinators have."""
         listed = await self.list(producer_ids=producer_ids, timeout=deadline.first_part().timeout)
-        names = {each.producer_id: each.transactional_id for each in listed}
-        described = await self._describe(names.values(), deadline)
-        kept = {
-            (described[name].producer_id, partition)
-            for name in described.done
-            for partition in described[name].partitions
-        }
+        described = await self._describe([each.transactional_id for each in listed], deadline)
         missing = {name: error for name, error in described.failed.items() if not _is_missing(error)}
         Results({}, missing).raise_for_errors()
-        return tuple(each for each in candidates if (each.producer.producer_id, each.partition) not in kept)
+        return {(each.producer_id, partition) for each in described.done.values() for partition in each.partitions}
 
     async def _partitions_led(
         self, given: Iterable[TopicPartition] | None, broker: int | None, deadline: Deadline

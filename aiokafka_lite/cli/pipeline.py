@@ -6,6 +6,7 @@ import re
 import signal
 import tempfile
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -132,13 +133,7 @@ def pipeline(
             raise ConfigurationError("a pipeline requires a destination: --to-files, --to-topic, or both")
         if exactly_once and to_topic is None:
             raise ConfigurationError("--exactly-once requires --to-topic; files have each row once anyway")
-        if window is None and given:
-            option_names = ", ".join(_OPTIONS.get(setting, f"--{setting.replace('_', '-')}") for setting in given)
-            raise ConfigurationError(f"without --window there is nothing to aggregate; leave out {option_names}")
-        if window is not None and schema is None:
-            raise ConfigurationError("--window requires --schema, the fields of the JSON to aggregate")
-        if schema is not None and window is None and to_files is None:
-            raise ConfigurationError("--schema requires --to-files or --window: a topic gets the records as they are")
+        _check_window(window, schema, to_files, given)
         plan["options"] = {
             **client_options(Connection(bootstrap_server, config, properties or (), None)),
             "subscribe": topic,
@@ -158,6 +153,19 @@ def pipeline(
         return _run(plan, cluster, name, stop_timeout, dry_run=dry_run)
 
     raise typer.Exit(run_blocking(run))
+
+
+def _check_window(window: str | None, schema: str | None, to_files: str | None, of_windows: Collection[str]) -> None:
+    """Raise ConfigurationError if these options do not go together. ``of_windows`` are those that need a window."""
+    from ..errors import ConfigurationError
+
+    if window is None and of_windows:
+        option_names = ", ".join(_OPTIONS.get(setting, f"--{setting.replace('_', '-')}") for setting in of_windows)
+        raise ConfigurationError(f"without --window there is nothing to aggregate; leave out {option_names}")
+    if window is not None and schema is None:
+        raise ConfigurationError("--window requires --schema, the fields of the JSON to aggregate")
+    if schema is not None and window is None and to_files is None:
+        raise ConfigurationError("--schema requires --to-files or --window: a topic gets the records as they are")
 
 
 def client_options(connection: Connection) -> dict[str, str]:

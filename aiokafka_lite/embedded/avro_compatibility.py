@@ -46,8 +46,12 @@ def _define(schema: Any, namespace: str, names: Names) -> Any:
         return {"type": kind, "items": _define(schema.get("items"), namespace, names)}
     if kind == "map":
         return {"type": kind, "values": _define(schema.get("values"), namespace, names)}
-    if kind not in _NAMED:
-        return _define(kind, namespace, names)
+    return _define_named(schema, namespace, names) if kind in _NAMED else _define(kind, namespace, names)
+
+
+def _define_named(schema: dict[str, Any], namespace: str, names: Names) -> str:
+    """Add a record, enum or fixed to ``names``. Returns its full name. Raises ValueError."""
+    kind = schema["type"]
     name = schema.get("name")
     if not isinstance(name, str) or not name:
         raise ValueError(f"the {kind} has no name")

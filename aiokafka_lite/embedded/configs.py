@@ -345,7 +345,17 @@ _THREADS = (
 
 def check_dynamic(broker: str, changed: Mapping[str, str], settings: ClusterSettings) -> None:
     """Raise InvalidConfig unless these settings of one broker, or, with "", of all brokers, can change at run time."""
-    bases = {name: base for name in changed if (base := base_name(name)) is not None}
+    _check_scopes(broker, changed)
+    _check_connection_limits(broker, changed, settings)
+    for name in (each for each in _THREADS if each in changed):
+        present, wanted = settings.of(broker).number(name), int(changed[name])
+        if wanted != present and not max(1, present / 2) <= wanted <= present * 2:
+            low, high = max(1, -(-present // 2)), present * 2
+            raise InvalidConfig(must_be(name, f"from {low} to {high}, as it is {present} now", wanted))
+
+
+def _check_scopes(broker: str, changed: Mapping[str, str]) -> None:
+    bases = _base_names(changed)
     of_one = [
         name for name, base in bases.items() if base not in BROKER_KEYS or BROKER_KEYS[base].scope is not Scope.CLUSTER
     ]
@@ -361,6 +371,10 @@ def check_dynamic(broker: str, changed: Mapping[str, str], settings: ClusterSett
         raise InvalidConfig(f"{', '.join(secure)} can be changed only with the prefix listener.name.<name>.")
     if own and not broker:
         raise InvalidConfig(f"{', '.join(own)} can be changed only for one broker, not for all brokers")
+
+
+def _check_connection_limits(broker: str, changed: Mapping[str, str], settings: ClusterSettings) -> None:
+    bases = _base_names(changed)
     for name, value in changed.items():
         base = bases.get(name, name)
         # Kafka checks the limits of all listeners when one broker changes.
@@ -371,9 +385,8 @@ def check_dynamic(broker: str, changed: Mapping[str, str], settings: ClusterSett
     of_address, overrides = (broker_synonyms(name, after)[0].value or "" for name in (MOST_OF_ADDRESS, OVERRIDES))
     if int(of_address) == 0 and not overrides:
         raise InvalidConfig(f"{MOST_OF_ADDRESS} can be 0 only with {OVERRIDES}")
-    for name in _THREADS:
-        if name in changed:
-            present, wanted = settings.of(broker).number(name), int(changed[name])
-            if wanted != present and not max(1, present / 2) <= wanted <= present * 2:
-                low, high = max(1, -(-present // 2)), present * 2
-                raise InvalidConfig(must_be(name, f"from {low} to {high}, as it is {present} now", wanted))
+
+
+def _base_names(changed: Mapping[str, str]) -> dict[str, str]:
+    """The settings of one listener, and what each is called for all listeners."""
+    return {name: base for name in changed if (base := base_name(name)) is not None}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from ..arguments import must_be
+from ..arguments import must_be, plural
 from ..errors import ErrorCode
 from .config_keys import InvalidConfig, check_configs
 from .configs import TOPIC_KEYS, ClusterSettings, TopicConfig
@@ -306,7 +306,9 @@ class Controller:
         topic = self.require(name)
         present = len(topic.partitions)
         if count <= present or count > MAX_PARTITIONS:
-            raise Refused(ErrorCode.INVALID_PARTITIONS, f"topic {name!r} has {present} partitions, not {count}")
+            raise Refused(
+                ErrorCode.INVALID_PARTITIONS, f"topic {name!r} has {plural(present, 'partition')}, not {count}"
+            )
         factor = len(topic.partitions[0].replicas)
         if assignments is None:
             new = self._assign(count - present, factor)

@@ -414,6 +414,22 @@ class Group:
             self._timer = None
 
 
+def check_commit(
+    group: Group, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
+) -> ErrorCode:
+    """Whether to accept a commit of offsets. A ``transactional`` one may name no member (KIP-447)."""
+    names_no_member = transactional and not member_id and instance_id is None
+    if generation < 0 and (names_no_member or group.state is GroupState.EMPTY):
+        return ErrorCode.NONE
+    error = group.check_generation(member_id, instance_id, generation)
+    if error is not ErrorCode.NONE or transactional:
+        return error
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    group.touch(group.members[member_id])
+    return ErrorCode.NONE
+
+
 def _join_error(group: Group, request: JoiningMember) -> ErrorCode:
     """The reason why a member may not join: the group is dead or full, or has no protocol in common with the member."""
     if group.state is GroupState.DEAD:

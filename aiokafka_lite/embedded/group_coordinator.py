@@ -22,7 +22,7 @@ from .classic_members import ClassicMembers
 from .configs import BrokerSettings
 from .consumer_group import ConsumerGroup, HeartbeatAnswer, MemberHeartbeat
 from .coordinator_log import Rows
-from .group import Group, GroupState
+from .group import Group, check_commit
 from .group_log import CommittedOffset, GroupLog, encode_offset
 from .group_members import JoiningMember, JoinResult, SyncResult
 from .group_records import offset_key
@@ -244,17 +244,7 @@ class GroupCoordinator:
             topics = self._metadata.topics
             owned = [(topics[name].topic_id, number) for name, number in partitions if name in topics]
             return group.check_commit(member_id, instance_id, generation, owned, transactional=transactional)
-        if generation < 0 and group.state is GroupState.EMPTY:
-            return ErrorCode.NONE
-        if transactional and generation < 0 and not member_id and instance_id is None:
-            return ErrorCode.NONE
-        error = group.check_generation(member_id, instance_id, generation)
-        if error is not ErrorCode.NONE or transactional:
-            return error
-        if group.state is GroupState.COMPLETING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        group.touch(group.members[member_id])
-        return ErrorCode.NONE
+        return check_commit(group, member_id, instance_id, generation, transactional=transactional)
 
     async def until_replicated(self, group_id: str) -> None:
         """Wait until the replicas have the records written for the members of a group. Raises GroupRefusal."""

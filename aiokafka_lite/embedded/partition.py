@@ -226,7 +226,7 @@ class Partition:
         if required_acks == -1 and self.is_under_min_isr:
             raise RecordsRejected(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.state.isr)} replicas are in sync, min.insync.replicas is {self.config.min_insync_replicas}",
+                f"replicas in sync: {len(self.state.isr)}, min.insync.replicas: {self.config.min_insync_replicas}",
             )
 
     def _append(self, stored: StoredBatch, batch: RecordBatch, now: float) -> None:

@@ -99,20 +99,8 @@ def _tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> Topolog
     if missing:
         raise _Unready(StreamsStatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_shown(missing)} are missing.")
     repartition = {info.name: info for each in subtopologies for info in each.repartition_source_topics}
-    decided = {name: info.partitions for name, info in repartition.items() if info.partitions}
-    _size_repartition_topics(subtopologies, repartition, decided, existing)
-    for subtopology in subtopologies:
-        for group in subtopology.copartition_groups:
-            internal = [each.name for each in subtopology.repartition_source_topics]
-            topics = _at(group.source_topics, subtopology.source_topics, subtopology)
-            topics += _at(group.repartition_source_topics, internal, subtopology)
-            _copartition(topics, repartition, decided, existing)
-    counts = {}
-    for each in sorted(subtopologies, key=lambda each: each.subtopology_id):
-        counts[each.subtopology_id] = max((_count(name, decided, existing) for name in source_topics(each)), default=0)
-    if sum(counts.values()) > MAX_TASKS:
-        problem = must_be("the number of tasks of a topology", f"<= {MAX_TASKS}", sum(counts.values()))
-        raise GroupRefusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"{problem}. Use fewer subtopologies or partitions.")
+    decided = _repartition_counts(subtopologies, repartition, existing)
+    counts = _task_counts(subtopologies, decided, existing)
     changelogs = {
         info.name: (info, counts[each.subtopology_id]) for each in subtopologies for info in each.state_changelog_topics
     }
@@ -133,6 +121,36 @@ def _tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> Topolog
         absent,
         Status(StreamsStatusCode.MISSING_INTERNAL_TOPICS, text) if absent else None,
     )
+
+
+def _repartition_counts(
+    subtopologies: Sequence[StreamsSubtopology],
+    repartition: Mapping[str, StreamsTopicInfo],
+    existing: Mapping[str, int],
+) -> dict[str, int]:
+    """The numbers of partitions of the repartition topics (rules 2 and 3)."""
+    decided = {name: info.partitions for name, info in repartition.items() if info.partitions}
+    _size_repartition_topics(subtopologies, repartition, decided, existing)
+    for subtopology in subtopologies:
+        for group in subtopology.copartition_groups:
+            internal = [each.name for each in subtopology.repartition_source_topics]
+            topics = _at(group.source_topics, subtopology.source_topics, subtopology)
+            topics += _at(group.repartition_source_topics, internal, subtopology)
+            _copartition(topics, repartition, decided, existing)
+    return decided
+
+
+def _task_counts(
+    subtopologies: Sequence[StreamsSubtopology], decided: Mapping[str, int], existing: Mapping[str, int]
+) -> dict[str, int]:
+    """The number of tasks by subtopology (rule 1). Raises GroupRefusal if there are too many."""
+    counts = {}
+    for each in sorted(subtopologies, key=lambda each: each.subtopology_id):
+        counts[each.subtopology_id] = max((_count(name, decided, existing) for name in source_topics(each)), default=0)
+    if sum(counts.values()) > MAX_TASKS:
+        problem = must_be("the number of tasks of a topology", f"<= {MAX_TASKS}", sum(counts.values()))
+        raise GroupRefusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"{problem}. Use fewer subtopologies or partitions.")
+    return counts
 
 
 def _count(name: str, decided: Mapping[str, int], existing: Mapping[str, int]) -> int:

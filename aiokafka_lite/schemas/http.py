@@ -94,10 +94,8 @@ class RegistryHttp:
         self._basic = in_url if username is None or password is None else (username, Secret(password))
         if self._basic is not None and token is not None:
             raise ConfigurationError("token cannot be combined with username and password")
-        if token is not None and not isinstance(token, str) and not callable(token):
-            raise ConfigurationError("token must be a string, or a function that returns one")
-        if isinstance(token, str) and not _is_token(token):
-            raise ConfigurationError(_WRONG_TOKEN)
+        if token is not None:
+            _check_token(token)
         self._token: TokenProvider | Secret | None = Secret(token) if isinstance(token, str) else token
         if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
             raise ConfigurationError(must_be("ssl_context", "an ssl.SSLContext", ssl_context))
@@ -254,6 +252,14 @@ async def _token_of(given: TokenProvider | Secret) -> Secret:
     if not _is_token(made):
         raise AuthenticationError(_WRONG_TOKEN)
     return Secret(made)
+
+
+def _check_token(token: object) -> None:
+    """Raise ConfigurationError unless this can be the argument ``token``."""
+    if not isinstance(token, str) and not callable(token):
+        raise ConfigurationError("token must be a string, or a function that returns one")
+    if isinstance(token, str) and not _is_token(token):
+        raise ConfigurationError(_WRONG_TOKEN)
 
 
 def _is_token(token: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -61,6 +61,15 @@ class ShareAnswers:
         self._on_settled = on_settled
         self._on_failure = on_failure
 
+    def _name_of(self, key: TopicIdPartition, results: Container[TopicIdPartition]) -> TopicPartition:
+        """The partition that an answer has a result for. Raises ProtocolError if it was not requested, or has one."""
+        name = self.names.get(key)
+        if name is None:
+            raise ProtocolError(f"broker {self._node_id} answered for a partition that was not requested: {key}")
+        if key in results:
+            raise ProtocolError(f"broker {self._node_id} answered twice for {name}")
+        return name
+
     def fetched(
         self, response: ShareFetchResponse, sent: Sequence[Acknowledgements], began: float
     ) -> tuple[bool, bool]:
@@ -75,13 +84,7 @@ class ShareAnswers:
         for topic in response.responses:
             for data in topic.partitions:
                 key = TopicIdPartition(topic.topic_id, data.partition_index)
-                name = self.names.get(key)
-                if name is None:
-                    raise ProtocolError(
-                        f"broker {self._node_id} answered for a partition that was not requested: {key}"
-                    )
-                if key in results:
-                    raise ProtocolError(f"broker {self._node_id} answered twice for {name}")
+                name = self._name_of(key, results)
                 results[key] = self._error(name, data.acknowledge_error_code, data.acknowledge_error_message)
                 leader = data.current_leader
                 if leader.leader_id >= 0 and leader.leader_epoch > 0:

@@ -96,25 +96,31 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
         if (value := left.pop(name, None)) is not None:
             made[ours] = seconds(name, value)
     made["retry_backoff_max"] = max(1.0, made.get("retry_backoff", 0.0))
+    made |= _sasl_settings(left, made.get("security_protocol"))
+    if left:
+        raise TypeError(f"got an unexpected keyword argument {next(iter(left))!r}")
+    return made
+
+
+def _sasl_settings(left: dict[str, Any], protocol: object) -> dict[str, Any]:
+    """Take the SASL settings out of ``left``. Other security protocols ignore them, as aiokafka does."""
     sasl = {ours: left.pop(name, None) for name, ours in _SASL.items()}
     provider = left.pop("sasl_oauth_token_provider", None)
     service = left.pop("sasl_kerberos_service_name", None)
     domain = left.pop("sasl_kerberos_domain_name", None)
-    protocol = made.get("security_protocol")
-    if isinstance(protocol, str) and protocol.startswith("SASL"):
-        sasl["sasl_mechanism"] = sasl["sasl_mechanism"] or "PLAIN"
-        made |= {name: value for name, value in sasl.items() if value is not None}
-        if sasl["sasl_mechanism"] == "GSSAPI":
-            if domain is not None:
-                raise NotImplementedError(
-                    "sasl_kerberos_domain_name is not supported, because a ticket names the broker's host; remove it"
-                )
-            made["sasl_kerberos_service_name"] = service
-        if provider is not None:
-            made["sasl_oauth_token_provider"] = provider.token
-            made["sasl_oauth_extensions"] = provider.extensions() or None
-    if left:
-        raise TypeError(f"got an unexpected keyword argument {next(iter(left))!r}")
+    if not isinstance(protocol, str) or not protocol.startswith("SASL"):
+        return {}
+    sasl["sasl_mechanism"] = sasl["sasl_mechanism"] or "PLAIN"
+    made = {name: value for name, value in sasl.items() if value is not None}
+    if sasl["sasl_mechanism"] == "GSSAPI":
+        if domain is not None:
+            raise NotImplementedError(
+                "sasl_kerberos_domain_name is not supported, because a ticket names the broker's host; remove it"
+            )
+        made["sasl_kerberos_service_name"] = service
+    if provider is not None:
+        made["sasl_oauth_token_provider"] = provider.token
+        made["sasl_oauth_extensions"] = provider.extensions() or None
     return made
 
 

@@ -48,7 +48,8 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
     )
 
 
-def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorResponseCoordinator:
+def _refusal(context: RequestContext, key: str, key_type: int) -> FindCoordinatorResponseCoordinator | None:
+    """The answer to a request that is wrong or not allowed."""
     if key_type == GROUP and not context.allows_group(AclOperation.DESCRIBE, key):
         return _refused(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if key_type == TRANSACTION and not context.allows_transaction(AclOperation.DESCRIBE, key):
@@ -58,8 +59,13 @@ def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorRe
             return _refused(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if context.version < FindCoordinatorRequest.SHARE_PARTITIONS or not _is_share_partition(key):
             return _refused(key, ErrorCode.INVALID_REQUEST, "")
-    elif key_type not in (GROUP, TRANSACTION):
-        return _refused(key, ErrorCode.INVALID_REQUEST)
+        return None
+    return None if key_type in (GROUP, TRANSACTION) else _refused(key, ErrorCode.INVALID_REQUEST)
+
+
+def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorResponseCoordinator:
+    if (refusal := _refusal(context, key, key_type)) is not None:
+        return refusal
     broker, topic = context.broker, TOPICS[key_type]
     if topic not in broker.metadata.topics:
         create_internal_topic(topic, broker.controller, broker.settings)

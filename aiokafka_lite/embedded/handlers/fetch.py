@@ -46,20 +46,9 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     wanted: dict[PartitionKey, FetchPartition] = {}
     slots: dict[PartitionKey, SessionPartition] = {}
     refused: list[tuple[SessionPartition, FetchedPartition]] = []
-    by_id = context.version >= FetchRequest.TOPIC_IDS
     replica_id = _replica_id(context, request)
-    is_follower = replica_id >= 0
     for slot in session.partitions:
-        name, error = context.topic(slot, AclOperation.READ, by_id=by_id)
-        if is_follower and error is not ErrorCode.UNKNOWN_TOPIC_ID:
-            is_allowed = context.allows(AclOperation.CLUSTER_ACTION)
-            error = ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        key = (name, slot.index)
-        state = broker.metadata.partition_state(key)
-        if error is ErrorCode.NONE and state is None:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if error is ErrorCode.NONE and is_follower and state is not None and not _is_copied(context, state, replica_id):
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        key, error = _find(context, slot, replica_id)
         if error is not ErrorCode.NONE:
             refused.append((slot, FetchedPartition(error, aborted=[])))
         else:
@@ -73,7 +62,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         rack=request.rack_id,
     )
     result = await broker.replica_manager.fetch_messages(parameters, wanted)
-    if not is_follower:
+    if replica_id < 0:
         topics = broker.replica_manager.counters.topics
         for (name, _), each in result.items():
             topics[name].fetched(len(each.records), failed=each.error is not ErrorCode.NONE)
@@ -86,6 +75,24 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     for slot, each in session.to_send(fetched):
         _add(context, response, slot, each)
     return response
+
+
+def _find(context: RequestContext, slot: SessionPartition, replica_id: int) -> tuple[PartitionKey, ErrorCode]:
+    """A requested partition by the name of its topic, and why it cannot be fetched, NONE if it can."""
+    is_follower = replica_id >= 0
+    name, error = context.topic(slot, AclOperation.READ, by_id=context.version >= FetchRequest.TOPIC_IDS)
+    key = (name, slot.index)
+    if is_follower and error is not ErrorCode.UNKNOWN_TOPIC_ID:
+        is_allowed = context.allows(AclOperation.CLUSTER_ACTION)
+        error = ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if error is not ErrorCode.NONE:
+        return key, error
+    state = context.broker.metadata.partition_state(key)
+    if state is None:
+        return key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if is_follower and not _is_copied(context, state, replica_id):
+        return key, ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return key, ErrorCode.NONE
 
 
 def _is_copied(context: RequestContext, state: PartitionState, replica_id: int) -> bool:

@@ -148,24 +148,24 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
         if request.topics is None
         else [(topic.name, topic.partition_indexes) for topic in request.topics]
     )
+
+    def partition(name: str, index: int, refusal: ErrorCode) -> OffsetFetchResponsePartition:
+        found, problem = _look_up({} if refusal else committed, pending, (name, index))
+        return OffsetFetchResponsePartition(
+            partition_index=index,
+            committed_offset=found.offset,
+            committed_leader_epoch=found.leader_epoch,
+            metadata=found.metadata,
+            error_code=refusal or problem or (without if found is NO_OFFSET else ErrorCode.NONE),
+        )
+
+    refusals = {name: error or _denied(context, name) for name, _ in wanted}
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
-                name=name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=index,
-                        committed_offset=found.offset,
-                        committed_leader_epoch=found.leader_epoch,
-                        metadata=found.metadata,
-                        error_code=error or denied or problem or (without if found is NO_OFFSET else ErrorCode.NONE),
-                    )
-                    for index in indexes
-                    for found, problem in (_look_up({} if denied else committed, pending, (name, index)),)
-                ],
+                name=name, partitions=[partition(name, index, refusals[name]) for index in indexes]
             )
             for name, indexes in wanted
-            for denied in (_denied(context, name),)
         ]
     )
 
@@ -256,15 +256,7 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     if busy is None:
         return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP, topics=[])
     results = {
-        (topic.name, partition.partition_index): (
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            if not context.allows_topic(AclOperation.READ, topic.name)
-            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if context.broker.metadata.partition_state((topic.name, partition.partition_index)) is None
-            else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            if topic.name in busy
-            else ErrorCode.NONE
-        )
+        (topic.name, partition.partition_index): _check_deletion(context, topic.name, partition.partition_index, busy)
         for topic in request.topics
         for partition in topic.partitions
     }
@@ -288,6 +280,15 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
 
 
 _AFTER_VERSION = 2
+
+
+def _check_deletion(context: RequestContext, topic: str, partition: int, busy: Collection[str]) -> ErrorCode:
+    """Why the offset of a partition cannot be deleted, NONE if it can. Members read the ``busy`` topics."""
+    if not context.allows_topic(AclOperation.READ, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if context.broker.metadata.partition_state((topic, partition)) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic in busy else ErrorCode.NONE
 
 
 def _subscribed(group: AnyGroup, asked: set[str]) -> set[str] | None:

@@ -10,7 +10,7 @@ renewals must not read, so all its limits are 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
@@ -47,14 +47,9 @@ NONE: Outcome = (ErrorCode.NONE, None)
 @handles(ShareFetchRequest, feature=SHARE_VERSION)
 async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
     group_id, member_id = request.group_id, request.member_id
-    error = _refusal(context, group_id, member_id)
     batches = _batches(request)
+    error = _refusal(context, group_id, member_id) or _wrong_request(request, batches)
     is_first, is_last = (request.share_session_epoch == each for each in (INITIAL_EPOCH, FINAL_EPOCH))
-    limits = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
-    if error is ErrorCode.NONE and ((is_first and any(batches.values())) or (request.is_renew_ack and any(limits))):
-        error = ErrorCode.INVALID_REQUEST
-    if error is ErrorCode.NONE and request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
-        error = ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka
     if error is not ErrorCode.NONE or group_id is None or member_id is None:
         return _failed_fetch(error)
     try:
@@ -172,6 +167,19 @@ def _session(context: RequestContext, key: tuple[str, str], epoch: int) -> Share
     if epoch == INITIAL_EPOCH:
         return sessions.open(key, context.client.connection_id)
     return sessions.resume(key, epoch)
+
+
+def _wrong_request(
+    request: ShareFetchRequest, batches: Mapping[TopicIdPartition, Sequence[ShareAcknowledgementBatch]]
+) -> ErrorCode:
+    """Why the request itself is refused, NONE if it is not."""
+    limits = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
+    begins_with_acknowledgements = request.share_session_epoch == INITIAL_EPOCH and any(batches.values())
+    if begins_with_acknowledgements or (request.is_renew_ack and any(limits)):
+        return ErrorCode.INVALID_REQUEST
+    if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
+        return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka
+    return ErrorCode.NONE
 
 
 def _batches(

@@ -30,18 +30,16 @@ LIMIT = 2000
 def describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    cursor = request.cursor
-    if cursor is not None and (cursor.partition_index < 0 or not cursor.topic_name):
+    cursor = request.cursor or TopicPartitionCursor(topic_name="", partition_index=0)
+    if request.cursor is not None and (cursor.partition_index < 0 or not cursor.topic_name):
         raise Refused(ErrorCode.INVALID_REQUEST, f"the cursor must be a topic and a partition, got {cursor}")
     names = {topic.name for topic in request.topics}
-    asked = sorted(names or context.broker.metadata.topics)
-    if cursor is not None:
-        asked = [name for name in asked if name >= cursor.topic_name]
+    asked = [name for name in sorted(names or context.broker.metadata.topics) if name >= cursor.topic_name]
     described = [name for name in asked if context.allows_topic(AclOperation.DESCRIBE, name)]
     response = DescribeTopicPartitionsResponse(topics=[])
     room = max(1, min(request.response_partition_limit, LIMIT))
     for name in described:
-        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        first = cursor.partition_index if name == cursor.topic_name else 0
         if not room:
             response.next_cursor = TopicPartitionCursor(topic_name=name, partition_index=0)
             break

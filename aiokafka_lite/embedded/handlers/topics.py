@@ -165,12 +165,7 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
             continue
         result = DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=ErrorCode.NONE)
         try:
-            if not context.broker.settings.enabled("delete.topic.enable"):
-                disabled = context.version >= DeleteTopicsRequest.DELETION_DISABLED
-                code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
-                raise Refused(code, "topic deletion is disabled (delete.topic.enable)")
-            if (each.name is None) == (each.topic_id == ZERO_UUID):
-                raise Refused(ErrorCode.INVALID_REQUEST, "a topic must have either a name or an id")
+            _check_deletion(context, each)
             count = counts.pop((each.name, each.topic_id), 0)
             if count == 0:
                 continue
@@ -182,6 +177,16 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
             result.error_code, result.error_message = refusal.code, str(refusal)
         responses.append(result)
     return DeleteTopicsResponse(throttle_time_ms=context.throttle_ms, responses=responses)
+
+
+def _check_deletion(context: RequestContext, topic: DeleteTopicState) -> None:
+    """Raise Refused if no topic can be deleted, or if this does not name one."""
+    if not context.broker.settings.enabled("delete.topic.enable"):
+        disabled = context.version >= DeleteTopicsRequest.DELETION_DISABLED
+        code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
+        raise Refused(code, "topic deletion is disabled (delete.topic.enable)")
+    if (topic.name is None) == (topic.topic_id == ZERO_UUID):
+        raise Refused(ErrorCode.INVALID_REQUEST, "a topic must have either a name or an id")
 
 
 def _named_by_both(topic_id: bytes, name: str) -> DeletableTopicResult:
