@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from aiokafka_lite.errors import KafkaTimeout as KafkaTimeout
     from aiokafka_lite.errors import SerializationError as SerializationError
     from aiokafka_lite.exactly_once import ExactlyOnce as ExactlyOnce
+    from aiokafka_lite.failure_topics import FailureTopics as FailureTopics
     from aiokafka_lite.group import CommitResult as CommitResult
     from aiokafka_lite.models import ModelDeserializer as ModelDeserializer
     from aiokafka_lite.models import ModelSerializer as ModelSerializer
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from aiokafka_lite.types import RecordMetadata as RecordMetadata
     from aiokafka_lite.types import ShareRecord as ShareRecord
     from aiokafka_lite.types import TopicPartition as TopicPartition
-    from aiokafka_lite.workers import FailureTopics as FailureTopics
     from aiokafka_lite.workers import Workers as Workers
 else:  # with a __getattr__, a type checker would accept every name
     __all__, __getattr__, __dir__ = lazy.exports(
@@ -78,6 +78,7 @@ else:  # with a __getattr__, a type checker would accept every name
             DeserializationError ErrorCode IllegalStateError KafkaError KafkaTimeout SerializationError
         """,
         exactly_once="ExactlyOnce",
+        failure_topics="FailureTopics",
         group="CommitResult",
         models="ModelDeserializer ModelSerializer",
         producer="""
@@ -86,7 +87,7 @@ else:  # with a __getattr__, a type checker would accept every name
         """,
         share="AcknowledgementResult ShareConsumer",
         types="GroupMetadata Header OffsetAndMetadata Record RecordMetadata ShareRecord TopicPartition",
-        workers="FailureTopics Workers",
+        workers="Workers",
     )
     __all__ += ["COMPILED", "__version__"]
 

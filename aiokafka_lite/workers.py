@@ -39,9 +39,8 @@ from .arguments import check_function, check_timeout, must_be, whole
 from .consumer import Claim, ConsumerGroupHandler, ConsumerGroupSession
 from .consumer.callbacks import call
 from .errors import ConfigurationError, IllegalStateError
-from .producer import Producer
 from .snapshot import Snapshot
-from .types import Header, K, Record, V
+from .types import K, Record, V
 
 logger = logging.getLogger(__name__)
 
@@ -453,81 +452,7 @@ class _ClaimWork(Generic[K, V]):
 
     def _fail(self, failure: Exception) -> None:
         """End the claim with the first failure."""
-        logger.error("%s ends when the records in progress are finished: %r", self._claim, failure)
+        logger.error("%s finishes the records in progress and ends, because of %r", self._claim, failure)
         if self._failure is None:
             self._failure = failure
         self.stop()
-
-
-class FailureTopics:
-    """Sends failed records to other topics: ``on_failure`` of ``Workers``.
-
-    ::
-
-        failures = FailureTopics(producer, retry={"orders.retry": 60.0}, dead_letter="orders.dead")
-        await group.consume(["orders", *failures.delays], Workers(bill, on_failure=failures))
-
-    ``retry`` maps topics to the seconds for which their records wait before they are processed again. A record passes
-    through the retry topics in their order, and then goes to ``dead_letter``. The group must read the retry topics, and
-    not the dead-letter topic. Later records of its key do not wait for a record in a retry topic.
-
-    Key, value, headers and the partitioning by key stay. These headers are added or replaced: ``error.class``,
-    ``error.message``; and, from the first failure, ``origin.topic``, ``origin.partition``, ``origin.offset`` and
-    ``origin.timestamp`` as decimal text. The record is finished when the producer's send is acknowledged; an error of
-    the send ends ``consume``, so no failed record is lost.
-
-    If the consumer has deserializers, the producer needs the serializers that reverse them.
-    """
-
-    def __init__(
-        self, producer: Producer[Any, Any], *, dead_letter: str, retry: Mapping[str, float] | None = None
-    ) -> None:
-        if not isinstance(producer, Producer):
-            raise ConfigurationError(must_be("producer", "a Producer", producer))
-        if not isinstance(dead_letter, str) or not dead_letter:
-            raise ConfigurationError(must_be("dead_letter", "the name of a topic", dead_letter))
-        delays = {} if retry is None else retry
-        if not isinstance(delays, Mapping):
-            raise ConfigurationError(must_be("retry", "a mapping of topics to seconds", retry))
-        for topic, delay in delays.items():
-            if isinstance(delay, bool) or not isinstance(delay, int | float) or not delay >= 0:
-                raise ConfigurationError(must_be(f"retry[{topic!r}]", "a number of seconds >= 0", delay))
-            if topic == dead_letter:
-                raise ConfigurationError(f"retry and dead_letter must be different topics, got {topic!r} for both")
-        self.delays = dict(delays)
-        self.dead_letter = dead_letter
-        self._producer = producer
-
-    def __repr__(self) -> str:
-        return f"<FailureTopics {[*self.delays, self.dead_letter]}>"
-
-    async def __call__(self, record: Record[Any, Any], error: Exception) -> None:
-        """Send the record to the next topic. Raises the error of the send.
-
-        Raises IllegalStateError for a record of the dead-letter topic itself, which would circulate forever.
-        """
-        if record.topic == self.dead_letter:
-            raise IllegalStateError(
-                f"the record at offset {record.offset} of the dead-letter topic {record.topic!r} failed; the group "
-                f"must not read that topic, or needs another on_failure"
-            ) from error
-        headers = _headers(record, error)
-        await self._producer.send(self._following(record.topic), record.value, key=record.key, headers=headers)
-
-    def _following(self, topic: str) -> str:
-        topics = [*self.delays, self.dead_letter]
-        return topics[topics.index(topic) + 1] if topic in self.delays else topics[0]
-
-
-def _headers(record: Record[Any, Any], error: Exception) -> list[Header]:
-    names = {name for name, _ in record.headers}
-    added = {"error.class": type(error).__qualname__, "error.message": str(error)}
-    if "origin.topic" not in names:
-        added |= {
-            "origin.topic": record.topic,
-            "origin.partition": str(record.partition),
-            "origin.offset": str(record.offset),
-            "origin.timestamp": str(record.timestamp),
-        }
-    kept = [header for header in record.headers if header[0] not in added]
-    return [*kept, *(Header(name, text.encode()) for name, text in added.items())]
