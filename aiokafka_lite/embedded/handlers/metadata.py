@@ -53,7 +53,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
         refusal = error_response(request, ErrorCode.INVALID_REQUEST, context.version)
         assert isinstance(refusal, MetadataResponse)
         return refusal
-    wants_all = request.topics is None or (context.version == 0 and not request.topics)
+    wants_all = request.topics is None or (context.version < MetadataRequest.NO_TOPICS and not request.topics)
     topics = list(_all(context)) if wants_all else list(_named(context, request))
     if request.include_topic_authorized_operations:
         for topic in topics:

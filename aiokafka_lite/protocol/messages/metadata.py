@@ -107,6 +107,7 @@ class MetadataRequest(Request[MetadataResponse]):
     creates nothing, so it leaves the switch at its default, which every version can carry.
     """
 
+    NO_TOPICS = since(1)  # an empty list means no topics; before, all topics
     RELIABLE_EPOCHS = since(9)  # before Kafka 2.4, brokers may return outdated leader epochs
     BY_TOPIC_ID = since(12, kafka="3.1")
 
