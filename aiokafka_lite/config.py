@@ -154,7 +154,7 @@ class ClientConfig:
     sasl_kerberos_keytab: str | None = None
     """The path of a keytab for GSSAPI. If None, tickets are in the user's ticket cache, where kinit puts them."""
     sasl_kerberos_principal: str | None = None
-    """The client's Kerberos principal, such as ``"orders@EXAMPLE.COM"``. If None, that of the keytab or the cache."""
+    """The client's Kerberos principal, such as ``"orders@EXAMPLE.COM"``. If None, the keytab or the cache names it."""
 
     def __post_init__(self) -> None:
         plain_strings(self)

@@ -424,7 +424,7 @@ explain(ExactlyOnce)
 
 
 class _Listener(RebalanceListener):
-    """Passes rebalances on to an ``ExactlyOnce``, which a task must not hold: rule 4 of aio.service."""
+    """Passes rebalances on to an ``ExactlyOnce`` without a strong reference to it (rule 4 of ``aio.service``)."""
 
     def __init__(self, owner: ExactlyOnce[K, V]) -> None:
         self._owner = weakref.ref(owner)

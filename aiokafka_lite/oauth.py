@@ -26,7 +26,7 @@ __all__ = ["AwsMskIam", "ClientCredentials", "TokenFromFile"]
 
 _LARGEST_ANSWER = 1 << 20
 _LONGEST_LIFETIME = 366 * 86_400
-"""Seconds. A token that claims to live longer is used once, as one without a lifetime."""
+"""Seconds. A token that claims a longer life is used once, like a token without a lifetime."""
 _KEPT = 0.8
 """The part of a token's lifetime in which further logins use the same token."""
 
@@ -196,8 +196,8 @@ class TokenFromFile:
 class AwsMskIam:
     """Signs tokens for Amazon MSK with IAM, by the credentials that AWS's SDK finds. Needs the extra ``aws``.
 
-    ``region`` is that of the cluster, such as ``"eu-central-1"``. The constructor raises ConfigurationError if the
-    extra is not installed.
+    ``region`` is the region of the cluster, such as ``"eu-central-1"``. The constructor raises ConfigurationError if
+    the extra is not installed.
     """
 
     def __init__(self, region: str) -> None:

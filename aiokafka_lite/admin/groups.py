@@ -386,7 +386,7 @@ async def _fetch_offsets(
 
 
 def _owners(group: GroupDescription, committed: Iterable[TopicPartition]) -> dict[TopicPartition, MemberDescription]:
-    """The owners of the assigned partitions, and of those committed ones that tasks of a streams group read."""
+    """The owners of the assigned partitions. In a streams group, also of committed partitions that its tasks read."""
     owners = {item: member for member in group.members for item in member.assignment or ()}
     tasks = {
         (subtopology, number): member

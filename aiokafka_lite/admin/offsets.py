@@ -54,7 +54,7 @@ _SINCE = {
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """An offset. ``timestamp`` is that of its record in milliseconds, None unless the lookup was by time."""
+    """An offset. ``timestamp`` is the time of its record in milliseconds, None unless the lookup was by time."""
 
     offset: int
     timestamp: int | None

@@ -1,6 +1,6 @@
 """Share groups (KIP-932): list, describe, delete; the start offsets of their partitions, and resets of them.
 
-The start offset of a partition is that of the first record that the group may still deliver.
+The start offset of a partition is the offset of the first record that the group may still deliver.
 """
 
 from __future__ import annotations

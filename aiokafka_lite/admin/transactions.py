@@ -88,9 +88,9 @@ class TransactionDescription:
 class ProducerState:
     """An idempotent or transactional producer, as the leader of a partition knows it.
 
-    ``last_timestamp`` is that of its last record, in milliseconds since the epoch. ``start_offset`` is the first
-    offset of its open transaction, None if it has none. ``coordinator_epoch`` is that of its last marker, None if it
-    has written none. ``last_sequence`` is None if its last batch was a marker.
+    ``last_timestamp`` is the time of its last record, in milliseconds since the epoch. ``start_offset`` is the first
+    offset of its open transaction, None if it has none. ``coordinator_epoch`` is the epoch in its last marker, None
+    without a marker. ``last_sequence`` is None if its last batch was a marker.
     """
 
     producer_id: int

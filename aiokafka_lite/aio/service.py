@@ -428,7 +428,7 @@ class Service:
         if self.failure is not None:
             known = [self.failure, *(each.failure for each in self._attached)]
             if logs and not any(error is each for each in known) and not isinstance(error, BaseExceptionGroup):
-                logger.warning("%r has failed already; another error followed: %r", self, error)
+                logger.warning("%r failed with %r; a later error is ignored: %r", self, self.failure, error)
             return
         was = self._state
         self.failure, self._traceback = error, error.__traceback__

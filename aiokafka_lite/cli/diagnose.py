@@ -73,7 +73,7 @@ def findings_of(bootstrap: Sequence[Probe], brokers: Sequence[Probe], nodes: Ite
     if not answering:
         return [
             "no bootstrap server answers: check that the cluster runs, that the port belongs to a client listener, and"
-            " that security.protocol is that of this listener; each error is above"
+            " that security.protocol is the protocol of this listener; each error is above"
         ]
     findings = [f"bootstrap server {probe.address} does not answer" for probe in bootstrap if probe.error is not None]
     names = {_address(node): node.node_id for node in nodes}

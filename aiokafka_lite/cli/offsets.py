@@ -1,4 +1,4 @@
-"""``aiokafka-lite offsets``: the first and last offsets of partitions, and those of a time."""
+"""``aiokafka-lite offsets``: the first and last offsets of partitions, and the offsets at a time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def offsets(
 ) -> int:
     """Show the first and the last offset of partitions, or the offset of a place.
 
-    The offset of a time is that of the first record of this time or later. It is missing if all records are older.
+    The offset of a time is the offset of the first record of this time or later. It is missing if all are older.
     """
     from ..admin import OffsetSpec
 

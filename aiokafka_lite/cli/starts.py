@@ -62,7 +62,7 @@ def parse_stop(text: str, now: float) -> Stop:
     if time is None:
         raise ConfigurationError(f"until must be end, {TIMES}, got {text!r}")
     if time > round(now * 1000):
-        raise ConfigurationError(f"until must be a time that has passed, got {text!r}")
+        raise ConfigurationError(f"until must be a time in the past, got {text!r}")
     return Stop(time)
 
 

@@ -5,8 +5,8 @@ Rules of this file:
 1. The plan is updated, not computed again: ``plan`` checks only partitions that have changed since the last call, so
    idle partitions cost nothing. A partition that changes adds itself to ``changed`` (``AssignedPartition.replan``).
    After new metadata, the planner checks all partitions once.
-2. The plan has sums over its partitions. Before a ``PlannedPartition`` is updated, its old values are subtracted. So the
-   sums always cover all partitions.
+2. The plan has sums over its partitions. Before a ``PlannedPartition`` is updated, its old values are subtracted. So
+   the sums always cover all partitions.
 3. ``wanted`` of the session contains the partitions that are to be fetched now. Partitions that back off, are paused,
    or have enough data are not in it.
 4. Only ``plan`` changes planned partitions, and it does not run between a request and its answer. So ``find`` returns
@@ -65,8 +65,8 @@ class FetchPlan:
 class PlannedPartition:
     """One partition in the plan, and what it adds to the sums of the plan. Owner: the planner.
 
-    ``key`` is None unless the partition is fetched now. ``version`` is that of the position, and ``offset`` the end of
-    the buffer: an answer counts only if both are still the same.
+    ``key`` is None unless the partition is fetched now. ``version`` is the position's version, and ``offset`` the end
+    of the buffer: an answer counts only if both are still the same.
     """
 
     __slots__ = ("assigned", "buffered", "has_backlog", "is_full", "is_paused", "key", "offset", "version")
@@ -136,7 +136,7 @@ class FetchPlanner:
         )
 
     def find(self, topic: str, topic_id: bytes, partition: int) -> PlannedPartition | None:
-        """The requested partition that an answer names: by the topic's id, or by its name before version 13 of Fetch."""
+        """The requested partition that an answer names: by the topic's id, before Fetch v13 by the topic's name."""
         name = topic if topic_id == ZERO_UUID else self._view.topic_names.get(topic_id, "")
         planned = self._by_topic.get(name, {}).get(partition)
         return None if planned is None or planned.key is None else planned

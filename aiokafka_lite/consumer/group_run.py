@@ -117,7 +117,7 @@ class _Refusals:
         self.count = 0
 
     def begin(self, position: int | None) -> None:
-        """An attempt begins. Another position than that of the last attempt means that a transaction was committed."""
+        """An attempt begins. A position that differs from the last attempt's means that a transaction was committed."""
         identity = self._session.member_id, self._session.generation_id
         if position != self._position:
             self.count = 0
@@ -517,5 +517,5 @@ class GroupRun(Component):
         if self.handler_error is None:
             self.handler_error = error
         elif repr(error) != repr(self.handler_error):  # many claims often raise the same exception
-            logger.warning("%r ends with %r; another error followed: %r", self, self.handler_error, error)
+            logger.warning("%r failed with %r; a later error is ignored: %r", self, self.handler_error, error)
         self.finish()

@@ -40,7 +40,7 @@ new."""
 class OffsetAndTimestamp(NamedTuple):
     """The first offset at or after some time.
 
-    ``timestamp`` is that of the record at ``offset``, in milliseconds; -1 when the lookup was not by time.
+    ``timestamp`` is the time of the record at ``offset``, in milliseconds; -1 when the lookup was not by time.
     """
 
     offset: int

@@ -6,8 +6,8 @@ The states and events are in ``POSITION``. Rules of this file:
    request remembers the version at its start, and an answer with an older version is dropped. Without this rule a late
    answer moves a position that the user has set in the meantime.
 2. ``seek`` has priority: a lookup in flight is not cancelled, but its answer no longer counts.
-3. A reset that follows from an offset which the broker refused keeps that offset (``out_of_range``) and the reason
-   until the new offset is known, because the user is notified then, with both offsets.
+3. If the broker refuses an offset, the reset keeps that offset (``out_of_range``) and the reason until the new offset
+   is known. Then the user is notified, with both offsets.
 
 The offset itself is ``Buffer.start``, because delivering a record changes it, and only the buffer delivers records.
 """
@@ -128,7 +128,7 @@ class Position:
         """The reason why the last lookup failed, for the text of a KafkaTimeout; None while the offset is known."""
         self.validated_leader: tuple[int, int] | None = None
         """The leader, and its epoch, whose log is known to contain the records that were read; see ``truncation``."""
-        # Two flags, because the user's pause outlives a rebalance, and a rebalance must not end the user's pause.
+        # Two flags, because a rebalance must not end the user's pause.
         self.paused = False
         self.pause_reason = PauseReason.NONE
 

@@ -84,7 +84,7 @@ class PositionWait:
 
 
 def _warn(error: KafkaTimeout) -> None:
-    logger.warning("%s; records that are written before it is known may be skipped", error)
+    logger.warning("%s; records that are written before the position is known may be skipped", error)
 
 
 def _is_open(assigned: AssignedPartition) -> bool:

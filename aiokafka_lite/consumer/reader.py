@@ -147,9 +147,10 @@ class Reader:
             self._iterated = None
 
     def serve(self, cursor: Cursor) -> Record | None:
-        """Fill only this cursor from now on. Returns the next record of the chunk that the previous cursor began.
+        """Serve this cursor from now on, and no other one.
 
-        None if that chunk has no further record, or if this cursor was served before.
+        Returns the next record of the chunk that the previous cursor began. None if that chunk has no further record,
+        or if this cursor was served before.
         """
         if cursor is self._cursor:
             return None
@@ -158,7 +159,7 @@ class Reader:
         cursor.current, self._cursor.current = self._cursor.current, NOTHING
         self._cursor = cursor
         record = next(cursor.current, None)
-        # Without a record, the user has none in hand: the read has marked those of before.
+        # Without a next record, the user processes none: this read has marked the earlier records.
         if record is not None and self._iterated is not None and self._tracker is not None and self._served is not None:
             self._tracker.begin_iteration(self._served, self._iterated)
         return record

@@ -57,7 +57,7 @@ class LoginEvent(Enum):
 
     VERSIONS = "ApiVersions was answered without an error."
     HANDSHAKE = "SaslHandshake named an offered mechanism."
-    OTHER_MECHANISM = "SaslHandshake named another mechanism than the one that the session began with."
+    OTHER_MECHANISM = "SaslHandshake named another mechanism than the first login of the session."
     ACCEPTED = "The mechanism accepted the credentials."
 
 

@@ -1,4 +1,4 @@
-"""Counters of one embedded broker, which ``broker_metrics`` makes a snapshot of. They outlive a restart of the node."""
+"""Counters of one embedded broker. A restart of the node keeps them; ``broker_metrics`` makes a snapshot of them."""
 
 from __future__ import annotations
 

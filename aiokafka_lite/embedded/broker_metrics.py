@@ -32,7 +32,7 @@ class BrokerMetrics(Snapshot):
     """One broker. Counters begin at 0 with the cluster.
 
     ``produce_purgatory`` requests wait for replicas, ``fetch_purgatory`` requests for data. ``isr_expands`` and
-    ``isr_shrinks`` count the changes of in-sync sets that this broker, as the leader, has proposed.
+    ``isr_shrinks`` count the changes of in-sync sets that this broker has proposed as the leader.
     ``under_replicated_partitions`` are led by this broker and have a replica out of sync. ``connections`` are those of
     clients.
     """

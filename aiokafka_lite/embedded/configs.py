@@ -351,7 +351,7 @@ def check_dynamic(broker: str, changed: Mapping[str, str], settings: ClusterSett
         present, wanted = settings.of(broker).number(name), int(changed[name])
         if wanted != present and not max(1, present / 2) <= wanted <= present * 2:
             low, high = max(1, -(-present // 2)), present * 2
-            raise InvalidConfig(must_be(name, f"from {low} to {high}, as it is {present} now", wanted))
+            raise InvalidConfig(must_be(name, f"from {low} to {high}, because it is {present} now", wanted))
 
 
 def _check_scopes(broker: str, changed: Mapping[str, str]) -> None:

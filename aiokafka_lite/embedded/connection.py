@@ -229,7 +229,7 @@ class ServerStream(FramedStreamReader):
 class ServerConnection:
     """The connection of a client. Owner: its node. ``authentication`` is None on a listener without logins.
 
-    ``principal`` is that of a client certificate, or the anonymous one; a login replaces it.
+    ``principal`` is the principal of a client certificate, or the anonymous principal; a login replaces it.
     """
 
     def __init__(

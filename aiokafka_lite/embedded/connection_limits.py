@@ -52,11 +52,11 @@ class ConnectionLimits:
         self._turns.clear()
 
     def make_room(self, connections: MutableMapping[C, None], listener: str, address: str) -> bool:
-        """Whether one more connection is allowed, if necessary in the place of one that was opened and never used.
+        """Whether one more connection is allowed. If necessary, closes a connection that has never sent a request.
 
-        Otherwise a client that opens all connections and sends nothing would shut all others out. The one that makes
-        room counts to each limit that is reached. Connections that wait for their turn count, those that are refused
-        do not.
+        Otherwise, a client that opens all connections and sends nothing would shut out all others. The closed
+        connection must count for each limit that is reached. Connections that wait for their turn count; refused
+        connections do not.
         """
         rivals: list[C] | None = None
         for most, counts in self._limits(listener, address):

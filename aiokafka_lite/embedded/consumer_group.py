@@ -319,7 +319,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         return super()._session_timeout(member) if member.classic is None else member.classic.session_timeout
 
     def await_request(self, member: ConsumerMember) -> None:
-        """A classic member has to join or to sync within its rebalance timeout; otherwise it is fenced."""
+        """Fence a classic member unless it joins or syncs within its rebalance timeout."""
         if member.revocation is None:
             self._limit_revocation(member)
 

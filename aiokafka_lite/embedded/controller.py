@@ -1,6 +1,6 @@
 """The controller: topics, registrations of brokers, elections, and changes of the in-sync sets.
 
-The controller is one object beside the nodes, not a role of one of them, as Kafka's quorum is beside its brokers. It
+The controller is an object of its own, not a role of a node: in Kafka, the quorum is separate from the brokers. It
 publishes each changed topic to the nodes that it can reach; a node that is cut off keeps its old metadata until it is
 reachable again. ``leadership`` has the operations on single partitions, ``cluster_changes`` those on settings and
 features.

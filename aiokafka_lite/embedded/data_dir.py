@@ -30,7 +30,7 @@ class Section(Protocol):
     """A part of the cluster's metadata, with a file of its own."""
 
     def saved(self) -> Any:
-        """The state, made of dicts with strings as keys, lists, strings, numbers and None."""
+        """The state as a value that JSON can represent."""
 
     def restore(self, state: Any) -> None:
         """Begin with the state of an earlier run, or go back to an earlier state. Raises ConfigurationError."""

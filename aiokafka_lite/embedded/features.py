@@ -26,7 +26,7 @@ class UpgradeType(IntEnum):
 
 
 class SupportedLevels(NamedTuple):
-    """The levels of a feature that a release supports, and the one that a new cluster of it has."""
+    """The levels of a feature that a release supports, and the level of a new cluster of this release."""
 
     first: int
     last: int

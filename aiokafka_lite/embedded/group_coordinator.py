@@ -4,7 +4,7 @@ Rules of this file:
 
  1. The memory of the coordinator is a cache of that partition. When the node becomes the leader, it reads the groups
     from the log, and the sessions of their members restart. When it is no longer the leader, it drops the groups, and
-    requests that wait get NOT_COORDINATOR. So a group outlives its coordinator if the topic has another replica.
+    requests that wait get NOT_COORDINATOR. So a group survives its coordinator if the topic has another replica.
  2. An offset is acknowledged when all in-sync replicas have it, and so is a heartbeat of a consumer group or a share
     group, and the answer to a SyncGroup, a LeaveGroup or a static member that returns.
  3. Writing takes time. Afterwards, the group may have been deleted, or belong to another node, so this is checked
@@ -357,7 +357,7 @@ class GroupCoordinator:
         return next((group for group in self.groups() if group.group_id == group_id), None)
 
     def replicated_group(self, group_id: str) -> AnyGroup | None:
-        """A group; one whose coordinator assigns without the changes that the replicas do not have yet."""
+        """A group. If the coordinator assigns, the group has only the changes that are replicated."""
         group = self.group(group_id)
         if group is None or isinstance(group, Group):
             return group

@@ -107,7 +107,7 @@ class GroupLog(CoordinatorLog):
         return found
 
     def read_replicated(self, group_id: str) -> dict[tuple[int, str], Buffer]:
-        """The records of a consumer group that the replicas have."""
+        """The records of a consumer group up to the high watermark: all in-sync replicas have them."""
         key = self._key(group_id)
         end = self._replica_manager.partitions[key].log.high_watermark
         return self.read(key[1], end).consumer_groups.get(group_id, {})

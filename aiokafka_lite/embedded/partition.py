@@ -248,7 +248,7 @@ class Partition:
             self._flush()
 
     def flush_if_old(self, now: float) -> None:
-        """Flush the log if it has new records, and its last such flush was ``flush.ms`` ago. Raises OSError."""
+        """Flush new records of the log if the last flush was at least ``flush.ms`` ago. Raises OSError."""
         if self._unflushed and now - self._flushed_at >= self.config.flush_ms / 1000:
             self._flushed_at = now
             self._flush()
@@ -314,7 +314,7 @@ class Partition:
             self._files.delete(self.log)
 
     def checkpoint(self) -> None:
-        """Write the checkpoint of an orderly end beside the log."""
+        """Write the checkpoint of an orderly end next to the log."""
         if self._files is not None:
             try:
                 self._files.checkpoint(self.log)

@@ -162,7 +162,7 @@ class ProducerStates:
             )
 
     def start_verification(self, producer_id: int, epoch: int, first_sequence: int, *, adds: bool) -> Verification:
-        """Register that the coordinator is asked about a batch. ``ONGOING`` if that is not necessary."""
+        """Register a question to the coordinator about a batch. Returns ``ONGOING`` if no question is necessary."""
         if self._is_open(producer_id, epoch):
             return ONGOING
         known = self._verifications.get(producer_id)

@@ -67,7 +67,7 @@ MATCHES = (
 
 def _check_group(name: str, configs: Mapping[str, str], settings: ClusterSettings) -> None:
     if not name:
-        raise InvalidConfig("settings belong to one group, and no group is named", ErrorCode.INVALID_REQUEST)
+        raise InvalidConfig("a request for the settings of a group must name the group", ErrorCode.INVALID_REQUEST)
     check_configs(GROUP_KEYS, configs)
     brokers = settings.of()
     for each, value in configs.items():

@@ -117,7 +117,7 @@ class Security:
     def server_context(self, client_auth: str = "") -> ssl.SSLContext:
         """The TLS context of a broker with the given certificates. The files are read again by each call.
 
-        ``client_auth`` is that of one listener. Raises ConfigurationError.
+        ``client_auth`` is the setting of one listener. Raises ConfigurationError.
         """
         assert self.ssl_certfile is not None
         return server_tls_context(

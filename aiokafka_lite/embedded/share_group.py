@@ -46,10 +46,10 @@ class ShareGroupState(Enum):
 
 @dataclass(slots=True)
 class ShareState:
-    """The state of a share partition that outlives its leader.
+    """The state of a share partition that stays after a change of its leader.
 
     A new start offset from an administrator is a new state; then the leader drops the records in flight.
-    ``leader_epoch`` is that of the newest leader that has used it; -1 before that.
+    ``leader_epoch`` is the epoch of the newest leader that has used it; -1 before the first use.
     """
 
     start_offset: int = UNINITIALIZED

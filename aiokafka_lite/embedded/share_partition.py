@@ -173,7 +173,7 @@ class SharePartition:
         return self.next_fetch_offset < self.end_offset or self.end_offset - self.start_offset < max_locks
 
     def state(self) -> list[StateBatch]:
-        """The state to store beside ``start_offset``.
+        """The state to store with ``start_offset``.
 
         An acquired record is stored in its state before the acquisition.
         """

@@ -1,4 +1,4 @@
-"""The records in which share groups outlive the brokers, in Kafka's own format, so that its tools can read them.
+"""The records that store share groups, in Kafka's own format, so that Kafka's tools can read them.
 
 ``__consumer_offsets`` has the epoch of each share group, ``__share_group_state`` the state of each share partition. A
 key begins with its type as an int16. The last value of a key counts; a null value deletes the key.

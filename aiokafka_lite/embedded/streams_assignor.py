@@ -60,10 +60,10 @@ class _Assignment:
         waiting = self._keep([(task, was_standby.get(task, [])) for task in waiting])
         queue = _Queue(self._members, {name: len(each) for name, each in self._active.items()})
         for task in waiting:
-            heir = queue.first(())
-            assert heir is not None, "there is a member"
-            self._active[heir].add(task)
-            queue.add_task(heir)
+            member = queue.first(())
+            assert member is not None, "there is a member"
+            self._active[member].add(task)
+            queue.add_task(member)
         for name, active in self._active.items():
             for task in active:
                 self._processes_with[task].append(self._members[name].process_id)
@@ -88,9 +88,10 @@ class _Assignment:
         return waiting
 
     def _add_standby(self, task: TaskId, earlier: list[str], queue: _Queue) -> None:
-        """Add a standby task to a process without the task: to one that had it before, if it is not fuller than others.
+        """Add a standby task to a process without the task, preferably to a process that had it before.
 
-        Without such a process there is no standby task, as in Kafka.
+        Balance comes first: a process that had it and is fuller than others does not get it. If all processes have the
+        task, no standby task is added, as in Kafka.
         """
         taken = self._processes_with[task]
         name = queue.first(taken)

@@ -54,7 +54,7 @@ class Subscription:
 
 
 MOST_INSTANCES = 16_384
-"""Clients that a node remembers, as in Kafka. The one that asked for its subscription first is dropped."""
+"""Clients that a node remembers, as in Kafka. The client that asked for its subscription first is dropped first."""
 
 
 @dataclass(slots=True)

@@ -167,7 +167,9 @@ class TransactionCoordinator:
     async def add_partitions(
         self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey], generation: int
     ) -> ErrorCode:
-        """AddPartitionsToTxn, AddOffsetsToTxn, and the same by the first batch or offset of generation 2."""
+        """Add partitions to a transaction. AddPartitionsToTxn and AddOffsetsToTxn ask for it, in generation 2 also the
+        first batch or offset of a partition.
+        """
         hosted, error = self._find_idle(transactional_id)
         if hosted is None:
             return error
@@ -338,4 +340,4 @@ class TransactionCoordinator:
         try:
             self._spawn(function, f"node {self._node_id} transaction {transactional_id}")
         except IllegalStateError:
-            logger.debug("the cluster closes: nothing more happens to transactional id %r", transactional_id)
+            logger.debug("stopped the work on transactional id %r: the cluster closes", transactional_id)

@@ -104,7 +104,7 @@ class ClassicProtocol:
         return self._heartbeats.calm_at
 
     def start(self) -> None:
-        """Start the tasks that run beside requests."""
+        """Start the tasks that run at the same time as requests."""
         self._spawn(self._heartbeats.run, name="heartbeats")
 
     def is_large(self, event: Event) -> bool:
@@ -145,7 +145,7 @@ class ClassicProtocol:
         for problem in problems[:PROBLEMS_LOGGED]:
             logger.warning("%r leads the group: %s", self._member, problem)
         if len(problems) > PROBLEMS_LOGGED:
-            logger.warning("%r leads the group: %d more such problems", self._member, len(problems) - PROBLEMS_LOGGED)
+            logger.warning("%r leads the group: %d similar problems", self._member, len(problems) - PROBLEMS_LOGGED)
 
     # Requests.
 

@@ -2,7 +2,7 @@
 
 Rules of this file:
 
-Rule 1: An offset is that of the *next* record to read.
+Rule 1: A committed offset is the offset of the *next* record to read.
 Rule 2: A mark says that all records before it are processed. A mark only moves forward; ``reset`` moves it in both
   directions. An offset of a record that was only fetched or returned is never committed.
 Rule 3: Only assigned partitions can be marked and committed. The broker checks the member and not its partitions, so

@@ -146,7 +146,7 @@ class TopicWatcher:
         gone = sorted(self._unknown.intersection(names) - self._gone)
         if gone:
             logger.warning(
-                "group %s: no broker knows %s any longer; the group continues without them",
+                "group %s continues without the deleted topics %s",
                 self._group_id,
                 ", ".join(gone),
             )

@@ -18,7 +18,7 @@ from ..share.metrics import ShareConsumerMetrics
 from ..workers import WorkersMetrics
 
 Measured = ProducerMetrics | ConsumerMetrics | ShareConsumerMetrics | ClientMetrics | WorkersMetrics
-"""The snapshots that can be exported. ``ClientMetrics`` is that of an admin client."""
+"""The snapshots that can be exported. ``ClientMetrics`` is the snapshot of an admin client."""
 
 SECONDS, BYTES, NONE = "s", "By", ""
 _SUFFIXES = {SECONDS: "_seconds", BYTES: "_bytes", NONE: ""}

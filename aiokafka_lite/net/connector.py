@@ -1,6 +1,6 @@
 """Connects a transport to an address: no other module of the client uses sockets.
 
-A connector is any object with a ``connect`` method like that of ``TcpConnector``. The embedded cluster has a connector
+A connector is any object with the ``connect`` method of ``TcpConnector``. The embedded cluster has a connector
 that connects in memory.
 """
 

@@ -43,7 +43,7 @@ fails with KRB5_CC_NOTFOUND. The number of the process is in the key: a lock tha
 stays locked in the child."""
 
 _KINIT = "run kinit, or set sasl_kerberos_keytab"
-_NEW_KEYTAB = "export the keytab again, as the keys of the principal have changed"
+_NEW_KEYTAB = "export the keytab again, because the keys of the principal have changed"
 _BROKER = (
     "check sasl_kerberos_service_name, and that the KDC has a principal of the host name in the broker's "
     "advertised.listeners, or in DNS"

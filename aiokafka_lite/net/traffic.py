@@ -13,7 +13,7 @@ RECENT = 1_000
 
 
 class TrafficCounters:
-    """The counters of one broker. Its connections update them, and they outlive the connections."""
+    """The counters of one broker. Its connections update them, and they stay when the connections close."""
 
     __slots__ = (
         "bytes_received",

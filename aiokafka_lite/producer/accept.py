@@ -370,7 +370,7 @@ class Acceptor:
 
         def describe() -> str:
             return (
-                f"a record for topic {topic!r}, or one that was sent before it, was not serialized within"
+                f"a record for topic {topic!r}, or an earlier record for it, was not serialized within"
                 f" max_block={bound:g} s"
             )
 

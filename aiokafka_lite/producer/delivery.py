@@ -293,7 +293,7 @@ async def settled(results: Iterable[BatchResult], on_move: Callable[[], None] = 
 
 
 def metadata_of(result: BatchResult, index: int, timestamp: int, key_size: int, value_size: int) -> RecordMetadata:
-    """The metadata of the record at ``index`` of a delivered result. ``timestamp`` is that of the record."""
+    """The metadata of the record at ``index`` of a delivered result. ``timestamp`` is the record's timestamp."""
     kind = _CREATE_TIME
     if result.log_append_time >= 0:
         timestamp, kind = result.log_append_time, _LOG_APPEND_TIME
@@ -338,7 +338,7 @@ class Delivery:
 
     @property
     def batch_result(self) -> BatchResult:
-        """The result of the group that the record is in now."""
+        """The result of the batch that has the record now: a split moves records to other batches."""
         return self._follow()
 
     def done(self) -> bool:

@@ -26,7 +26,7 @@ from .transactional_ids import TransactionalIds
 class DetachedTransaction:
     """The identity of an open transaction. It can be pickled.
 
-    ``generation`` is that of the protocol, 1 or 2. ``transaction_timeout`` is that of the producer, in seconds.
+    ``generation`` is the protocol's generation, 1 or 2. ``transaction_timeout`` is the producer's setting, in seconds.
     """
 
     transactional_id: str

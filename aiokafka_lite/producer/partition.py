@@ -62,7 +62,7 @@ class PartitionEvent(Enum):
     """An event that moves a partition to another state."""
 
     FAILED = "a batch has to be sent again, or the leader cannot be reached"
-    LEADER_CHANGED = "metadata names another leader than the one that batches go to, or none"
+    LEADER_CHANGED = "the leader in metadata differs from the broker that batches go to, or there is none"
     DRAINED = "the last request in flight was answered"
     LEADER_KNOWN = "batches may be sent, and there is a leader"
     LEADER_UNKNOWN = "batches may be sent, but there is no leader"
@@ -105,7 +105,7 @@ class PartitionProducer(PartitionBatches):
 
      - ``_pipelined``: the leader acknowledged a batch under ``identity``, so several batches may be in flight.
      - ``_must_pause``: this level ended with a failure, not only with a new leader, so a pause is required.
-     - ``_skip_pause``: metadata names a leader newer than the one that failed, so no pause is required.
+     - ``_skip_pause``: metadata names a newer leader than the leader that failed, so no pause is required.
      - ``_needs_new_epoch``: a numbered batch was dropped. Unnumbered batches wait until those with numbers are
        resolved, and continue under a newer epoch.
      - ``_free_sequence``: the first sequence number of the first batch that was refused since the last new numbers. A

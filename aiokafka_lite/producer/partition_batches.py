@@ -133,9 +133,10 @@ class PartitionBatches:
     def append_lists(
         self, lists: RecordLists, charges: list[int], start: int, stop: int
     ) -> tuple[Batch | None, int, int]:
-        """Add records from ``start`` up to ``stop`` to one batch, as many as it takes: ``batch``, ``index``, ``count``.
+        """Add records from ``start`` up to ``stop`` to one batch until it is full. Returns ``batch, index, count``.
 
-        ``index`` is the place of the first one. ``batch`` is None if the open batch took none; it is sealed then.
+        ``index`` is the place of the first added record, ``count`` the number of added records. ``batch`` is None if
+        the open batch was full; the batch is sealed then.
         ``charges`` is as in ``BulkAppender.append_lists``.
         """
         batch = self.open

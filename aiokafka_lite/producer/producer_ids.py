@@ -64,7 +64,7 @@ class ProducerIds:
         return True
 
     def has_replaced(self, identity: ProducerIdAndEpoch) -> bool:
-        """Whether no further batch may be written under this identity. Without transactions, never."""
+        """Whether a newer identity has replaced this one. Always False without transactions."""
         return False
 
     def discard(self, identity: ProducerIdAndEpoch) -> None:

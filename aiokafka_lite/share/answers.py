@@ -170,7 +170,7 @@ class ShareAnswers:
                 each.promise.set_result(lock_timeout)
 
     def results(self, response: ShareAcknowledgeResponse) -> Results:
-        """The result of each partition; None for one whose acknowledgements were applied."""
+        """The result of each partition; None if its acknowledgements were applied."""
         results: dict[TopicIdPartition, KafkaError | None] = {}
         for topic in response.responses:
             for data in topic.partitions:

@@ -1,4 +1,4 @@
-"""The settings of a share consumer, beside those of every client."""
+"""The settings that a share consumer has in addition to the settings of every client."""
 
 from __future__ import annotations
 

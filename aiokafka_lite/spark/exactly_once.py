@@ -469,7 +469,7 @@ async def _read_markers(
 
 
 def _is_written(batch: int, marker: _Marker | None, group: str) -> bool:
-    """Whether a marker is that of this batch. Raises IllegalStateError if it is that of a later batch."""
+    """Whether a marker belongs to this batch. Raises IllegalStateError if it belongs to a later batch."""
     if marker is not None and marker.batch > batch:
         raise IllegalStateError(
             f"batch {batch} is older than batch {marker.batch}, the last one in group {group!r}: another run of the"

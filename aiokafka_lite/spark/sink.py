@@ -54,7 +54,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log what a failed job has written. These records stay in the log."""
-        logger.warning("the job failed after it wrote %s, which stay in the log", summary(messages))
+        logger.warning("the job failed; the records that it has written stay in the log: %s", summary(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):

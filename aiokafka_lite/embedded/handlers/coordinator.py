@@ -1,10 +1,10 @@
 """FindCoordinator: the node that coordinates a group or a transactional id.
 
 - v0 supports only groups, v1 adds the type of the key, v4 many keys in one request (KIP-699).
-- The coordinator of a group is the leader of its partition of ``__consumer_offsets``, that of a transactional id the
-  leader of its partition of ``__transaction_state``. As in Kafka, the first request creates the topic. While the
-  partition has no leader the error is COORDINATOR_NOT_AVAILABLE, which clients retry.
-- The coordinator of a share group is that of a group. Since v6, keys of the type 2 name a share partition, as
+- The coordinator of a group is the leader of its partition of ``__consumer_offsets``. The coordinator of a
+  transactional id is the leader of its partition of ``__transaction_state``. As in Kafka, the first request creates the
+  topic. While the partition has no leader, the error is COORDINATOR_NOT_AVAILABLE, which clients retry.
+- A share group has the coordinator of a group with its id. Since v6, keys of the type 2 name a share partition:
   ``group:topic id:partition``. Its coordinator is the leader of its partition of ``__share_group_state``.
 """
 

@@ -1,6 +1,6 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and DescribeDelegationToken (KIP-48).
 
-- Only a client that has logged in, by SASL or by a certificate, may send them; not one that logged in with a token.
+- Only a client that has logged in, by SASL or by a certificate, may send them, unless it logged in with a token.
 - A token for another owner requires CREATE_TOKENS on that user (KIP-373).
 - A principal sees the tokens that it owns or may renew, and those that it may describe: DESCRIBE on the token, or
   DESCRIBE_TOKENS on its owner.
@@ -122,7 +122,7 @@ def _changed(
 
 
 def _require_login(context: RequestContext) -> None:
-    """Raise Refused for a client without a name, and for one whose login would end with a token."""
+    """Raise Refused for an anonymous client, and for a client that has logged in with a token."""
     if context.principal == ANONYMOUS:
         raise Refused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "the client has not logged in")
     if context.client.has_token:

@@ -79,11 +79,11 @@ def _sorted(entity: Entity) -> list[tuple[str, str | None]]:
 
 
 def _as_listed(keys: Collection[str]) -> list[str]:
-    """Keys in the order in which Kafka lists them, which is that of the buckets of a HashMap."""
+    """Keys in Kafka's order: Kafka lists them in the order of the buckets of Java's HashMap."""
     buckets = 1
     while len(keys) > 0.75 * buckets:
         buckets *= 2
-    # Kafka collects the changes in a HashMap of 16 buckets, and then copies them to one that grows.
+    # Kafka collects the changes in a HashMap of 16 buckets, and then copies them to a HashMap that grows.
     return sorted(keys, key=lambda key: (_java_hash(key) % buckets, _java_hash(key) % 16))
 
 

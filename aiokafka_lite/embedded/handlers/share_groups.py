@@ -1,7 +1,7 @@
 """ShareGroupHeartbeat and ShareGroupDescribe: membership of share groups (KIP-932). ``share_group`` has the rules.
 
-The coordinator of a share group is that of any other group, and a group id belongs to groups of one type: the others
-are GROUP_ID_NOT_FOUND.
+A share group has the same coordinator as any other group with its id. A group id belongs to one type of group: requests
+of the other types get GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ BY_NAME: dict[str, type[AssignmentStrategy]] = {strategy.name: strategy for stra
 def checked_strategies(given: object) -> tuple[AssignmentStrategy, ...]:
     """One or more strategies with different names, given as instances or by name. Raises ConfigurationError.
 
-    A name is that of the protocol or of Java's class, with or without its package: ``RangeAssignor``.
+    A name is the protocol's name, or the name of Java's class with or without its package: ``RangeAssignor``.
     """
     wrong = must_be("strategies", f"instances, as in [RangeStrategy()], or names of {', '.join(BY_NAME)}", given)
     if isinstance(given, str) or not isinstance(given, Iterable):

@@ -1,6 +1,6 @@
 """Compress and decompress the records of a batch: the registry of the codecs in ``codecs/``.
 
-``Compression`` names the codecs, and each name is that of a module in ``codecs/``, which is imported on first use.
+``Compression`` names the codecs. A module in ``codecs/`` has the same name, and is imported on first use.
 lz4 and zstd come with the package; snappy requires cramjam (``pip install aiokafka_lite[snappy]``).
 """
 

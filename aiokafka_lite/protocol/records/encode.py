@@ -132,7 +132,7 @@ def append_rows(
     """Append rows of Arrow columns from ``start`` up to ``stop``, as many as ``limit`` bytes hold, at least one.
 
     Returns their number, the first timestamp and the latest one; or None, and ``columns.write`` has to do it.
-    ``numbers`` are the rows of the columns to take, all in their order if None. ``timestamp`` is that of all rows if
+    ``numbers`` are the rows of the columns to take, all in their order if None. ``timestamp`` belongs to all rows if
     ``timestamps`` is None. ``headers`` are encoded.
     """
     return None

@@ -21,7 +21,7 @@ class Derivation:
 
 
 def derive(derivation: Derivation) -> bytes:
-    """The key. Takes about a millisecond per thousand iterations; may run in a thread, as it releases the GIL."""
+    """The key. Takes about a millisecond per thousand iterations; may run in a thread, because it releases the GIL."""
     return hashlib.pbkdf2_hmac(derivation.hash_name, derivation.password, derivation.salt, derivation.iterations)
 
 

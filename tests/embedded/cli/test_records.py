@@ -117,7 +117,7 @@ def test_reading_begins_and_ends_at_the_given_places(
     "arguments, said",
     [
         (("produce", "t", "--json-in", "-k", ":"), "--json-in excludes --key-separator and --null"),
-        (("consume", "t", "--until", "2100-01-01"), "until must be a time that has passed, got '2100-01-01'"),
+        (("consume", "t", "--until", "2100-01-01"), "until must be a time in the past, got '2100-01-01'"),
         (("consume", "t", "--format", "keys"), "format must be one of value, key-value, json"),
         (("consume", "t", "--format", "%k", "--headers"), "a format string has its own fields"),
     ],

@@ -48,7 +48,7 @@ class Codec(NamedTuple):
 
 
 def piece_sizes() -> Iterator[int]:
-    """Sizes of output pieces: small first, as most batches are small and memory is zeroed; then larger ones."""
+    """The sizes of the output buffers, smallest first: most batches are small, and new memory is zeroed."""
     size = _FIRST_PIECE
     while True:
         yield size
