@@ -142,7 +142,8 @@ def assert_clear(failures: Sequence[Send], delivery_timeout: float) -> None:
     for send in failures:
         assert isinstance(send.error, KafkaTimeout), repr(send.error)
         where = re.escape(f"{send.topic_partition.topic}-{send.topic_partition.partition}")
-        assert re.search(rf"{where}\b.*not acknowledged.*delivery_timeout={delivery_timeout:g} s", str(send.error))
+        said = rf"no acknowledgement of .* for {where} within delivery_timeout={delivery_timeout:g} s\b"
+        assert re.search(said, str(send.error))
 
 
 async def test_leaders_move_while_records_are_sent(cluster: BreakableCluster, topics: Topics) -> None:

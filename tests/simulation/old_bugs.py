@@ -60,7 +60,7 @@ OLD_BUGS = (
         "late-answer",
         "an answer to Fetch from before a seek is applied after it",
         "aiokafka_lite/consumer/fetch_answers.py",
-        "is_outdated = self._is_outdated(assigned, share.version) or assigned.buffer.end != share.offset",
+        "is_outdated = self._is_outdated(assigned, planned.version) or assigned.buffer.end != planned.offset",
         "is_outdated = not self._subscription.holds(assigned)",
     ),
     OldBug(
