@@ -264,16 +264,21 @@ class Partition:
     def _check_producer(
         self, batch: RecordBatch, verification: Verification | None, *, from_client: bool
     ) -> BatchMetadata | None:
+        """The batch that a batch repeats; None if it may be appended. Raises SequenceRejected, in Kafka's order."""
         if batch.producer_id < 0:
             return None
-        duplicate = None
+        producer_id, epoch, first_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
         if from_client:
-            duplicate = self.producers.check(batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.count)
+            duplicate = self.producers.find_duplicate(producer_id, epoch, first_sequence, batch.count)
+            if duplicate is not None:
+                return duplicate
         else:
-            self.producers.check_epoch(batch.producer_id, batch.producer_epoch)
-        if duplicate is None:
-            self.producers.check_transaction(batch, verification)
-        return duplicate
+            self.producers.check_epoch(producer_id, epoch)
+        self.producers.check_verification(batch, verification)
+        if from_client:
+            self.producers.check_sequence(producer_id, epoch, first_sequence)
+        self.producers.check_transaction(batch)
+        return None
 
     def append_as_follower(self, batches: Iterable[StoredBatch]) -> None:
         """Append batches of the leader, and update the producer state."""

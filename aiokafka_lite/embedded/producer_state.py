@@ -111,31 +111,35 @@ class ProducerStates:
 
     # Checks of the leader.
 
-    def check(self, producer_id: int, epoch: int, first_sequence: int, count: int) -> BatchMetadata | None:
-        """None if the batch may be appended, or the batch that it repeats. Raises SequenceRejected."""
+    def find_duplicate(self, producer_id: int, epoch: int, first_sequence: int, count: int) -> BatchMetadata | None:
+        """The batch that a batch repeats; None if it is new. Raises SequenceRejected for an older epoch."""
         entry = self.entries.get(producer_id)
-        if entry is not None:
-            duplicate = entry.find_duplicate(epoch, first_sequence, add_sequence(first_sequence, count - 1))
-            if duplicate is not None:
-                return duplicate
-            self.check_epoch(producer_id, epoch)
-        self._check_verified_sequence(producer_id, first_sequence)
         if entry is None:
-            return None  # a new or an expired producer may start with any sequence
+            return None
+        duplicate = entry.find_duplicate(epoch, first_sequence, add_sequence(first_sequence, count - 1))
+        if duplicate is None:
+            self.check_epoch(producer_id, epoch)
+        return duplicate
+
+    def check_sequence(self, producer_id: int, epoch: int, first_sequence: int) -> None:
+        """Raise SequenceRejected unless a new batch, whose epoch is not older, continues the producer's sequences."""
+        self._check_verified_sequence(producer_id, first_sequence)
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            return  # a new or an expired producer may start with any sequence
         if epoch > entry.epoch:
             if first_sequence != 0 and entry.epoch != NO_EPOCH:
                 raise SequenceRejected(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"producer {producer_id} must start epoch {epoch} with sequence 0, got {first_sequence}",
                 )
-            return None
+            return
         expected = add_sequence(entry.window[-1].last_sequence, 1) if entry.window else 0
         if first_sequence != expected:
             raise SequenceRejected(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id} must continue with sequence {expected}, got {first_sequence}",
             )
-        return None
 
     def _check_verified_sequence(self, producer_id: int, first_sequence: int) -> None:
         """Raise SequenceRejected if a verification is for an earlier batch, also if the coordinator has refused it.
@@ -172,24 +176,25 @@ class ProducerStates:
             known.lowest_sequence = min(known.lowest_sequence, first_sequence)
         return known
 
-    def check_transaction(self, batch: RecordBatch, verification: Verification | None) -> None:
-        """Raise SequenceRejected if a batch does not belong to the producer's open transaction.
+    def check_verification(self, batch: RecordBatch, verification: Verification | None) -> None:
+        """Raise SequenceRejected if a transactional batch is not verified, and its transaction has no records here.
 
         Without a ``verification`` the broker does not ask the coordinator, as Kafka before 3.6.
         """
         producer_id = batch.producer_id
-        if not batch.is_transactional:
-            if producer_id in self.transactions.open:
-                raise SequenceRejected(
-                    ErrorCode.INVALID_TXN_STATE,
-                    f"producer {producer_id} has an open transaction, got a batch outside of it",
-                )
-            return
-        if verification is None or self._is_open(producer_id, batch.producer_epoch):
+        if verification is None or not batch.is_transactional or self._is_open(producer_id, batch.producer_epoch):
             return
         if self._verifications.get(producer_id) is not verification:
             raise SequenceRejected(
                 ErrorCode.INVALID_TXN_STATE, f"the transaction of producer {producer_id} does not have this partition"
+            )
+
+    def check_transaction(self, batch: RecordBatch) -> None:
+        """Raise SequenceRejected for a batch outside of the producer's open transaction."""
+        if not batch.is_transactional and batch.producer_id in self.transactions.open:
+            raise SequenceRejected(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {batch.producer_id} has an open transaction, got a batch outside of it",
             )
 
     def _is_open(self, producer_id: int, epoch: int) -> bool:

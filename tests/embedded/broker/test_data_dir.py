@@ -75,7 +75,7 @@ async def test_a_retry_after_a_restart_is_not_written_twice(tmp_path: Path) -> N
     async with run(tmp_path, brokers=1) as cluster:
         replica = cluster.nodes[1].replica_manager.require(("orders", 0))
         assert list(replica.producers.entries) == [before]
-        assert replica.producers.check(before, 0, 0, 1) is not None
+        assert replica.producers.find_duplicate(before, 0, 0, 1) is not None
         async with producer(cluster) as writer:
             await writer.send("orders", b"w")
         assert max(replica.producers.entries) >= 1000

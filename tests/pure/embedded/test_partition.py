@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aiokafka_lite.embedded.configs import TopicConfig
 from aiokafka_lite.embedded.partition import LogAppendInfo, NotLeader, Partition, SequenceRejected
+from aiokafka_lite.embedded.producer_state import Marker
 from aiokafka_lite.embedded.topics import PartitionState
 from aiokafka_lite.embedded.validator import RecordsRejected, parse_produced
 from aiokafka_lite.errors import ErrorCode
@@ -134,6 +135,17 @@ def test_a_retried_batch_gets_the_first_answer_and_is_not_appended() -> None:
     assert partition.log.end_offset == 3
     with pytest.raises(SequenceRejected):
         append(partition, produced(b"d", producer_id=9, epoch=0, sequence=4))
+
+
+def test_a_batch_that_is_not_verified_is_refused_before_its_sequence_is_checked() -> None:
+    partition = leader()
+    late = partition.producers.start_verification(7, 0, 0, adds=False)
+    partition.append_marker(Marker(7, 0, committed=False, coordinator_epoch=0), now=0.0, now_ms=0)
+    partition.producers.start_verification(7, 1, 0, adds=False)
+    records = produced(b"late", producer_id=7, epoch=0, sequence=5, transactional=True)
+    with pytest.raises(SequenceRejected) as caught:
+        partition.append_records_to_leader(parse_produced(records, 9), records, 1, 0.0, 0, verification=late)
+    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_new_leader_recognizes_a_retry() -> None:

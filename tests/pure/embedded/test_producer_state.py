@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from aiokafka_lite.embedded.producer_state import LAST_SEQUENCE, WINDOW, ProducerStates, SequenceRejected
+from aiokafka_lite.embedded.producer_state import LAST_SEQUENCE, WINDOW, BatchMetadata, ProducerStates, SequenceRejected
 from aiokafka_lite.errors import ErrorCode
 
 
@@ -19,49 +19,56 @@ def with_batches(count: int, *, size: int = 2, epoch: int = 0, first: int = 0) -
     return states
 
 
+def check(states: ProducerStates, producer_id: int, epoch: int, first_sequence: int, count: int) -> BatchMetadata | None:
+    duplicate = states.find_duplicate(producer_id, epoch, first_sequence, count)
+    if duplicate is None:
+        states.check_sequence(producer_id, epoch, first_sequence)
+    return duplicate
+
+
 def test_an_unknown_producer_may_begin_with_any_sequence() -> None:
-    assert ProducerStates().check(7, 0, 1234, 5) is None
+    assert check(ProducerStates(), 7, 0, 1234, 5) is None
 
 
 def test_the_last_five_batches_are_recognized_and_older_ones_are_out_of_order() -> None:
     states = with_batches(7)
     for number in range(2, 7):
-        repeated = states.check(7, 0, number * 2, 2)
+        repeated = check(states, 7, 0, number * 2, 2)
         assert repeated is not None
         assert repeated.first_offset == number * 2
     with pytest.raises(SequenceRejected) as caught:
-        states.check(7, 0, 2, 2)
+        check(states, 7, 0, 2, 2)
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_gap_is_out_of_order() -> None:
     with pytest.raises(SequenceRejected) as caught:
-        with_batches(1).check(7, 0, 3, 1)
+        check(with_batches(1), 7, 0, 3, 1)
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_sequences_wrap_from_the_largest_number_to_zero() -> None:
     states = with_batches(1, size=4, first=LAST_SEQUENCE - 1)  # LAST-1, LAST, 0, 1
-    assert states.check(7, 0, 2, 1) is None
-    repeated = states.check(7, 0, LAST_SEQUENCE - 1, 4)
+    assert check(states, 7, 0, 2, 1) is None
+    repeated = check(states, 7, 0, LAST_SEQUENCE - 1, 4)
     assert repeated is not None
 
 
 def test_an_older_epoch_is_refused_and_a_newer_one_begins_at_zero() -> None:
     states = with_batches(1, epoch=3)
     with pytest.raises(SequenceRejected) as caught:
-        states.check(7, 2, 0, 1)
+        check(states, 7, 2, 0, 1)
     assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
     with pytest.raises(SequenceRejected):
-        states.check(7, 4, 1, 1)
-    assert states.check(7, 4, 0, 1) is None
+        check(states, 7, 4, 1, 1)
+    assert check(states, 7, 4, 0, 1) is None
 
 
 def test_an_expired_producer_may_continue() -> None:
     states = ProducerStates()
     states.update(7, 0, 0, 0, 0, 1000)
     states.expire(1001)
-    assert states.check(7, 0, 55, 1) is None
+    assert check(states, 7, 0, 55, 1) is None
 
 
 class WindowMachine(RuleBasedStateMachine):
@@ -77,7 +84,7 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 6))
     def send(self, count: int) -> None:
-        assert self.states.check(1, self.epoch, self.sequence, count) is None
+        assert check(self.states, 1, self.epoch, self.sequence, count) is None
         self.states.update(1, self.epoch, self.sequence, self.end, self.end + count - 1, 1000)
         self.sent.append((self.epoch, self.sequence, count, self.end))
         self.end += count
@@ -95,12 +102,12 @@ class WindowMachine(RuleBasedStateMachine):
         epoch, sequence, count, offset = data.draw(st.sampled_from(self.sent))
         recent = [batch for batch in self.sent if batch[0] == self.epoch][-WINDOW:]
         if (epoch, sequence, count, offset) in recent:
-            repeated = self.states.check(1, epoch, sequence, count)
+            repeated = check(self.states, 1, epoch, sequence, count)
             assert repeated is not None
             assert repeated.first_offset == offset
         else:
             with pytest.raises(SequenceRejected):
-                self.states.check(1, epoch, sequence, count)
+                check(self.states, 1, epoch, sequence, count)
 
     @invariant()
     def the_window_is_bounded(self) -> None:

@@ -145,10 +145,10 @@ def test_a_marker_between_question_and_answer_refuses_the_late_batch() -> None:
     states = ProducerStates()
     batch = single_batch(produced(b"v", producer_id=7, epoch=0, sequence=0, transactional=True))
     verification = states.start_verification(7, 0, 0, adds=False)
-    states.check_transaction(batch, verification)
+    states.check_verification(batch, verification)
     states._record_marker(Marker(7, 0, committed=False, coordinator_epoch=0), 0, 100)
     with pytest.raises(SequenceRejected) as refused:
-        states.check_transaction(batch, verification)
+        states.check_verification(batch, verification)
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
 
 
@@ -158,7 +158,7 @@ def test_the_first_batch_of_a_partition_is_the_lowest_that_was_asked_about() -> 
     states.start_verification(7, 0, 0, adds=False)
     states.start_verification(7, 0, 1, adds=False)
     with pytest.raises(SequenceRejected) as refused:
-        states.check(7, 0, 1, 1)
+        states.check_sequence(7, 0, 1)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -167,7 +167,7 @@ def test_a_question_about_a_batch_counts_for_batches_outside_of_transactions_as_
     states.start_verification(7, 0, 0, adds=False)
     states.update(7, 0, 0, 0, 0, timestamp=100)
     with pytest.raises(SequenceRejected) as refused:
-        states.check(7, 0, 1, 1)
+        states.check_sequence(7, 0, 1)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -178,16 +178,16 @@ def test_in_generation_2_a_question_outlives_the_marker_of_its_own_epoch(adds: b
     states._record_marker(Marker(7, epoch, committed=True, coordinator_epoch=0), 0, 100)
     states.update(7, epoch, 0, 1, 1, timestamp=100)
     with pytest.raises(SequenceRejected) if counts else nullcontext():
-        states.check(7, epoch, 1, 1)
+        states.check_sequence(7, epoch, 1)
 
 
 def test_an_epoch_that_a_marker_raised_starts_with_sequence_0() -> None:
     states = ProducerStates()
     states.update(7, 0, 0, 0, 4, timestamp=100)
     states._record_marker(Marker(7, 1, committed=True, coordinator_epoch=0, generation=2), 5, 100)
-    assert states.check(7, 1, 0, 1) is None
+    states.check_sequence(7, 1, 0)
     with pytest.raises(SequenceRejected):
-        states.check(7, 1, 5, 1)
+        states.check_sequence(7, 1, 5)
 
 
 @pytest.mark.parametrize("epoch, is_open, accepted", [(0, True, False), (1, True, True), (0, False, True)])
