@@ -46,8 +46,8 @@ logger = logging.getLogger(__name__)
 LOGIN_TIMEOUT = 30.0
 """Seconds that a client has for its login. Kafka has no such limit."""
 
-WORK_A_TURN = 16
-"""The works of a preparation, of one step each, that are done in one iteration of the event loop."""
+MAX_TURN = 0.005
+"""Seconds that a preparation takes in one iteration of the event loop, unless one step takes longer."""
 
 
 class Server(Protocol):
@@ -359,10 +359,11 @@ class ServerConnection:
             return
         request = parsed.request
         context = RequestContext(parts, self, header)
+        came_at = self._time()
         if type(request) in PREPARATIONS and not await self._prepare(context, request):
             return
         exchange = Exchange(
-            server.node_id, self.connection_id, header.client_id, header.version, self._time(), request, size=len(frame)
+            server.node_id, self.connection_id, header.client_id, header.version, came_at, request, size=len(frame)
         )
         server.history.add(exchange)
         fault = server.faults.match(server.node_id, request, parts.metadata.topic_name)
@@ -393,9 +394,11 @@ class ServerConnection:
         """Do the work before the handler that may take long. False if the node has stopped meanwhile."""
         if self._authentication is not None and not self._is_logged_in:
             return True
-        for count, work in enumerate(PREPARATIONS[type(request)](context, request), 1):
-            if not count % WORK_A_TURN:
+        turn_began = context.busy
+        for work in PREPARATIONS[type(request)](context, request):
+            if context.busy - turn_began > MAX_TURN:
                 await self._let_others_run()
+                turn_began = context.busy
             if _step(context, work):
                 if self.server.long_work.locked():
                     work.restart()  # of all requests that wait here, only one has its records decompressed

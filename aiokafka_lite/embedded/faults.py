@@ -224,7 +224,10 @@ class Exchange:
 
 
 class History:
-    """The requests to the cluster with their responses, oldest first. Owner: the cluster."""
+    """The requests to the cluster with their responses, oldest first. Owner: the cluster.
+
+    A request is listed when its checks have ended: one with large batches may come after requests that came later.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -169,6 +169,11 @@ class Validation:
             self._refusal = refusal.with_traceback(None)
         return self._stored is None and self._refusal is None
 
+    @property
+    def new_size(self) -> int:
+        """The bytes of the result that are not in the request: the size of a batch that is compressed anew."""
+        return 0 if self._stored is None or self._stored is self._records else len(self._stored)
+
     def result(self) -> Buffer:
         """The records to store, compressed as the topic demands, after all steps. Raises RecordsRejected."""
         while self.step():

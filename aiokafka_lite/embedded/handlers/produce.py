@@ -28,6 +28,7 @@ from ...errors import ErrorCode
 from ...protocol.codec import Buffer
 from ...protocol.messages import (
     ProduceRequest,
+    ProduceRequestPartition,
     ProduceResponse,
     ProduceResponseLeader,
     ProduceResponseNodeEndpoint,
@@ -41,6 +42,10 @@ from ..topics import INTERNAL_TOPICS, PartitionKey
 from ..transaction_verification import verify_partitions
 from ..validator import RecordsRejected, Validation, is_framed, is_transactional, may_take_long, parse_produced
 
+MAX_PREPARED = 16 << 20
+"""Bytes of batches compressed anew that a request may have in memory before its handler. The handler appends each batch
+before it compresses the next one."""
+
 
 @dataclass(slots=True)
 class _Split:
@@ -53,24 +58,37 @@ class _Split:
 
 @prepares(ProduceRequest)
 def validate_in_steps(context: RequestContext, request: ProduceRequest) -> Iterator[LongWork]:
-    """Check the batches that may take long, if this node leads their partitions. The handler uses the results."""
-    for topic in request.topic_data:
-        if not any(may_take_long(data.records) for data in topic.partition_data):
+    """Check the batches that may take long, if this node leads their partitions.
+
+    The handler uses the results, and checks the other batches itself.
+    """
+    prepared_size = 0
+    for key, data in _last_batches(context, request).items():
+        partition = context.broker.replica_manager.partitions.get(key)
+        if partition is None or not partition.is_leader or not may_take_long(data.records):
             continue
-        name, error = context.topic(topic, AclOperation.WRITE, by_id=context.version >= ProduceRequest.TOPIC_IDS)
-        if error is not ErrorCode.NONE or name in INTERNAL_TOPICS:
+        try:
+            entry = _parsed(data.records, context.version)
+        except RecordsRejected as rejection:
+            context.prepared[id(data)] = rejection.with_traceback(None)
             continue
-        for data in topic.partition_data:
-            partition = context.broker.replica_manager.partitions.get((name, data.index))
-            if partition is None or not partition.is_leader or not may_take_long(data.records):
-                continue
-            try:
-                entry = _parsed(data.records, context.version)
-            except RecordsRejected:
-                continue  # the handler finds the same
-            validation = Validation(entry.batch, entry.records, partition.config, context.broker.now_ms())
-            context.prepared[id(data)] = entry._replace(validation=validation)
-            yield validation
+        validation = Validation(entry.batch, entry.records, partition.config, context.broker.now_ms())
+        context.prepared[id(data)] = entry._replace(validation=validation)
+        yield validation
+        prepared_size += validation.new_size
+        if prepared_size > MAX_PREPARED:
+            return
+
+
+def _last_batches(context: RequestContext, request: ProduceRequest) -> dict[PartitionKey, ProduceRequestPartition]:
+    """What counts of each partition that the client may write; nothing if no check takes long."""
+    batches: dict[PartitionKey, ProduceRequestPartition] = {}
+    if any(may_take_long(data.records) for topic in request.topic_data for data in topic.partition_data):
+        for topic in request.topic_data:
+            name, error = context.topic(topic, AclOperation.WRITE, by_id=context.version >= ProduceRequest.TOPIC_IDS)
+            if error is ErrorCode.NONE and name not in INTERNAL_TOPICS:
+                batches |= {(name, data.index): data for data in topic.partition_data}
+    return batches
 
 
 @handles(ProduceRequest)
@@ -131,6 +149,8 @@ def _split(context: RequestContext, request: ProduceRequest) -> _Split:
             else:
                 try:
                     entry = context.prepared.get(id(data)) or _parsed(data.records, context.version)
+                    if isinstance(entry, RecordsRejected):
+                        raise entry
                 except RecordsRejected as rejection:
                     split.refused[slot] = PartitionResponse(rejection.code, message=str(rejection))
                 else:

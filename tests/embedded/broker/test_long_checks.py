@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import EmbeddedCluster, handlers
+from aiokafka_lite.embedded.handling import PREPARATIONS, LongWork, RequestContext
 from aiokafka_lite.errors import ErrorCode
-from aiokafka_lite.protocol.messages import MetadataRequest
+from aiokafka_lite.protocol.connection import RequestHeader
+from aiokafka_lite.protocol.messages import MetadataRequest, ProduceRequest, ProduceRequestPartition
 from aiokafka_lite.types import Compression
 from tests.embedded.broker.peer import Peer, produce_request
 from tests.pure.embedded.batches import produced
@@ -24,6 +26,13 @@ SMALL = produced(b"small")
 
 def values(cluster: EmbeddedCluster, topic: str = "t") -> list[bytes | None]:
     return [record.value for record in cluster.records(topic)]
+
+
+def request_for(partitions: Iterable[int], records: bytes) -> ProduceRequest:
+    request = produce_request("t", records)
+    data = [ProduceRequestPartition(index=each, records=records) for each in partitions]
+    request.topic_data[0].partition_data = data
+    return request
 
 
 async def begun(cluster: EmbeddedCluster, node: int = 1) -> None:
@@ -99,6 +108,7 @@ async def test_nothing_is_appended_when_the_broker_stops_during_the_checks(
         await end(three, 1)
         await until(lambda: not three.nodes[1].long_work.locked(), "the checks have ended")
         assert values(three) == []
+        assert three.nodes[1].replica_manager.partitions["t", 0].log.end_offset == 0
     assert not [line for line in caplog.records if line.exc_info]
 
 
@@ -141,15 +151,93 @@ async def test_one_batch_at_a_time_is_decompressed(one: EmbeddedCluster) -> None
 
 async def test_a_refused_batch_keeps_no_decompressed_records(one: EmbeddedCluster) -> None:
     await one.create_topic("t", 5, configs={"cleanup.policy": "compact"})
-    request = produce_request("t", produced(bytes(16 * MB), key=None, compression=Compression.ZSTD))
-    (data,) = request.topic_data[0].partition_data
-    request.topic_data[0].partition_data = [type(data)(index=index, records=data.records) for index in range(5)]
+    records = produced(bytes(16 * MB), key=None, compression=Compression.ZSTD)
     async with Peer(one) as peer:
         tracemalloc.start()
         try:
-            answer = await peer.ask(request, 12)
+            answer = await peer.ask(request_for(range(5), records), 12)
             assert tracemalloc.get_traced_memory()[1] < 30 * MB
         finally:
             tracemalloc.stop()
     refused = {each.error_code for each in answer.responses[0].partition_responses}
     assert refused == {ErrorCode.INVALID_RECORD}
+
+
+async def test_few_batches_of_a_request_are_compressed_anew_before_the_handler(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", 50, configs={"compression.type": "uncompressed"})
+    one.nodes[1].replica_manager.storage_limit = 0  # the log itself would need the memory
+    records = produced(bytes(1_000_000), compression=Compression.ZSTD)
+    async with Peer(one) as peer:
+        tracemalloc.start()
+        try:
+            answer = await peer.ask(request_for(range(50), records), 12)
+            assert tracemalloc.get_traced_memory()[1] < 30 * MB
+        finally:
+            tracemalloc.stop()
+    refused = {each.error_code for each in answer.responses[0].partition_responses}
+    assert refused == {ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+async def test_batches_that_the_preparation_leaves_out_are_checked_and_appended(
+    one: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers.produce, "MAX_PREPARED", 0)
+    await one.create_topic("t", 3, configs={"compression.type": "uncompressed"})
+    async with Peer(one) as peer:
+        answer = await peer.ask(request_for(range(3), produced(bytes(1000), compression=Compression.ZSTD)), 12)
+    assert {each.error_code for each in answer.responses[0].partition_responses} == {ErrorCode.NONE}
+    assert values(one) == [bytes(1000)] * 3
+
+
+def preparation(cluster: EmbeddedCluster, request: ProduceRequest) -> tuple[RequestContext, list[LongWork]]:
+    """The work before the handler of a request, not done, and the context that has its results."""
+    node = cluster.nodes[1]
+    context = RequestContext(node.parts, next(iter(node.connections)), RequestHeader(ProduceRequest.api_key, 12, 1, "p"))
+    return context, list(PREPARATIONS[ProduceRequest](context, request))
+
+
+async def test_of_a_partition_that_is_named_often_only_the_last_batch_is_checked(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    async with Peer(one) as peer:
+        await peer.produce("t", SMALL)
+        request = request_for([0] * 50, LARGE)
+        context, works = preparation(one, request)
+        assert len(works) == 1
+        assert list(context.prepared) == [id(request.topic_data[0].partition_data[-1])]
+        request.topic_data += produce_request("t", SMALL).topic_data
+        assert not preparation(one, request)[1]
+
+
+async def test_batches_that_are_refused_before_the_handler_are_not_read_again(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    request = produce_request("t", produced(b"v", compression=Compression.ZSTD) * 2)
+    async with Peer(one) as peer:
+        await peer.produce("t", SMALL)
+        context, works = preparation(one, request)
+        assert (len(works), len(context.prepared)) == (0, 1)
+        (answer,) = (await peer.ask(request, 12)).responses[0].partition_responses
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+        assert answer.error_message == "a partition must have one batch, got 2"
+
+
+async def test_other_clients_do_not_wait_for_many_checks_of_one_step(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", 15, configs={"cleanup.policy": "compact"})
+    turns = []
+    async with Peer(one) as peer:
+        answer = asyncio.create_task(peer.ask(request_for(range(15), produced(*[b""] * 4096)), 12))
+        while not answer.done():
+            began = time.thread_time()
+            await asyncio.sleep(0)
+            turns.append(time.thread_time() - began)
+    assert max(turns) < sum(turns) / 2
+
+
+async def test_the_history_has_the_time_before_the_checks(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    async with Peer(one) as peer:
+        answer = asyncio.create_task(peer.produce("t", LARGE))
+        await begun(one)
+        now = asyncio.get_running_loop().time()
+        await answer
+    (exchange,) = one.history.of(ProduceRequest)
+    assert exchange.at <= now
