@@ -420,7 +420,10 @@ class Log:
         return None
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """The first record with the highest timestamp (KIP-734), which is -1 if none has one; None without records."""
+        """The first record with the highest timestamp (KIP-734); None without records.
+
+        Records without a timestamp have -1.
+        """
         return self.offset_for_time(max((segment.max_timestamp for segment in self.segments), default=-1))
 
 

@@ -365,7 +365,7 @@ class _Parser:
                 is_brace = self._text[self._at] == "{"
                 if (atom := self._atom()) is not None:
                     nodes.append(atom)
-                # RE2/J takes a brace that begins no repetition for one here, and only here.
+                # Here alone, RE2/J treats a literal brace as a repetition operator.
                 if is_brace and self._limits() is not None:
                     raise InvalidPattern("invalid nested repetition operator")
         return nodes[0] if len(nodes) == 1 else _Sequence(nodes)

@@ -99,18 +99,32 @@ def _named(context: RequestContext, request: MetadataRequest) -> Iterable[Metada
         yield _by_id(context, wanted)
     # If one topic is named by id, Kafka ignores all names.
     names = {} if by_id else {each.name or "": None for each in request.topics or ()}
-    if allowed and not _can_be_created(context, names):
-        logger.warning("the topics of a metadata request are not created: they are too many for one request")
-        allowed = False
+    missing = _missing(context, names) if allowed else {}
     for name in names:
-        yield _by_name(context, name, may_create=allowed)
+        yield _by_name(context, name, may_create=missing.get(name))
 
 
-def _can_be_created(context: RequestContext, names: Iterable[str]) -> bool:
-    """Whether one request may create those of the topics that do not exist. In Kafka, its controller refuses them."""
-    topics = context.broker.metadata.topics
-    missing = sum(name not in topics and is_legal_name(name) for name in names)
-    return missing * (1 + context.broker.settings.number("num.partitions")) <= MAX_NEW_PARTITIONS
+def _missing(context: RequestContext, names: Iterable[str]) -> dict[str, bool]:
+    """The topics to create, and those that the client may not create (False). In Kafka, its controller has the limit."""
+    broker = context.broker
+    described = [
+        name
+        for name in names
+        if name not in broker.metadata.topics and context.allows_topic(AclOperation.DESCRIBE, name)
+    ]
+    creates_all = context.allows(AclOperation.CREATE) if described else False
+    missing = {name: creates_all or context.allows_topic(AclOperation.CREATE, name) for name in described}
+    count = sum(may_create and is_legal_name(name) for name, may_create in missing.items())
+    records = count * (1 + broker.settings.number("num.partitions"))
+    if records <= MAX_NEW_PARTITIONS:
+        return missing
+    logger.warning(
+        "refused to create %d topics of a metadata request: with their partitions they are %d records, the limit is %d",
+        count,
+        records,
+        MAX_NEW_PARTITIONS,
+    )
+    return {name: False for name, may_create in missing.items() if not may_create}
 
 
 def _by_id(context: RequestContext, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
@@ -121,14 +135,15 @@ def _by_id(context: RequestContext, wanted: MetadataRequestTopic) -> MetadataRes
     return _describe(context.broker.metadata, context.broker.metadata.topics[name])
 
 
-def _by_name(context: RequestContext, name: str, *, may_create: bool) -> MetadataResponseTopic:
+def _by_name(context: RequestContext, name: str, *, may_create: bool | None) -> MetadataResponseTopic:
+    """``may_create`` is None if a missing topic is not created, False if the client may not create it."""
     broker = context.broker
     if not context.allows_topic(AclOperation.DESCRIBE, name):
         return _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = broker.metadata.topics.get(name)
+    if topic is None and may_create is False:
+        return _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if topic is None and may_create:
-        if not context.allows(AclOperation.CREATE) and not context.allows_topic(AclOperation.CREATE, name):
-            return _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if not is_legal_name(name):
             return _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         try:

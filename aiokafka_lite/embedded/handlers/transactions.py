@@ -165,18 +165,32 @@ async def end_transaction(context: RequestContext, request: EndTxnRequest) -> En
 
 @handles(WriteTxnMarkersRequest)
 async def write_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    results: dict[int, WritableTxnMarkerResult] = {}
+    results: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for wanted in request.markers:
-        written = await _write(context, wanted)
-        if written:
-            result = results.setdefault(
-                wanted.producer_id, WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=[])
+        if wanted.topics:
+            await _write(context, wanted, results.setdefault(wanted.producer_id, {}))
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+                            for index, error in partitions.items()
+                        ],
+                    )
+                    for name, partitions in topics.items()
+                ],
             )
-            result.topics += written
-    return WriteTxnMarkersResponse(markers=list(results.values()))
+            for producer_id, topics in results.items()
+        ]
+    )
 
 
-async def _write(context: RequestContext, wanted: WritableTxnMarker) -> list[WritableTxnMarkerTopicResult]:
+async def _write(context: RequestContext, wanted: WritableTxnMarker, results: dict[str, dict[int, ErrorCode]]) -> None:
+    """Append a marker, and note the result for each topic and partition. A later marker of the producer counts."""
     marker = Marker(
         wanted.producer_id,
         wanted.producer_epoch,
@@ -185,9 +199,8 @@ async def _write(context: RequestContext, wanted: WritableTxnMarker) -> list[Wri
         wanted.transaction_version,
     )
     is_allowed = context.allows(AclOperation.CLUSTER_ACTION) or context.allows(AclOperation.ALTER)
-    results = []
     for topic in wanted.topics:
-        partitions = []
+        partitions = results.setdefault(topic.name, {})
         for index in topic.partition_indexes:
             key = (topic.name, index)
             if not is_allowed:
@@ -198,9 +211,7 @@ async def _write(context: RequestContext, wanted: WritableTxnMarker) -> list[Wri
                 error = ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka fails to build the batch
             else:
                 error = await append_marker(context.broker, key, marker)
-            partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
-        results.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
-    return results
+            partitions[index] = error
 
 
 @handles(DescribeTransactionsRequest)

@@ -16,7 +16,7 @@ from aiokafka_lite.acls import (
     AclPermission,
     AclResourceType,
 )
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import EmbeddedCluster, handlers
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from tests.embedded.broker.peer import Peer
@@ -176,6 +176,26 @@ async def test_a_prefixed_acl_creates_topics_with_that_prefix_only(secured: Embe
             "team-new": 0,
             "new": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         }
+
+
+async def test_topics_that_a_client_may_not_create_do_not_count_for_the_limit_of_a_metadata_request(
+    secured: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(handlers.metadata, "MAX_NEW_PARTITIONS", 4)
+    grant(secured, AclOperation.CREATE, TOPIC, "team-", AclPatternType.PREFIXED)
+    grant(secured, AclOperation.DESCRIBE, TOPIC, "team-", AclPatternType.PREFIXED)
+    grant(secured, AclOperation.DESCRIBE, TOPIC, "seen-", AclPatternType.PREFIXED)
+    unknown, denied = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    async def codes(peer: Peer, *names: str) -> list[int]:
+        named = [m.MetadataRequestTopic(name=name) for name in names]
+        return [each.error_code for each in (await peer.ask(m.MetadataRequest(topics=named))).topics]
+
+    async with Peer(secured) as peer:
+        assert await codes(peer, "team-a", "team-b", "seen-a", "hidden") == [0, 0, denied, denied]
+        assert await codes(peer, "team-c", "team-d", "team-e", "seen-a") == [unknown, unknown, unknown, denied]
+    assert set(secured.controller.topics) == {"team-a", "team-b"}
+    assert "refused to create 3 topics of a metadata request: with their partitions they are 6 records" in caplog.text
 
 
 async def test_the_allowed_operations_of_topics_and_of_the_cluster_are_those_of_the_acls(

@@ -192,7 +192,9 @@ async def test_batches_that_the_preparation_leaves_out_are_checked_and_appended(
 def preparation(cluster: EmbeddedCluster, request: ProduceRequest) -> tuple[RequestContext, list[LongWork]]:
     """The work before the handler of a request, not done, and the context that has its results."""
     node = cluster.nodes[1]
-    context = RequestContext(node.parts, next(iter(node.connections)), RequestHeader(ProduceRequest.api_key, 12, 1, "p"))
+    context = RequestContext(
+        node.parts, next(iter(node.connections)), RequestHeader(ProduceRequest.api_key, 12, 1, "p")
+    )
     return context, list(PREPARATIONS[ProduceRequest](context, request))
 
 

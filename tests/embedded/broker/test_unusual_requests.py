@@ -173,11 +173,12 @@ async def test_the_markers_of_a_producer_have_one_answer(one: EmbeddedCluster) -
             topics=[m.WritableTxnMarkerTopic(name="t", partition_indexes=[each]) for each in partitions],
             coordinator_epoch=0,
         )
-        for producer_id, partitions in ((7, [0]), (8, []), (7, [1]))
+        for producer_id, partitions in ((7, [0]), (8, []), (7, [1]), (7, [0]))
     ]
     async with Peer(one) as peer:
         (answer,) = (await peer.ask(m.WriteTxnMarkersRequest(markers=markers))).markers
-    answered = [(each.partition_index, each.error_code) for topic in answer.topics for each in topic.partitions]
+    (topic,) = answer.topics
+    answered = [(each.partition_index, each.error_code) for each in topic.partitions]
     assert (answer.producer_id, answered) == (7, [(0, NONE), (1, NONE)])
 
 

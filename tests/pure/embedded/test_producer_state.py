@@ -19,7 +19,9 @@ def with_batches(count: int, *, size: int = 2, epoch: int = 0, first: int = 0) -
     return states
 
 
-def check(states: ProducerStates, producer_id: int, epoch: int, first_sequence: int, count: int) -> BatchMetadata | None:
+def check(
+    states: ProducerStates, producer_id: int, epoch: int, first_sequence: int, count: int
+) -> BatchMetadata | None:
     duplicate = states.find_duplicate(producer_id, epoch, first_sequence, count)
     if duplicate is None:
         states.check_sequence(producer_id, epoch, first_sequence)
