@@ -27,7 +27,7 @@ from .compaction import compact, is_due
 from .configs import TopicConfig
 from .log import EpochEnd, Log, StoredBatch
 from .log_files import BrokenLog, LogFiles
-from .producer_state import BatchMetadata, Marker, ProducerStates, SequenceRejected, Verification, marker_row
+from .producer_state import Marker, ProducerStates, SequenceRejected, Verification, marker_row
 from .topics import PartitionKey, PartitionState
 from .transaction_index import AbortedTransaction
 from .validator import RecordsRejected, Validation
@@ -183,7 +183,7 @@ class Partition:
         if validation is None or validation.config is not self.config:
             validation = Validation(batch, records, self.config, now_ms, from_client=from_client)
         records = validation.result()
-        duplicate = self._check_producer(batch, verification, from_client=from_client)
+        duplicate = self.producers.check(batch, verification, from_client=from_client)
         log = self.log
         if duplicate is not None:
             return LogAppendInfo(duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, log.start_offset)
@@ -260,25 +260,6 @@ class Partition:
         except OSError:
             self.offline = True  # the next flush may succeed although pages were dropped
             raise
-
-    def _check_producer(
-        self, batch: RecordBatch, verification: Verification | None, *, from_client: bool
-    ) -> BatchMetadata | None:
-        """The batch that a batch repeats; None if it may be appended. Raises SequenceRejected, in Kafka's order."""
-        if batch.producer_id < 0:
-            return None
-        producer_id, epoch, first_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
-        if from_client:
-            duplicate = self.producers.find_duplicate(producer_id, epoch, first_sequence, batch.count)
-            if duplicate is not None:
-                return duplicate
-        else:
-            self.producers.check_epoch(producer_id, epoch)
-        self.producers.check_verification(batch, verification)
-        if from_client:
-            self.producers.check_sequence(producer_id, epoch, first_sequence)
-        self.producers.check_transaction(batch)
-        return None
 
     def append_as_follower(self, batches: Iterable[StoredBatch]) -> None:
         """Append batches of the leader, and update the producer state."""

@@ -111,6 +111,28 @@ class ProducerStates:
 
     # Checks of the leader.
 
+    def check(
+        self, batch: RecordBatch, verification: Verification | None, *, from_client: bool
+    ) -> BatchMetadata | None:
+        """The batch that a batch repeats; None if it may be appended. Raises SequenceRejected, in Kafka's order.
+
+        The batches of a coordinator, which are not ``from_client``, have no sequences.
+        """
+        producer_id, epoch, first_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
+        if producer_id < 0:
+            return None
+        if from_client:
+            duplicate = self.find_duplicate(producer_id, epoch, first_sequence, batch.count)
+            if duplicate is not None:
+                return duplicate
+        else:
+            self.check_epoch(producer_id, epoch)
+        self.check_verification(batch, verification)
+        if from_client:
+            self.check_sequence(producer_id, epoch, first_sequence)
+        self.check_transaction(batch)
+        return None
+
     def find_duplicate(self, producer_id: int, epoch: int, first_sequence: int, count: int) -> BatchMetadata | None:
         """The batch that a batch repeats; None if it is new. Raises SequenceRejected for an older epoch."""
         entry = self.entries.get(producer_id)

@@ -171,7 +171,7 @@ class Validation:
 
     @property
     def new_size(self) -> int:
-        """The bytes of the result that are not in the request: the size of a batch that is compressed anew."""
+        """The bytes of the result that are not in the request: the size of a batch that is compressed again."""
         return 0 if self._stored is None or self._stored is self._records else len(self._stored)
 
     def result(self) -> Buffer:

@@ -105,7 +105,10 @@ def _named(context: RequestContext, request: MetadataRequest) -> Iterable[Metada
 
 
 def _missing(context: RequestContext, names: Iterable[str]) -> dict[str, bool]:
-    """The topics to create, and those that the client may not create (False). In Kafka, its controller has the limit."""
+    """The topics to create (True), and those that the client may not create (False).
+
+    In Kafka, its controller has the limit.
+    """
     broker = context.broker
     described = [
         name

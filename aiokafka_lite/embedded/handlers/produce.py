@@ -43,7 +43,7 @@ from ..transaction_verification import verify_partitions
 from ..validator import RecordsRejected, Validation, is_framed, is_transactional, may_take_long, parse_produced
 
 MAX_PREPARED = 16 << 20
-"""Bytes of batches compressed anew that a request may have in memory before its handler. The handler appends each batch
+"""Bytes of batches compressed again that a request may have in memory before its handler, which appends each batch
 before it compresses the next one."""
 
 

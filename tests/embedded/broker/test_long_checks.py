@@ -163,7 +163,7 @@ async def test_a_refused_batch_keeps_no_decompressed_records(one: EmbeddedCluste
     assert refused == {ErrorCode.INVALID_RECORD}
 
 
-async def test_few_batches_of_a_request_are_compressed_anew_before_the_handler(one: EmbeddedCluster) -> None:
+async def test_few_batches_of_a_request_are_compressed_again_before_the_handler(one: EmbeddedCluster) -> None:
     await one.create_topic("t", 50, configs={"compression.type": "uncompressed"})
     one.nodes[1].replica_manager.storage_limit = 0  # the log itself would need the memory
     records = produced(bytes(1_000_000), compression=Compression.ZSTD)
