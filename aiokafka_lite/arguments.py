@@ -46,6 +46,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def in_seconds(seconds: float) -> str:
+    """A duration for an error text, in three digits: ``0.55 s``, ``3600 s``."""
+    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
 def check_timeout(timeout: float | None) -> None:
     """Raise ConfigurationError unless it is a number of seconds, or None. A timeout below zero has already expired."""
     if timeout is not None and not _is_seconds(timeout):

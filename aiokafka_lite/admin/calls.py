@@ -31,7 +31,7 @@ import anyio.abc
 
 from ..aio.retry import is_retriable
 from ..aio.service import Service, unwrapped
-from ..arguments import must_be, plural
+from ..arguments import in_seconds, must_be, plural
 from ..cluster.client import Client
 from ..cluster.coordinators import CoordinatorKey, CoordinatorKind
 from ..cluster.metadata import TopicView
@@ -356,9 +356,14 @@ class Calls:
         nodes = await self.all_brokers(deadline)
         while True:
             answers = await self.settle(what, nodes, self.brokers, ask, deadline)
-            if not any(_is_gone(error) for error in answers.failed.values()):
+            gone = next(filter(_is_gone, answers.failed.values()), None)
+            if gone is None:
                 return answers.raise_for_errors()
-            nodes = await self.all_brokers(deadline, at_once=False)
+            try:
+                nodes = await self.all_brokers(deadline, at_once=False)
+            except KafkaTimeout:
+                late = f"{what} did not succeed within {in_seconds(deadline.timeout)}"
+                raise KafkaTimeout(f"{late}; the last error was: {gone}") from None
 
     # Brokers.
 
@@ -533,7 +538,7 @@ class _Call(Generic[K, V]):
         for item, error in list(self._pending.items()):
             last = "no broker answered" if error is None else f"the last error was: {error}"
             what = self._what if item == self._what else f"{self._what}: {item}"
-            text = f"{what} did not succeed within {self._deadline.timeout:.3g} s; {last}"
+            text = f"{what} did not succeed within {in_seconds(self._deadline.timeout)}; {last}"
             self._fail(item, KafkaTimeout(text))
 
     async def _refresh_metadata(self) -> None:

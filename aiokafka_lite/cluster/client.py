@@ -19,6 +19,7 @@ from ..aio.outages import Outages
 from ..aio.retry import Backoff
 from ..aio.runtime import Runtime
 from ..aio.service import Component, Service
+from ..arguments import in_seconds
 from ..config import ClientConfig
 from ..errors import ConfigurationError
 from ..net.broker import Broker, Purpose
@@ -212,7 +213,7 @@ class Client(Component):
 
         def describe() -> str:
             causes = self._updater.describe_failures()
-            return f"no new metadata within {bound:g} s" + (f": {causes}" if causes else "")
+            return f"no new metadata within {in_seconds(bound)}" + (f": {causes}" if causes else "")
 
         async def wait() -> None:
             with deadline(bound, describe):

@@ -322,7 +322,7 @@ class FetchAnswers:
         elif outcome is not Outcome.DATA:
             if outcome is Outcome.REFRESH:
                 self._client.request_refresh()
-            self._back_off(assigned)
+            self._retry(assigned, code)
         elif given.end_offset < 0 and self._is_former_leader(assigned):
             self._client.request_refresh()
             self._back_off(assigned)

@@ -28,12 +28,12 @@ from ..aio.light_event import LightEvent
 from ..aio.retry import Backoff, is_retriable
 from ..cluster.client import Client
 from ..config import ConsumerConfig
-from ..errors import ErrorCode, KafkaError
+from ..errors import ErrorCode, KafkaError, error_for
 from ..net.connection import Connection, Purpose
 from ..protocol.framing import FrameTooLarge
 from ..protocol.messages import FetchRequest, FetchResponse, OffsetForLeaderEpochRequest
 from .counters import FetchCounters
-from .fetch_answers import FetchAnswers
+from .fetch_answers import LOGGED_ATTEMPTS, FetchAnswers
 from .fetch_plan import FetchKey, FetchPlan, FetchPlanner, FetchTarget
 from .fetch_request import end_session_request, fetch_request
 from .fetch_session import NO_SESSION, SessionRequest
@@ -149,14 +149,13 @@ class BrokerFetcher:
             return
         self._answered_at = loop.time()
         self._counters.latencies.add(self._answered_at - sent)
-        if self._client.outages:
-            self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
         code = ErrorCode.of(response.error_code)
         self._session.answered(response.session_id, code)
         if code is not ErrorCode.NONE:
-            logger.debug("broker %s ended the fetch session: %s", self.node_id, code.name)
-            await asyncio.sleep(self._backoff.next())
+            await self._begin_session_again(code)
             return
+        if self._client.outages:
+            self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
         if await self._answers.apply(plan, response):
             self._backoff.reset()
             self._short_waits.reset()
@@ -164,6 +163,16 @@ class BrokerFetcher:
             await asyncio.sleep(self._backoff.next())  # an empty answer that came too early
         else:
             self._backoff.reset()
+
+    async def _begin_session_again(self, code: ErrorCode) -> None:
+        """Back off after an answer that ends the session. That is normal, so it is an outage only if it stays so."""
+        logger.debug("broker %s ended the fetch session: %s", self.node_id, code.name)
+        pause = self._backoff.next()
+        if self._backoff.failures >= LOGGED_ATTEMPTS:
+            error = error_for(code, f"fetching from broker {self.node_id}")
+            what = "broker %s answers each fetch with %s; retrying"
+            self._client.outages.report(logger, self._place, error, what, self.node_id, code.name)
+        await asyncio.sleep(pause)
 
     async def _recover(self, error: KafkaError) -> None:
         """Handle a failed request: leave preferred followers, refresh metadata, and back off."""

@@ -22,6 +22,7 @@ from ..config import ConsumerConfig
 from ..errors import ErrorCode, KafkaError, NoOffsetForPartition, OffsetOutOfRange, error_for
 from ..net.connection import Purpose
 from ..types import TopicPartition
+from .fetch_answers import LOGGED_ATTEMPTS
 from .lookup_plan import plan_lookups
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, is_confirmed, lookup_request, read_lookup
 from .partition import AssignedPartition
@@ -143,6 +144,8 @@ class PositionKeeper:
     def _found(self, assigned: AssignedPartition, version: int, found: OffsetAndTimestamp | None) -> None:
         offset, epoch = (0, None) if found is None else (found.offset, found.leader_epoch)
         position, partition = assigned.position, assigned.partition
+        if self._client.outages:
+            self._client.outages.recovered(logger, str(partition), "looked up the offset of %s", partition)
         refused, reason = position.out_of_range, position.reset_reason
         if assigned.end_lookup(version, offset, epoch) and refused is not None:
             logger.warning("%s: reset from offset %s to %s (%s)", partition, refused, offset, position.reset.value)
@@ -159,7 +162,16 @@ class PositionKeeper:
     def _refused(self, assigned: AssignedPartition, version: int, code: ErrorCode) -> None:
         error = f"its leader answered {code.name} ({code.description})"
         if code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the second code is retried as in Java's consumer
-            self._retry(assigned, version, error)
+            if self._retry(assigned, version, error) and assigned.attempts >= LOGGED_ATTEMPTS:
+                partition = assigned.partition
+                self._client.outages.report(
+                    logger,
+                    str(partition),
+                    error_for(code, f"looking up the offset of {partition}", at=partition),
+                    "looking up the offset of %s failed; retrying: %s",
+                    partition,
+                    error,
+                )
         elif assigned.position.fail_lookup(version, error):
             self._back_off(assigned)
             partition = assigned.partition

@@ -29,6 +29,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ..aio.framed_stream import Frame
+from ..arguments import in_seconds
 from ..errors import KafkaError, KafkaTimeout
 from ..protocol.connection import ClientProtocol, InFlight
 from ..protocol.framing import SIZE_PREFIX
@@ -383,7 +384,7 @@ class InFlightRequests:
 
     def _time_out(self, request: InFlight[_Promise]) -> None:
         seconds = request.promise.timeout
-        text = f"{self._peer} did not answer {api_name(request.request)} within {seconds:g} s"
+        text = f"{self._peer} did not answer {api_name(request.request)} within {in_seconds(seconds)}"
         request.promise.fail(KafkaTimeout(text))
         self._on_timeout(KafkaTimeout(text))
 
@@ -401,7 +402,9 @@ class InFlightRequests:
             else:
                 reason = f"{len(self._protocol.in_flight)} earlier requests are not answered (max_open_requests)"
             name = api_name(type(held.request))
-            promise.fail(KafkaTimeout(f"{name} was not sent to {self._peer} within {promise.timeout:g} s: {reason}"))
+            promise.fail(
+                KafkaTimeout(f"{name} was not sent to {self._peer} within {in_seconds(promise.timeout)}: {reason}")
+            )
         if len(kept) < len(self._held):
             self._held = kept
             self._check_idle()

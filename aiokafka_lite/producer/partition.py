@@ -368,10 +368,7 @@ class PartitionProducer(PartitionBatches):
         # In the other states, the partition already waits for another event, which decides when it continues.
         if self.state is not PartitionState.OPEN:
             return Next.NOTHING
-        for batch in self.unsent:
-            batch.last_error = error
-        if self.open is not None:
-            self.open.last_error = error
+        self.delayed(error)
         self._must_pause = True
         self._happened(PartitionEvent.FAILED)
         return self._after_answer()

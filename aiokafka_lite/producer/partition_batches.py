@@ -209,3 +209,10 @@ class PartitionBatches:
         if batch.queued_for is not None:
             self._load[batch.queued_for] -= batch.queued_bytes
             batch.queued_for = None
+
+    def delayed(self, error: Exception) -> None:
+        """Record why the unsent batches wait. A batch that expires says so."""
+        for batch in self.unsent:
+            batch.last_error = error
+        if self.open is not None:
+            self.open.last_error = error

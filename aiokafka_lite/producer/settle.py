@@ -31,9 +31,9 @@ from ..aio.byte_budget import ByteBudget
 from ..aio.retry import is_retriable
 from ..arguments import INT64_MAX, plural
 from ..cluster.client import Client
-from ..cluster.metadata import ClusterView
 from ..config import ProducerConfig
 from ..errors import BrokerError, ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
+from ..net.connection import Purpose
 from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
 from ..types import TopicPartition
 from .batch import Batch, BatchFactory
@@ -424,7 +424,7 @@ class Settlement:
             following = partition.expired(batch)
             self._expiring.add(partition.topic_partition)
             age, timeout = now - batch.opened, self._delivery_timeout
-            self._fail(batch, _expired_error(partition, batch, age, timeout, self._client.view), self._expiry_log)
+            self._fail(batch, _expired_error(partition, batch, age, timeout, self._client), self._expiry_log)
             self._dispatcher.act(partition, following)
 
     def _sort(self) -> None:
@@ -437,23 +437,27 @@ def _deadline(result: BatchResult) -> float:
 
 
 def _expired_error(
-    partition: PartitionProducer, batch: Batch, age: float, timeout: float, view: ClusterView
+    partition: PartitionProducer, batch: Batch, age: float, timeout: float, client: Client
 ) -> KafkaTimeout:
     error = KafkaTimeout(
         f"no acknowledgement of {plural(batch.count, 'record')} for {partition.topic_partition} within"
         f" delivery_timeout={timeout:g} s, after {age:.1f} s and {plural(batch.attempts, 'attempt')}:"
-        f" {_why_expired(partition, batch, view)}"
+        f" {_why_expired(partition, batch, client)}"
     )
     error.__cause__ = batch.last_error
     return error
 
 
-def _why_expired(partition: PartitionProducer, batch: Batch, view: ClusterView) -> str:
+def _why_expired(partition: PartitionProducer, batch: Batch, client: Client) -> str:
     reasons: list[str] = []
     if partition.leader is None:
-        topic = view.topics.get(batch.topic)
+        topic = client.view.topics.get(batch.topic)
         in_error = topic is not None and topic.error is not ErrorCode.NONE
         reasons.append(f"the topic has error {topic.error.name}" if topic and in_error else "there is no leader")
+    for broker in client.brokers:
+        connection = broker.ready_connection(Purpose.PRODUCE)
+        if broker.node.node_id == partition.leader and connection is not None and connection.throttled_until:
+            reasons.append(f"{connection.peer} throttles this client, whose quota is used up")
     if batch.last_error is not None:
         reasons.append(f"last error: {batch.last_error}")
     elif batch.attempts:

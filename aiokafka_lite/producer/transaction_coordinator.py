@@ -186,8 +186,8 @@ class TransactionCoordinator:
 
         await self._repeat(f"initializing transactional_id {self._transactional_id!r}", attempt, is_outdating=False)
 
-    async def add_partitions(self, is_wanted: Callable[[], bool]) -> None:
-        """Add the partitions that the producer waits for, until there are none or ``is_wanted`` returns False."""
+    async def add_partitions(self, is_wanted: Callable[[], bool], on_failed: Callable[[KafkaError], None]) -> None:
+        """Add the waiting partitions while ``is_wanted``. ``on_failed`` gets the error of each repeated attempt."""
         ids = self._ids
 
         async def attempt() -> ErrorCode:
@@ -207,7 +207,7 @@ class TransactionCoordinator:
         while ids.wanted and is_wanted():
             count = len(ids.wanted)
             what = f"adding {count} {'partition' if count == 1 else 'partitions'} to the transaction"
-            await self._repeat(what, attempt, is_wanted)
+            await self._repeat(what, attempt, is_wanted, on_failed=on_failed)
 
     async def end(self, *, committed: bool) -> None:
         """Commit or abort, and take the new epoch that generation 2 returns."""
@@ -267,7 +267,7 @@ class TransactionCoordinator:
         is_wanted: Callable[[], bool],
     ) -> None:
         """Commit offsets in the transaction, unless ``is_wanted`` returns False before."""
-        self._check_replaceable(offsets, group.group_id)
+        _check_replaceable(offsets, group.group_id, self._late_offsets)
         channel = CoordinatorChannel(self._client, group.group_id)
         generation = self._ids.generation
         if generation < 2:
@@ -311,8 +311,11 @@ class TransactionCoordinator:
             late = {(group.group_id, partition): offset for partition, offset in open_offsets.items()}
             self._late_offsets.update(late)
 
+        def item() -> str:
+            return f": {next(iter(open_offsets))}"
+
         what = f"committing offsets of group {group.group_id!r} in the transaction"
-        await self._repeat(what, attempt, is_wanted, channel=channel, on_lost=lost)
+        await self._repeat(what, attempt, is_wanted, channel=channel, on_lost=lost, refused_item=item)
 
     def _warn_unchecked(self, group_id: str) -> None:
         if not self._has_warned:
@@ -323,17 +326,6 @@ class TransactionCoordinator:
                 TxnOffsetCommitRequest.GROUP_MEMBER.kafka,
                 group_id,
             )
-
-    def _check_replaceable(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str) -> None:
-        """Raise TransactionAborted if a late request could replace one of these offsets by an older one (rule 4)."""
-        for partition, offset in offsets.items():
-            earlier = self._late_offsets.get((group_id, partition), offset)
-            if earlier != offset:
-                raise TransactionAborted(
-                    f"offset {offset.offset} of {partition} was not added to the transaction: the answer to a request"
-                    f" with offset {earlier.offset} was lost, and that request could still arrive and replace it; abort"
-                    " and repeat the transaction"
-                )
 
     async def _add_group(self, group_id: str, is_wanted: Callable[[], bool]) -> None:
         async def attempt() -> ErrorCode:
@@ -428,11 +420,14 @@ class TransactionCoordinator:
         is_outdating: bool = True,
         channel: CoordinatorChannel | None = None,
         on_lost: Callable[[], None] = lambda: None,
+        on_failed: Callable[[KafkaError], None] = lambda error: None,
+        refused_item: Callable[[], str] = lambda: "",
     ) -> None:
         """Repeat an attempt until it succeeds, or is no longer needed. Raises an error if a retry cannot help.
 
         ``is_outdating``: a lost answer makes the epoch outdated (rule 2), and calls ``on_lost``. ``channel`` is the
-        channel that the attempt uses, by default that of the transactional id.
+        channel that the attempt uses, by default that of the transactional id. ``on_failed`` gets each error before the
+        pause. ``refused_item`` names the item with the code that the attempt returned, for the text of the error.
         """
         backoff = self._client.retry_backoff()
         concurrent = Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
@@ -458,15 +453,32 @@ class TransactionCoordinator:
                     self.last_error = None
                     outages.recovered(logger, _PLACE, "the transaction coordinator answers")
                     return
-                failure = refused(code, what, self._transactional_id, self._transaction_timeout)
+                failure = refused(code, what + refused_item(), self._transactional_id, self._transaction_timeout)
                 if not code.retriable:
                     raise failure
                 if code in _PREVIOUS_IS_OPEN:
                     pauses = concurrent
             self.last_error = failure
+            on_failed(failure)
             pause = pauses.next()
             if pauses is concurrent:  # normal after a transaction, so it is not an outage
                 logger.debug("%s; next attempt in %.3f s", failure, pause)
             else:
                 outages.report(logger, _PLACE, failure, "%s failed: %s; next attempt in %.2f s", what, failure, pause)
             await asyncio.sleep(pause)
+
+
+def _check_replaceable(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    group_id: str,
+    late: Mapping[tuple[str, TopicPartition], OffsetAndMetadata],
+) -> None:
+    """Raise TransactionAborted if a late request could replace one of these offsets by an older one (rule 4)."""
+    for partition, offset in offsets.items():
+        earlier = late.get((group_id, partition), offset)
+        if earlier != offset:
+            raise TransactionAborted(
+                f"offset {offset.offset} of {partition} was not added to the transaction: the answer to a request"
+                f" with offset {earlier.offset} was lost, and that request could still arrive and replace it; abort"
+                " and repeat the transaction"
+            )

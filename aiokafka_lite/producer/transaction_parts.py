@@ -69,8 +69,13 @@ class TransactionParts:
         def is_wanted() -> bool:
             return self._machine.state in (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING)
 
+        def note(error: KafkaError) -> None:
+            for partition in self._settlement.partitions():
+                if partition.topic_partition in self._ids.wanted:
+                    partition.delayed(error)
+
         try:
-            await self._coordinator.add_partitions(is_wanted)
+            await self._coordinator.add_partitions(is_wanted, note)
         except KafkaError as error:
             self._fail(error)
         finally:

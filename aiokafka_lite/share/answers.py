@@ -72,14 +72,19 @@ class ShareAnswers:
 
     def fetched(
         self, response: ShareFetchResponse, sent: Sequence[Acknowledgements], began: float
-    ) -> tuple[bool, bool]:
-        """Apply the answer to a ShareFetch. Returns whether it has records, and whether it refuses a partition."""
+    ) -> tuple[bool, bool, KafkaError | None]:
+        """Apply the answer to a ShareFetch.
+
+        Returns whether it has records, whether something was refused, and the refusal of a partition that is fetched
+        again.
+        """
         acquired = [each for topic in response.responses for data in topic.partitions for each in data.acquired_records]
         check_acquired(acquired)
         if acquired:
             self._check_lock(response.acquisition_lock_timeout_ms, began)
         expires_at = began + response.acquisition_lock_timeout_ms / 1000
         some = refused = False
+        refusal: KafkaError | None = None
         results: dict[TopicIdPartition, KafkaError | None] = {}
         for topic in response.responses:
             for data in topic.partitions:
@@ -93,13 +98,15 @@ class ShareAnswers:
                 if error is not None:
                     refused = True
                     self._client.request_refresh([name.topic])
-                    if not may_fetch_again(error):
+                    if may_fetch_again(error):
+                        refusal = error
+                    else:
                         self._on_failure(error)
                 elif data.acquired_records:
                     some = self._acquire(name, key, data, expires_at, is_first=not some) or some
         for each in sent:
             refused = not self.settle(each, results) or refused
-        return some, refused
+        return some, refused, refusal
 
     def _check_lock(self, milliseconds: int, began: float) -> None:
         """Raise KafkaTimeout if the lock has ended: its records would be fetched again and again without a pause."""
@@ -144,7 +151,7 @@ class ShareAnswers:
         """Apply the result of acknowledgements. Returns False if they have to be sent again."""
         error = self.result_of(sent.acquisition, results)
         if isinstance(error, BrokerError) and may_acknowledge_again(error):
-            self._in_flight.put_back(sent)
+            self._in_flight.put_back(replace(sent, error=error))
             return False
         self._on_settled(replace(sent, error=error))
         return True

@@ -200,10 +200,15 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         check_timeout(timeout)
         self._service.check()
         bound = self._bound(timeout)
+        self._core.in_flight.last_error = None
         promises = self._flush()
-        with deadline(bound, lambda: f"acknowledgements had no results within {bound:g} s"):
+        with deadline(bound, lambda: self._late(bound)):
             await self._service.while_running(_all(promises))
         return self._core.take_result()
+
+    def _late(self, bound: float) -> str:
+        last = self._core.in_flight.last_error
+        return f"acknowledgements had no results within {bound:g} s" + (f"; the last error was: {last}" if last else "")
 
     def _flush(self) -> list[asyncio.Future[None]]:
         if not self._is_explicit:

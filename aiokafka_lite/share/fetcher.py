@@ -177,7 +177,7 @@ class BrokerShareFetcher:
             return True
         if not self._in_flight.has_acknowledged(self.node_id):
             self._due = None
-            self._settle_flushes(self._flushes)
+            _fulfil(self._flushes)
             return False
         if self._due is None:
             self._due = now + ACKNOWLEDGE_AFTER
@@ -201,14 +201,7 @@ class BrokerShareFetcher:
             self._flushes += self._sent_flushes
             self._sent_flushes = []
         else:
-            self._settle_flushes(self._sent_flushes)
-
-    @staticmethod
-    def _settle_flushes(flushes: list[asyncio.Future[None]]) -> None:
-        for promise in flushes:
-            if not promise.done():
-                promise.set_result(None)
-        flushes.clear()
+            _fulfil(self._sent_flushes)
 
     # Requests.
 
@@ -238,13 +231,18 @@ class BrokerShareFetcher:
             response = await counted(self._counters.fetches, connection.send(request, timeout=timeout))
             code = ErrorCode.of(response.error_code)
             if not self._session_continues(code, response.error_message, to_send):
+                if self._session.is_open:  # else it is reported that the session has ended
+                    self._report(error_for(code, "fetching records"))
                 await asyncio.sleep(self._backoff.next())
                 return
-            some, refused = self._answers.fetched(response, to_send, began)
+            some, refused, refusal = self._answers.fetched(response, to_send, began)
         except KafkaError as error:
             await self._failed(error, to_send)
             return
-        self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
+        if refusal is None:
+            self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
+        else:
+            self._report(refusal, logging.INFO)  # normal when the leader moves
         self._settled()
         if some:
             self._backoff.reset()
@@ -325,11 +323,13 @@ class BrokerShareFetcher:
         self._lose(error, sent)
         if not is_retriable(error):
             raise error
-        self._client.outages.report(
-            logger, self._place, error, "fetching from broker %s failed; retrying: %s", self.node_id, error
-        )
+        self._report(error)
         self._client.request_refresh()
         await asyncio.sleep(self._backoff.next())
+
+    def _report(self, error: KafkaError, level: int = logging.WARNING) -> None:
+        what = "fetching from broker %s failed; retrying: %s"
+        self._client.outages.report(logger, self._place, error, what, self.node_id, error, level=level)
 
     def _lose(self, error: KafkaError, sent: Sequence[Acknowledgements]) -> None:
         """Drop the lost session and all records that were acquired in it (rule 4)."""
@@ -357,7 +357,7 @@ class BrokerShareFetcher:
                 raise error
             for each in sent:
                 if may_acknowledge_again(error):
-                    self._in_flight.put_back(each)
+                    self._in_flight.put_back(replace(each, error=error))
                 else:
                     self._on_settled(replace(each, error=error))
             self._settled()
@@ -395,3 +395,10 @@ class BrokerShareFetcher:
             else:
                 each.fail(failure)
         return to_send
+
+
+def _fulfil(flushes: list[asyncio.Future[None]]) -> None:
+    for promise in flushes:
+        if not promise.done():
+            promise.set_result(None)
+    flushes.clear()

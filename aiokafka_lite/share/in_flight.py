@@ -161,6 +161,9 @@ class InFlight:
         """The number of records that were dropped before they were returned to the user, because their lock had
         expired."""
 
+        self.last_error: KafkaError | None = None
+        """The last reason why acknowledgements were put back."""
+
     def add(self, acquisition: Acquisition) -> None:
         self._acquisitions.append(acquisition)
 
@@ -293,7 +296,7 @@ class InFlight:
 
     def put_back(self, taken: Acknowledgements) -> None:
         """Queue acknowledgements that the broker could not apply now, so that they are sent again later."""
-        acquisition = taken.acquisition
+        acquisition, self.last_error = taken.acquisition, taken.error
         acquisition.acknowledged = {**taken.types, **acquisition.acknowledged}
         acquisition.settled += taken.settled
         if acquisition not in self._acquisitions:

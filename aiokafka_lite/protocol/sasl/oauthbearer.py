@@ -19,6 +19,9 @@ _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 
 _ACKNOWLEDGED = b"\x01"
 
+_LONGEST_REASON = 64 * 1024
+"""Bytes of the reason that are read. To parse a long text blocks the event loop."""
+
 
 class OAuthBearerExchange:
     """The client sends one message with the token. The broker accepts it, or answers with the reason of its refusal.
@@ -56,8 +59,8 @@ class OAuthBearerExchange:
 
 
 def _reason(message: bytes) -> str:
-    """The status in ``{"status": "invalid_token", ...}``, or the whole message if it has another form."""
-    text = message.decode("utf-8", "replace")
+    """The status in ``{"status": "invalid_token", ...}``, or the message itself if it has another form."""
+    text = message[:_LONGEST_REASON].decode("utf-8", "replace")
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from aiokafka_lite.admin import Admin, ConfigResource, NewTopic
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import KafkaError, KafkaTimeout
+from aiokafka_lite.errors import ErrorCode, KafkaError, KafkaTimeout
 from aiokafka_lite.protocol.messages import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
     DescribeProducersRequest,
     DescribeTopicPartitionsRequest,
     InitProducerIdRequest,
+    ListGroupsRequest,
+    ListTransactionsRequest,
     TopicPartitionCursor,
 )
+from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import TopicPartition
 from tests.embedded.transactions.producing import TransactionalPeer
 
@@ -60,6 +63,24 @@ async def test_a_second_page_that_begins_like_the_first_one_is_refused(admin: Ad
     cluster.on(DescribeTopicPartitionsRequest, times=None).alter(page_that_ends_at("a", 2, is_empty=False))
     with pytest.raises(KafkaTimeout, match="partition 2 of topic 'a', which is not after the start of this page"):
         await anext(pages)
+
+
+@pytest.mark.parametrize(
+    ("request_type", "call"),
+    [
+        (ListGroupsRequest, lambda admin: admin.groups.list(timeout=5.0)),
+        (ListTransactionsRequest, lambda admin: admin.transactions.list(timeout=5.0)),
+    ],
+)
+async def test_a_broker_that_denies_its_own_id_is_named_at_the_deadline(
+    admin: Admin, cluster: EmbeddedCluster, request_type: type[Request[Any]], call: Callable[[Admin], Awaitable[Any]]
+) -> None:
+    wrong = cluster.on(request_type, times=None).fail(ErrorCode.BROKER_ID_NOT_REGISTERED)
+    with pytest.raises(KafkaTimeout, match=r"^listing \w+ did not succeed within 5 s; .*BROKER_ID_NOT_REGISTERED"):
+        await call(admin)
+    assert wrong.hits <= 3 * 5 * 5
+    wrong.remove()
+    await call(admin)
 
 
 async def test_settings_of_another_resource_change_nothing(old_admin: Admin, old_cluster: EmbeddedCluster) -> None:

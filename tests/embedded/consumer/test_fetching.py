@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import random
 import tracemalloc
 from collections import Counter
@@ -576,6 +577,29 @@ async def test_a_broken_connection_or_answer_costs_no_record(orders: EmbeddedClu
         break_it(orders.on(FetchRequest, times=3))
         offsets += [record.offset for record in await take(consumer, 240)]
     assert sorted(offsets) == sorted([*range(100)] * 3)
+
+
+async def test_answers_that_end_the_session_for_long_are_an_outage_that_is_logged_once(
+    orders: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(response: Any) -> Any:
+        response.error_code, response.responses = ErrorCode.UNKNOWN_SERVER_ERROR, []
+        return response
+
+    caplog.set_level(logging.INFO)
+    fault = orders.on(FetchRequest, times=None).alter(refuse)
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        assert await consumer.poll(timeout=20.0) == []
+        assert fault.hits <= 5 * 20
+        (outage,) = consumer.diagnose().outages
+        assert "UNKNOWN_SERVER_ERROR" in outage.error
+        fault.remove()
+        await take(consumer, 100)
+    lines = [line for line in caplog.messages if "fetch" in line]
+    assert len(lines) == 2
+    assert "answers each fetch with UNKNOWN_SERVER_ERROR; retrying" in lines[0]
+    assert "failed attempts" in lines[1]
 
 
 async def test_endless_garbage_causes_no_busy_loop_and_close_is_quick(orders: EmbeddedCluster) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.consumer import Consumer, ResetReason
-from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Fault
 from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import CorruptRecord, ErrorCode
 from aiokafka_lite.protocol.messages import (
@@ -72,6 +72,47 @@ async def errors_of(consumer: Consumer, seconds: float = SECONDS) -> list[Corrup
         except CorruptRecord as error:
             errors.append(error)
     return errors
+
+
+# ---- refusals that stay
+
+
+async def is_logged_once_as_an_outage(consumer: Consumer, refused: Fault, caplog: pytest.LogCaptureFixture) -> None:
+    """Read while a request is refused with LEADER_NOT_AVAILABLE. The test goes on when it is answered again."""
+    assert await consumer.poll(timeout=SECONDS) == []
+    assert refused.hits <= MOST_REQUESTS
+    (outage,) = consumer.diagnose().outages
+    assert "LEADER_NOT_AVAILABLE" in outage.error
+    refused.remove()
+    assert await take(consumer, 1)
+    begun, ended = (line for line in caplog.messages if "orders-0" in line)
+    assert "LEADER_NOT_AVAILABLE" in begun
+    assert "after" in ended
+
+
+async def test_offsets_that_are_refused_for_long_are_an_outage(
+    orders: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    refused = orders.on(ListOffsetsRequest, times=None).fail(ErrorCode.LEADER_NOT_AVAILABLE)
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        await is_logged_once_as_an_outage(consumer, refused, caplog)
+
+
+async def test_truncation_checks_that_are_refused_for_long_are_an_outage(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    versions = {**default_versions(), FetchRequest.api_key: (4, 11)}
+    async with EmbeddedCluster(brokers=3, tcp=False, seed=1, config=ClusterConfig(versions=versions)) as cluster:
+        await cluster.create_topic("orders")
+        fill(cluster, FIRST, 100)
+        async with consumer_of(cluster) as consumer:
+            consumer.assign([FIRST])
+            await take(consumer, 100)
+            refused = cluster.on(OffsetForLeaderEpochRequest, times=None).fail(ErrorCode.LEADER_NOT_AVAILABLE)
+            await cluster.move_leader("orders", 0, cluster.leader_of("orders", 0))
+            await cluster.produce("orders", b"after")
+            await is_logged_once_as_an_outage(consumer, refused, caplog)
 
 
 # ---- batches

@@ -523,6 +523,15 @@ def throttled(seconds: float) -> Any:
     return answer
 
 
+async def test_records_that_expire_while_the_broker_throttles_name_the_throttle(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, delivery_timeout=5.0) as producer:
+        cluster.on(ProduceRequest).answer(throttled(60.0))
+        await producer.send("t", b"1", partition=0)
+        with pytest.raises(KafkaTimeout, match=r"broker \d \(.*\) throttles this client, whose quota is used up"):
+            await producer.send("t", b"2", partition=0)
+
+
 async def test_a_throttled_producer_waits_and_its_batches_grow(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     loop = asyncio.get_running_loop()

@@ -15,6 +15,7 @@ from aiokafka_lite.errors import (
     CommitFailed,
     ErrorCode,
     KafkaError,
+    KafkaTimeout,
     ProducerFenced,
     SerializationError,
     TransactionAborted,
@@ -28,7 +29,7 @@ from aiokafka_lite.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 from aiokafka_lite.protocol.schema import Request, Since
-from aiokafka_lite.types import GroupMetadata
+from aiokafka_lite.types import GroupMetadata, TopicPartition
 from tests.embedded.producer.transactions import (
     GROUP,
     HERE,
@@ -62,6 +63,32 @@ async def test_an_impossible_producer_id_or_epoch_is_asked_for_again(
             await write(producer, 1)
     assert altered.hits == 2
     await check_three(cluster, [0, 1])
+
+
+@generation_1
+@pytest.mark.usefixtures("generation")
+async def test_records_of_a_partition_that_is_not_added_expire_with_the_reason(cluster: EmbeddedCluster) -> None:
+    async with transactional(cluster, delivery_timeout=5.0, api_timeout=6.0) as producer:
+        refused = cluster.on(AddPartitionsToTxnRequest, times=None).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        with pytest.raises(KafkaTimeout, match="adding 1 partition to the transaction: COORDINATOR_LOAD_IN_PROGRESS"):
+            async with producer.transaction() as transaction:
+                await transaction.send("t", b"0", partition=0)
+        refused.remove()
+        await write(producer, 1)
+    await check_three(cluster, [1])
+
+
+@pytest.mark.usefixtures("generation")
+async def test_offsets_of_a_missing_topic_are_retried_until_an_error_that_names_the_partition(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with transactional(cluster, api_timeout=5.0) as producer:
+        with pytest.raises(KafkaTimeout, match=r"nowhere-0: UNKNOWN_TOPIC_OR_PARTITION"):
+            async with producer.transaction() as transaction:
+                offsets = {HERE: OffsetAndMetadata(1), TopicPartition("nowhere", 0): OffsetAndMetadata(1)}
+                await transaction.send_offsets(offsets, GROUP)
+        await write(producer, 1)
+    await check_three(cluster, [1])
 
 
 @pytest.mark.parametrize("since", [EndTxnRequest.EPOCH_BUMP, TxnOffsetCommitRequest.ADDS_GROUP], ids=["end", "offsets"])

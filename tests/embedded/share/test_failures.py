@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -247,6 +248,50 @@ async def test_closing_during_a_long_fetch_acknowledges_and_leaves(cluster: Embe
             consumer.accept(record)
         assert seen == [(ORDERS, (0,), None)]
         assert (await admin.share_groups.describe(GROUP))[GROUP].members == ()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_fetches_that_are_refused_for_long_are_an_outage_that_is_logged_once(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, whole: bool
+) -> None:
+    caplog.set_level(logging.INFO)
+    await write(cluster, b"a", topic="jobs")
+    topic_id = cluster.controller.topics["jobs"].topic_id
+
+    def refuse(response: ShareFetchResponse) -> ShareFetchResponse:
+        refused = ShareFetchResponsePartition(
+            partition_index=0,
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR,
+            acknowledge_error_code=ErrorCode.NONE,
+            records=b"",
+            acquired_records=[],
+        )
+        response.responses = [ShareFetchResponseTopic(topic_id=topic_id, partitions=[refused])]
+        return response
+
+    fault = cluster.on(ShareFetchRequest, times=None)
+    fault = fault.fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) if whole else fault.alter(refuse)
+    async with share_consumer(cluster, "jobs") as consumer:
+        assert await consumer.poll(timeout=20.0) == []
+        (outage,) = consumer.diagnose().outages
+        assert outage.lasts_for is not None
+        assert ("COORDINATOR_LOAD_IN_PROGRESS" if whole else "KAFKA_STORAGE_ERROR") in outage.error
+        assert fault.hits <= 5 * 20
+        fault.remove()
+        assert [record.value for record in await read(consumer, 1)] == [b"a"]
+    lines = [line for line in caplog.messages if line.startswith("fetch")]
+    assert [line.partition(" from ")[0] for line in lines] == ["fetching", "fetched"]
+
+
+async def test_a_commit_that_is_refused_until_its_deadline_names_the_reason(cluster: EmbeddedCluster) -> None:
+    await write(cluster, b"a", topic="jobs")
+    async with share_consumer(cluster, "jobs") as consumer:
+        (record,) = await read(consumer, 1)
+        fault = cluster.on(ShareAcknowledgeRequest, times=None).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        consumer.accept(record)
+        with pytest.raises(KafkaTimeout, match=r"no results within 5 s; the last error was: .*LOAD_IN_PROGRESS"):
+            await consumer.commit(timeout=5.0)
+        assert fault.hits <= 5 * 5
 
 
 async def test_a_refused_partition_is_raised_once_although_no_read_waits(cluster: EmbeddedCluster) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from aiokafka_lite.errors import AuthenticationError
@@ -22,6 +24,18 @@ def test_oauthbearer_sends_the_token_in_one_message() -> None:
     assert exchange.begin() == said
     assert exchange.received(b"") is None
     assert "vF9" not in repr(exchange)
+
+
+def test_the_reason_for_a_refused_token_takes_little_memory() -> None:
+    exchange = OAuthBearerExchange("eyJh.eyJz.c2ln")
+    exchange.begin()
+    message = b'{"status": "x", "a": [' + b"[]," * 1_000_000 + b"[]]}"
+    tracemalloc.start()
+    exchange.received(message)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * 1024 * 1024
+    assert exchange.objection.startswith('{"status": "x", ')
 
 
 @pytest.mark.parametrize(
