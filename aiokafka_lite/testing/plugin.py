@@ -6,9 +6,9 @@ fixture imports what it needs.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
+import math
 import os
 import subprocess
 import sys
@@ -29,16 +29,6 @@ try:
 except ImportError:  # anyio's plugin runs plain fixtures
     async_fixture = pytest.fixture
 
-FIXTURES = {
-    "embedded_kafka",
-    "embedded_kafka_process",
-    "embedded_kafka_server",
-    "embedded_schema_registry",
-    "kafka_bootstrap_servers",
-    "kafka_container",
-}
-"""Tests that use one of these, also through another fixture, have the deadline ``kafka_deadline``."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options. The default of ``kafka_image`` is ``DEFAULT_IMAGE`` in containers.py, imported later."""
@@ -54,33 +44,59 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Raise UsageError for a wrong ``kafka_deadline``, before any test runs."""
+    _deadline(config)
+
+
+def _deadline(config: pytest.Config) -> float:
+    given = config.getini("kafka_deadline")
+    try:
+        limit = float(given)
+    except ValueError:
+        limit = math.nan
+    if not 0 <= limit < math.inf:
+        raise pytest.UsageError(f"kafka_deadline must be a number of seconds, 0 for no limit, got {given!r}")
+    return limit
+
+
+@pytest.fixture(scope="session")
+def _kafka_deadline(pytestconfig: pytest.Config) -> float:
+    """The seconds of the option ``kafka_deadline``: the limit of each async test whose fixtures have this one."""
+    return _deadline(pytestconfig)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Give an async test that uses Kafka a deadline: a record that never comes fails the test instead of the run."""
-    if not isinstance(item, pytest.Function) or FIXTURES.isdisjoint(item.fixturenames):
+    if not isinstance(item, pytest.Function) or "_kafka_deadline" not in item.fixturenames:
         return
-    limit = float(item.config.getini("kafka_deadline"))
+    limit = _deadline(item.config)
     if limit > 0 and inspect.iscoroutinefunction(item.obj):
         item.obj = _within(limit, item.obj)
 
 
 def _within(limit: float, test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    import anyio
+
     @functools.wraps(test)
     async def limited(*args: Any, **kwargs: Any) -> None:
-        try:
-            async with asyncio.timeout(limit) as scope:
+        cancelled: BaseException | None = None
+        with anyio.move_on_after(limit) as scope:
+            try:
                 await test(*args, **kwargs)
-        except TimeoutError as error:
-            if not scope.expired():
+            except anyio.get_cancelled_exc_class() as error:
+                cancelled = error  # its traceback shows what the test was waiting for
                 raise
+        if scope.cancelled_caught:
             what = f"the test was not done after {limit:g} s; kafka_deadline in the ini file sets another limit"
-            raise TimeoutError(what) from error
+            raise TimeoutError(what) from cancelled
 
     return limited
 
 
 @async_fixture  # type: ignore[untyped-decorator, unused-ignore]
-async def embedded_kafka() -> AsyncIterator[EmbeddedCluster]:
+async def embedded_kafka(_kafka_deadline: float) -> AsyncIterator[EmbeddedCluster]:
     """An embedded cluster with one node on a free loopback port, in the event loop of the test; new for each test."""
     from aiokafka_lite.embedded import EmbeddedCluster
 
@@ -89,7 +105,7 @@ async def embedded_kafka() -> AsyncIterator[EmbeddedCluster]:
 
 
 @async_fixture  # type: ignore[untyped-decorator, unused-ignore]
-async def embedded_schema_registry() -> AsyncIterator[EmbeddedSchemaRegistry]:
+async def embedded_schema_registry(_kafka_deadline: float) -> AsyncIterator[EmbeddedSchemaRegistry]:
     """A schema registry on a free loopback port, in the event loop of the test; new and empty for each test."""
     from aiokafka_lite.embedded import EmbeddedSchemaRegistry
 
@@ -104,7 +120,7 @@ def embedded_bootstrap_servers(embedded_kafka: EmbeddedCluster) -> str:
 
 
 @pytest.fixture(scope="session")
-def kafka_container(pytestconfig: pytest.Config) -> Iterator[KafkaContainer]:
+def kafka_container(pytestconfig: pytest.Config, _kafka_deadline: float) -> Iterator[KafkaContainer]:
     """Apache Kafka in a container, one for the whole session. Without a container engine the test is skipped.
 
     The ini option ``kafka_image`` names another image than the public one.
@@ -125,7 +141,7 @@ def kafka_container(pytestconfig: pytest.Config) -> Iterator[KafkaContainer]:
 
 
 @pytest.fixture(scope="session")
-def embedded_kafka_server() -> Iterator[EmbeddedKafkaServer]:
+def embedded_kafka_server(_kafka_deadline: float) -> Iterator[EmbeddedKafkaServer]:
     """An embedded cluster with one node in a thread of its own, one for the session: for synchronous tests."""
     from aiokafka_lite.testing.server import EmbeddedKafkaServer
 
@@ -134,7 +150,7 @@ def embedded_kafka_server() -> Iterator[EmbeddedKafkaServer]:
 
 
 @pytest.fixture(scope="session")
-def embedded_kafka_process() -> Iterator[str]:
+def embedded_kafka_process(_kafka_deadline: float) -> Iterator[str]:
     """The bootstrap servers of an embedded cluster with one node in a process of its own, one for the session."""
     command = [sys.executable, "-m", "aiokafka_lite", "broker", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -146,10 +162,14 @@ def embedded_kafka_process() -> Iterator[str]:
             yield servers
         finally:
             process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 @pytest.fixture(scope="session")
-def kafka_bootstrap_servers(request: pytest.FixtureRequest) -> str:
+def kafka_bootstrap_servers(request: pytest.FixtureRequest, _kafka_deadline: float) -> str:
     """A real Kafka: ``--kafka-bootstrap`` or ``KAFKA_BOOTSTRAP_SERVERS`` if given, otherwise ``kafka_container``."""
     given = request.config.getoption("--kafka-bootstrap") or os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
     return str(given or request.getfixturevalue("kafka_container").bootstrap_servers)

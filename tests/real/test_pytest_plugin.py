@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from aiokafka_lite.testing import plugin
 from aiokafka_lite.testing.containers import engine_problem, without_reaper
 from tests.real.releases import NEWEST
 from tests.real.servers import IN_CI, image
@@ -60,9 +63,21 @@ async def test_a_client_of_another_process(embedded_kafka_process: str, kafka_to
 
 WAITS = """
 import asyncio
+import pytest
 
-async def test_a_record_that_never_comes(embedded_kafka) -> None:
+@pytest.fixture
+def cluster(embedded_kafka):
+    return embedded_kafka
+
+@pytest.fixture
+def kafka_container() -> str:
+    return "a container of the user"
+
+async def test_a_record_that_never_comes(cluster) -> None:
     await asyncio.Event().wait()
+
+async def test_with_a_kafka_of_the_user(kafka_container: str) -> None:
+    await asyncio.sleep(0.3)
 
 async def test_without_kafka() -> None:
     await asyncio.sleep(0.3)
@@ -99,8 +114,16 @@ def test_embedded_cluster_in_a_process(tmp_path: Path) -> None:
 
 def test_an_async_test_that_uses_kafka_has_a_deadline(tmp_path: Path) -> None:
     printed = outcome(tmp_path, WAITS, "--override-ini=kafka_deadline=0.2")
-    assert "1 failed, 1 passed" in printed, printed
+    assert "1 failed, 2 passed" in printed, printed
     assert "TimeoutError: the test was not done after 0.2 s; kafka_deadline in the ini file" in printed
+    assert "await asyncio.Event().wait()" in printed
+
+
+@pytest.mark.parametrize("given", ["1m", "-5", "nan", "inf"])
+def test_a_wrong_deadline_is_an_error_at_the_start(given: str) -> None:
+    config: Any = SimpleNamespace(getini={"kafka_deadline": given}.get)
+    with pytest.raises(pytest.UsageError, match=f"kafka_deadline must be .* 0 for no limit, got '{given}'"):
+        plugin.pytest_configure(config)
 
 
 def test_a_running_cluster_takes_the_place_of_the_container(tmp_path: Path) -> None:
