@@ -26,6 +26,8 @@ from ..protocol.messages import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
 )
 from ..types import IsolationLevel, Node, OffsetAndMetadata, TopicPartition
 from .calls import Calls, Deadline, Peer, answer_of
@@ -145,20 +147,34 @@ class Groups:
     # Offsets.
 
     async def offsets(
-        self, groups: str | Iterable[str], *, require_stable: bool = False, timeout: float | None = None
+        self,
+        groups: str | Iterable[str],
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        require_stable: bool = False,
+        timeout: float | None = None,
     ) -> Results[str, Mapping[TopicPartition, OffsetAndMetadata]]:
-        """The committed offsets of groups in all partitions. A group that does not exist has none.
+        """The committed offsets of groups in these partitions, or in all. A group that does not exist has none.
 
-        With ``require_stable``, the call waits for the end of transactions that commit offsets of the group (Kafka
-        2.5; older brokers do not wait).
+        With ``require_stable``, the call waits for the end of transactions that commit offsets of these partitions
+        (Kafka 2.5; older brokers do not wait). Without ``partitions``, it waits only in partitions that already have a
+        committed offset: brokers do not look for the first one of a partition.
         """
         wanted = arguments.names(groups, "group")
-        return await self._committed(wanted, self._calls.deadline(timeout), require_stable=require_stable)
+        chosen = None if partitions is None else arguments.partitions(partitions)
+        deadline = self._calls.deadline(timeout)
+        return await self._committed(wanted, deadline, partitions=chosen, require_stable=require_stable)
 
     async def _committed(
-        self, wanted: Iterable[str], deadline: Deadline, *, require_stable: bool = False
+        self,
+        wanted: Iterable[str],
+        deadline: Deadline,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        require_stable: bool = False,
     ) -> Results[str, Mapping[TopicPartition, OffsetAndMetadata]]:
-        ask = partial(_fetch_offsets, require_stable=require_stable)
+        topics = None if partitions is None else arguments.by_topic(partitions)
+        ask = partial(_fetch_offsets, topics=topics, require_stable=require_stable)
         return await self._calls.of_groups("asking for committed offsets", wanted, ask, deadline)
 
     async def alter_offsets(
@@ -360,18 +376,23 @@ def _deleted_offsets(what: str, response: OffsetDeleteResponse) -> dict[TopicPar
 
 
 async def _fetch_offsets(
-    peer: Peer, items: list[str], *, require_stable: bool
+    peer: Peer, items: list[str], *, topics: Mapping[str, list[int]] | None, require_stable: bool
 ) -> dict[str, Mapping[TopicPartition, OffsetAndMetadata] | KafkaError]:
     """Committed offsets: one request for all groups since Kafka 3.0, one request for each group before."""
+    of_one: list[OffsetFetchRequestTopic] | None = None
+    of_many: list[OffsetFetchRequestTopics] | None = None
+    if topics is not None:
+        of_one = [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in topics.items()]
+        of_many = [OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in topics.items()]
     answers: dict[str, Mapping[TopicPartition, OffsetAndMetadata] | KafkaError] = {}
     many = peer.speaks(OffsetFetchRequest.MANY_GROUPS)
     stable = require_stable and peer.speaks(OffsetFetchRequest.REQUIRE_STABLE)
     for share in [items] if many else [[item] for item in items]:
         if many:
-            groups = [OffsetFetchRequestGroup(group_id=item, topics=None) for item in share]
+            groups = [OffsetFetchRequestGroup(group_id=item, topics=of_many) for item in share]
             request = OffsetFetchRequest(groups=groups, require_stable=stable)
         else:
-            request = OffsetFetchRequest(group_id=share[0], topics=None, require_stable=stable)
+            request = OffsetFetchRequest(group_id=share[0], topics=of_one, require_stable=stable)
         response = await peer.send(request, at_most=OffsetFetchRequest.TOPIC_IDS.before)
         for item in share:
             answer = read_fetch(item, None, response, {})

@@ -17,29 +17,36 @@ and size with the marker. So each task is committed once in a batch, whatever ru
 Rule 3: a run decides a batch before it commits any task of it. The decision is a marker with the number of tasks in the
 group of the query, committed in a transaction with the id of the query. The driver begins that transaction when its
 tasks have finished, which fences earlier drivers; it reads the marker; it commits the decision if there is none. So a
-batch is decided once: a driver that another one has followed cannot decide.
+batch is decided once: a driver that another one has followed cannot decide. A run without an open transaction commits
+nothing, so it only reads the decision.
 
 Rule 4: a run that finds its batch decided must have the same number of tasks. It fences its tasks without rows and
 reads their markers: none may be committed. Otherwise the batch fails before this run commits anything.
 
-Rule 5: the driver adds the markers to all transactions before it commits the first one. That is refused if another run
-has taken over one of the tasks.
+Rule 5: the driver adds the markers to all its open transactions before it fences, decides or commits anything. That is
+refused if another run has taken over one of the tasks. So a frozen driver that wakes after its successor has begun
+fails, and disturbs no transaction of a task.
 
 Rule 6: a batch that is older than a marker is refused: it can no longer be detected whether an earlier batch was
 committed.
 
 Rule 7: the driver aborts the open transactions of the query that no task of this run holds. An earlier run with more
-tasks, or with rows in other tasks, has left them open, and readers would wait for them until the timeout. A frozen
-driver that wakes finds that its tasks were taken over, and aborts nothing.
+tasks, or with rows in other tasks, has left them open, and readers would wait for them until the timeout. They are
+listed before the markers are added (rule 5), so that they are not those of a run that takes over later.
 
-Assume that two runs commit tasks of one batch. Call F the one that began its transaction of rule 3 first. S found the
-decision of F or of a third run, and all tasks of F had started before S began. There are three cases for each task:
+A driver can also be frozen between rule 5 and its next requests. Then it may fence tasks of its successor when it
+wakes, or decide for another number of tasks. The successor's batch fails then, and writes nothing twice.
+
+Assume that two runs commit tasks of one batch. One of them began its transaction of rule 3 later: call it S, and the
+other one F. F commits only a batch that is decided, and cannot decide it after S has begun. So S found the decision, of
+F or of a third run. All tasks of F had started before S began. There are three cases for each task:
 
 - S has no rows in it. If F committed it before S fenced it, S finds the marker and fails; otherwise F cannot commit it.
 - The task of S started after that of F. It found the marker of F, or has fenced F.
 - The task of F started after that of S. Then S is refused by rule 5, and commits nothing.
 
-So F commits nothing after the first commit of S, and S has repeated nothing of what F committed before.
+So F commits nothing after the first commit of S. S has repeated nothing of what F committed before, unless S has other
+rows in a task, with the same number and size (rule 2).
 
 What a kill of the driver leaves, and what the next run does:
 
@@ -68,7 +75,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ..admin import Admin, TransactionState
 from ..cluster.client import Client
@@ -86,6 +93,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
 
 TRANSACTION_TIMEOUT_PROPERTY = "transaction.timeout.ms"
 TRANSACTION_TIMEOUT_OPTION = KAFKA_PREFIX + TRANSACTION_TIMEOUT_PROPERTY
@@ -151,7 +160,7 @@ def write_rows(target: Target, place: Place, batches: Iterable[pyarrow.RecordBat
     topic = next(by_topic(target.topic, first))[0]
     with _started_producer(loop, target.properties, place) as producer:
         with _leased_admin(loop, target.properties) as admin:
-            marker = loop.run(_read_marker(admin, place.transactional_id))
+            marker = loop.run(_read_marker(admin, place.transactional_id, {topic}))
         if _is_written(place.batch, marker, place.transactional_id):
             for _ in rows:
                 pass
@@ -262,18 +271,31 @@ def commit(target: Target, batch: int, tasks: Sequence[Prepared]) -> None:
     Raises IllegalStateError if the batch was begun with another number of tasks, or if a later one was written. Raises
     KafkaError if the batch was not decided, or a transaction not committed; others of the batch may be committed then.
     """
-    if not any(task.topic for task in tasks):
+    if not tasks:
         return
     loop = worker_loop()
     with (
         leased_client(loop, target.properties) as client,
         _leased_admin(loop, target.properties) as admin,
     ):
-        loop.run(_commit(client, admin, batch, tasks))
+        topics = {topic for topic in (target.topic, *(task.topic for task in tasks)) if topic is not None}
+        loop.run(_commit(client, admin, batch, tasks, topics))
 
 
-async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prepared]) -> None:
-    await _decide(client, admin, batch, tasks)
+async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prepared], topics: Collection[str]) -> None:
+    query = tasks[0].place.query
+    without_rows = [task.place for task in tasks if task.topic is None]
+    timeouts = [each.transaction.transaction_timeout for each in tasks if each.transaction is not None]
+    if not timeouts:  # this run commits nothing, so it neither decides nor fences
+        if _check_decided(batch, tasks, await _read_marker(admin, query, topics)):
+            await _check_without_rows(admin, without_rows, topics)
+        return
+    timeout = min(LONGEST_DECISION, *timeouts)
+    with _not_committed(batch):
+        decision = await begin_detached(client, query, timeout)
+    newest = await _read_marker(admin, query, topics)
+    is_decided = _check_decided(batch, tasks, newest)
+    former = await _former_transactions(admin, query, tasks, newest)
 
     async def mark(task: Prepared, transaction: DetachedTransaction) -> None:
         marker = _marker_of(task.topic, batch, rows=task.rows, size=task.size)
@@ -283,32 +305,64 @@ async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prep
         await end_detached(client, transaction, committed=True)
 
     await _with_each(batch, tasks, mark)
+    if is_decided:
+        await _fence(client, {*former, *(place.transactional_id for place in without_rows)}, timeout)
+        await _check_without_rows(admin, without_rows, topics)
+    else:
+        await _fence(client, former, timeout)
+        marker = _marker_of(next(task.topic for task in tasks if task.topic), batch, tasks=len(tasks))
+        with _not_committed(batch):
+            await add_detached_offsets(client, decision, marker, GroupMetadata(query))
+            await end_detached(client, decision, committed=True)
     _warn_if_slow(batch, tasks)
     await _with_each(batch, tasks, end)
+
+
+@contextmanager
+def _not_committed(batch: int) -> Iterator[None]:
+    """Name the batch in the errors of its decision."""
+    try:
+        yield
+    except KafkaError as error:
+        raise KafkaError(
+            f"batch {batch} was not committed: {error}. If another run of the query has the same checkpoint, stop that"
+            " run. Restart the query: it repeats the batch"
+        ) from error
+
+
+async def _each(step: Callable[[Item], Awaitable[None]], items: Sequence[Item]) -> Iterator[tuple[Item, BaseException]]:
+    """Take a step with each item. Returns the items whose step has failed, with their errors.
+
+    All steps are awaited, because Spark's reaction to a failure must not overlap with a commit in progress.
+    """
+    limit = asyncio.Semaphore(ENDED_AT_ONCE)
+
+    async def limited(item: Item) -> None:
+        async with limit:
+            await step(item)
+
+    errors = await asyncio.gather(*map(limited, items), return_exceptions=True)
+    return ((item, error) for item, error in zip(items, errors, strict=True) if error is not None)
 
 
 async def _with_each(
     batch: int, tasks: Sequence[Prepared], step: Callable[[Prepared, DetachedTransaction], Awaitable[None]]
 ) -> None:
     """Take a step of the commit with each open transaction. Raises KafkaError if one of them was refused."""
-    limit = asyncio.Semaphore(ENDED_AT_ONCE)
 
-    async def limited(task: Prepared) -> None:
-        async with limit:
-            if task.transaction is not None:
-                await step(task, task.transaction)
+    async def of_task(task: Prepared) -> None:
+        if task.transaction is not None:
+            await step(task, task.transaction)
 
-    # All steps are awaited, because Spark's reaction to a failure must not overlap with a commit in progress.
-    for task, error in zip(tasks, await asyncio.gather(*map(limited, tasks), return_exceptions=True), strict=True):
-        if isinstance(error, KafkaError):
-            raise KafkaError(
-                f"task {task.place.task} of batch {batch} was not committed: {error}. If its transaction was open for"
-                f" longer than {TRANSACTION_TIMEOUT_OPTION}, increase that. If another run of the query has the same"
-                " checkpoint, stop that run. If spark.speculation is on, turn it off. Restart the query: it repeats the"
-                " batch, without the rows that are committed"
-            ) from error
-        if error is not None:
+    for task, error in await _each(of_task, tasks):
+        if not isinstance(error, KafkaError):
             raise error
+        raise KafkaError(
+            f"task {task.place.task} of batch {batch} was not committed: {error}. If its transaction was open for"
+            f" longer than {TRANSACTION_TIMEOUT_OPTION}, increase that. If another run of the query has the same"
+            " checkpoint, stop that run. If spark.speculation is on, turn it off. Restart the query: it repeats the"
+            " batch, without the rows that are committed"
+        ) from error
 
 
 def _warn_if_slow(batch: int, tasks: Sequence[Prepared]) -> None:
@@ -325,93 +379,61 @@ def _warn_if_slow(batch: int, tasks: Sequence[Prepared]) -> None:
             return
 
 
-async def _decide(client: Client, admin: Admin, batch: int, tasks: Sequence[Prepared]) -> None:
-    """Decide that this run commits the batch, or find that an earlier run has decided it, and take over from that run.
+def _check_decided(batch: int, tasks: Sequence[Prepared], newest: _Marker | None) -> bool:
+    """Whether the newest decision of the query is about this batch.
 
-    Raises IllegalStateError if that run had another number of tasks or rows in other tasks (rules 3 and 4).
+    Raises IllegalStateError if it is about a later batch, or about another number of tasks (rules 4 and 6).
     """
-    first = next(task for task in tasks if task.topic is not None)
-    query = first.place.query
-    former = await _former_transactions(admin, query, batch, tasks)
-    timeouts = [each.transaction.transaction_timeout for each in tasks if each.transaction is not None]
-    decision = await begin_detached(client, query, min([LONGEST_DECISION, *timeouts]))
-    decided = await _read_marker(admin, query)
-    if not _is_written(batch, decided, query):
-        await _fence(admin, former)
-        marker = _marker_of(first.topic, batch, tasks=len(tasks))
-        try:
-            await add_detached_offsets(client, decision, marker, GroupMetadata(query))
-            await end_detached(client, decision, committed=True)
-        except KafkaError as error:
-            raise KafkaError(
-                f"batch {batch} was not committed: {error}. If another run of the query has the same checkpoint, stop"
-                " that run. Restart the query: it repeats the batch"
-            ) from error
-    elif decided is not None and decided.counts.get("tasks") != len(tasks):
+    if not _is_written(batch, newest, tasks[0].place.query):
+        return False
+    assert newest is not None
+    if newest.counts.get("tasks") != len(tasks):
         raise IllegalStateError(
-            f"batch {batch} was begun with {decided.counts.get('tasks')} tasks, and is repeated with {len(tasks)}. Some"
+            f"batch {batch} was begun with {newest.counts.get('tasks')} tasks, and is repeated with {len(tasks)}. Some"
             " of its rows may be committed, so no more are written: restart the query with the former number of"
             " partitions, and change it after this batch"
         )
-    else:
-        without_rows = [task.place for task in tasks if task.topic is None]
-        await _fence(admin, {*former, *(place.transactional_id for place in without_rows)})
-        await _check_without_rows(admin, without_rows)
+    return True
 
 
-async def _former_transactions(admin: Admin, query: str, batch: int, tasks: Sequence[Prepared]) -> list[str]:
-    """The transactional ids of the query with an open transaction that no task of this run holds (rule 7).
-
-    Raises KafkaError if another run has taken over a task, because the open transactions may be those of that run.
-    """
+async def _former_transactions(
+    admin: Admin, query: str, tasks: Sequence[Prepared], newest: _Marker | None
+) -> list[str]:
+    """The transactional ids of the query with an open transaction that no task of this run holds (rule 7)."""
     held = {task.place.transactional_id for task in tasks if task.topic is not None}
     of_query = re.compile(re.escape(query) + "-[0-9]+")
     try:
         listed = await admin.transactions.list(states=(TransactionState.ONGOING,))
     except UnsupportedVersion:  # before Kafka 3.0
-        before = await _read_marker(admin, query, require_stable=False)
-        return [f"{query}-{task}" for task in range(len(tasks), before.counts.get("tasks", 0) if before else 0)]
+        return [f"{query}-{task}" for task in range(len(tasks), newest.counts.get("tasks", 0) if newest else 0)]
     except KafkaError as error:
         raise KafkaError(
             f"whether an earlier run of the query has left a transaction open is not known: {error}. Restart the query:"
             " it repeats the batch"
         ) from error
-    former = [name for each in listed if of_query.fullmatch(name := each.transactional_id) and name not in held]
-    if former:
-        newest = await _read_marker(admin, query, require_stable=False)
-        _is_written(batch, newest, query)  # raises if the open transactions are those of a later batch
-        await _check_own(admin, [task.transaction for task in tasks if task.transaction is not None])
-    return former
+    return [name for each in listed if of_query.fullmatch(name := each.transactional_id) and name not in held]
 
 
-async def _fence(admin: Admin, transactional_ids: Collection[str]) -> None:
+async def _fence(client: Client, transactional_ids: Collection[str], timeout: float) -> None:
     """Abort the open transactions of these ids. Their producers can no longer commit them."""
-    for name, refusal in (await admin.transactions.fence_producers(transactional_ids)).failed.items():
+
+    async def fence(name: str) -> None:
+        await begin_detached(client, name, timeout)
+
+    for name, error in await _each(fence, list(transactional_ids)):
+        if not isinstance(error, KafkaError):
+            raise error
         raise KafkaError(
             f"the transaction that an earlier run of the query may have left open under {name!r} was not aborted:"
-            f" {refusal}. Restart the query: it repeats the batch"
-        ) from refusal
+            f" {error}. Restart the query: it repeats the batch"
+        ) from error
 
 
-async def _check_own(admin: Admin, transactions: Sequence[DetachedTransaction]) -> None:
-    """Raise KafkaError if another run has taken over a transactional id: then the open transactions may be its own."""
-    if not transactions:
-        return
-    found = (await admin.transactions.describe([each.transactional_id for each in transactions])).raise_for_errors()
-    for each in transactions:
-        now = found[each.transactional_id]
-        if (now.producer_id, now.producer_epoch) != (each.producer_id, each.producer_epoch):
-            raise KafkaError(
-                f"another run of the query has begun a transaction under {each.transactional_id!r}; this batch is not"
-                " committed. Let only one run write to a checkpoint"
-            )
-
-
-async def _check_without_rows(admin: Admin, places: Sequence[Place]) -> None:
+async def _check_without_rows(admin: Admin, places: Sequence[Place], topics: Collection[str]) -> None:
     """Raise IllegalStateError if a task that has no rows now had rows in an earlier run: another task may have them
     now.
     """
-    markers = await _read_markers(admin, [place.transactional_id for place in places])
+    markers = await _read_markers(admin, [place.transactional_id for place in places], topics)
     for place in places:
         marker = markers[place.transactional_id]
         if _is_written(place.batch, marker, place.transactional_id):
@@ -449,18 +471,23 @@ def _marker_of(topic: str | None, batch: int, **counts: int) -> dict[TopicPartit
     return {TopicPartition(topic, 0): OffsetAndMetadata(batch, json.dumps(counts))}
 
 
-async def _read_marker(admin: Admin, group: str, *, require_stable: bool = True) -> _Marker | None:
-    return (await _read_markers(admin, [group], require_stable=require_stable))[group]
+async def _read_marker(admin: Admin, group: str, topics: Collection[str]) -> _Marker | None:
+    return (await _read_markers(admin, [group], topics))[group]
 
 
-async def _read_markers(
-    admin: Admin, groups: Sequence[str], *, require_stable: bool = True
-) -> dict[str, _Marker | None]:
+async def _read_markers(admin: Admin, groups: Sequence[str], topics: Collection[str]) -> dict[str, _Marker | None]:
     """The newest marker of each group. The topics of a query may change, so a group may have several.
 
-    With ``require_stable``, it waits for the end of the transactions that commit markers of these groups.
+    Waits for the end of the transactions that commit markers of these groups. Brokers look for the first marker of a
+    group only in named partitions, so they are asked about ``topics``, those of this batch, before they are asked about
+    all.
     """
-    found = (await admin.groups.offsets(groups, require_stable=require_stable)).raise_for_errors() if groups else {}
+    found: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]] = {}
+    named = [TopicPartition(topic, 0) for topic in topics]
+    for partitions in (named, None) if named else (None,):
+        if groups:
+            answer = await admin.groups.offsets(groups, partitions=partitions, require_stable=True)
+            found = answer.raise_for_errors()
     markers: dict[str, _Marker | None] = {}
     for group, offsets in found.items():
         newest = max(offsets.values(), key=lambda each: each.offset, default=None)

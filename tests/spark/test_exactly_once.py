@@ -205,9 +205,9 @@ async def test_before_kafka_3_the_tasks_of_the_batch_before_are_fenced(driver: N
 @pytest.mark.parametrize(
     ("release", "request_type", "nth", "taken_over", "first", "second"),
     [
-        pytest.param("4.3", TxnOffsetCommitRequest, 1, 0, ["a", "b", "c"], ["abc"], id="before its decision"),
+        pytest.param("4.3", TxnOffsetCommitRequest, 1, 0, ["a", "b", "c"], ["abc"], id="before the marker of a task"),
         pytest.param("4.3", EndTxnRequest, 1, 0, ["abc", ""], ["", "abc"], id="in its decision"),
-        pytest.param("2.8", TxnOffsetCommitRequest, 2, 0, ["abc", ""], ["", "abc"], id="before the marker of a task"),
+        pytest.param("2.8", TxnOffsetCommitRequest, 2, 0, ["abc", ""], ["", "abc"], id="before its decision"),
         pytest.param("4.3", EndTxnRequest, 2, 1, ["abc", ""], ["ab", "c"], id="before the commit of a task"),
         pytest.param("2.8", EndTxnRequest, 2, 1, ["abc", ""], ["ab", "c"], id="before the commit, generation 1"),
     ],
@@ -242,6 +242,9 @@ async def test_a_driver_that_was_frozen_in_its_commit_cannot_repeat_rows(
         for wait in (restarted.commit(0, *early, *late), committing):
             outcomes += await asyncio.gather(wait, return_exceptions=True)
             woken.set()
+        for run, its_tasks, outcome in zip((restarted, frozen), ([*early, *late], tasks), outcomes, strict=True):
+            if outcome is not None:
+                await run.abort(*its_tasks)  # as the sink does
         assert sum(isinstance(outcome, KafkaError) for outcome in outcomes) >= 1
         assert await committed(cluster) == (["a", "b", "c"] if None in outcomes else [])
 
@@ -259,16 +262,62 @@ async def test_a_frozen_driver_of_an_older_batch_does_not_abort_a_newer_one(
     assert await committed(cluster) == ["a", "b", "c", "c", "c"]
 
 
+@pytest.mark.parametrize("has_begun", [False, True])
+@pytest.mark.parametrize("release", ["2.8", "4.3"])
 async def test_a_frozen_driver_of_the_last_batch_does_not_abort_the_next_one(
+    driver: None, release: str, has_begun: bool
+) -> None:
+    reached, woken = asyncio.Event(), asyncio.Event()
+
+    async def freeze(request: Request[Any]) -> Response | None:
+        reached.set()
+        await woken.wait()
+        return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 1)
+
+    async with EmbeddedCluster(brokers=1, as_kafka=release) as cluster:
+        await cluster.create_topic("target", PARTITIONS)
+        frozen, restarted = Query(cluster), Query(cluster, client__id="restarted")  # with connections of its own
+        tasks = [await frozen.write(0, 0, "a"), await frozen.write(1, 0)]
+        if has_begun:
+            cluster.on(InitProducerIdRequest, nth=1).answer(freeze)
+            committing = asyncio.create_task(frozen.commit(0, *tasks))
+            await reached.wait()
+        await restarted.commit(0, await restarted.write(0, 0, "a"), await restarted.write(1, 0))
+        newest = [await restarted.write(task, 1, "b") for task in range(3)]
+        woken.set()
+        with pytest.raises(KafkaError, match="task 0 of batch 0 was not committed"):
+            await (committing if has_begun else frozen.commit(0, *tasks))
+        await frozen.abort(*tasks)
+        await restarted.commit(1, *newest)
+        assert await committed(cluster) == ["a", "b", "b", "b"]
+
+
+async def test_a_frozen_driver_whose_tasks_were_taken_over_decides_nothing(
     cluster: EmbeddedCluster, query: Query
 ) -> None:
-    frozen = [await query.write(0, 0, "a")]
-    await query.commit(0, await query.write(0, 0, "a"))
-    newest = [await query.write(task, 1, "b") for task in range(3)]
-    with pytest.raises(KafkaError, match="another run of the query has begun a transaction under 'query-0'"):
+    frozen = [await query.write(0, 0, "a"), await query.write(1, 0)]
+    restarted = await query.write(0, 0, "a")
+    with pytest.raises(KafkaError, match="task 0 of batch 0 was not committed"):
         await query.commit(0, *frozen)
-    await query.commit(1, *newest)
-    assert await committed(cluster) == ["a", "b", "b", "b"]
+    await query.commit(0, restarted)  # with another number of tasks
+    assert await committed(cluster) == ["a"]
+
+
+async def test_a_batch_that_is_committed_begins_no_transaction_when_it_is_repeated(
+    cluster: EmbeddedCluster, query: Query
+) -> None:
+    await query.commit(0, await query.write(0, 0, "a"), await query.write(1, 0))
+    again = [await query.write(0, 0, "a"), await query.write(1, 0)]
+    cluster.history.clear()
+    await query.commit(0, *again)
+    assert not cluster.history.of(InitProducerIdRequest)
+
+
+async def test_a_repeated_batch_that_has_no_rows_now_is_refused(cluster: EmbeddedCluster, query: Query) -> None:
+    await query.commit(0, await query.write(0, 0, "a"), await query.write(1, 0))
+    with pytest.raises(IllegalStateError, match="task 0 of batch 0 has 0 rows with 0 bytes, but an earlier run has"):
+        await query.commit(0, await query.write(0, 0), await query.write(1, 0))
+    await query.commit(1, await query.write(0, 1), await query.write(1, 1))
 
 
 async def test_a_batch_with_fewer_tasks_fences_nothing_if_nothing_is_open(
@@ -292,6 +341,15 @@ async def test_transactions_of_other_queries_stay_open(cluster: EmbeddedCluster,
         async with Admin(cluster.bootstrap_servers) as admin:
             listed = await admin.transactions.list(states=["Ongoing"])
         assert sorted(each.transactional_id for each in listed) == sorted(others)
+
+
+async def test_a_decision_that_cannot_begin_is_an_error_that_names_the_batch(
+    cluster: EmbeddedCluster, query: Query
+) -> None:
+    task = await query.write(0, 0, "a")
+    cluster.on(InitProducerIdRequest, nth=1).fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaError, match=r"batch 0 was not committed: .* Restart the query"):
+        await query.commit(0, task)
 
 
 async def test_a_transaction_that_cannot_be_aborted_fails_the_batch(cluster: EmbeddedCluster, query: Query) -> None:
@@ -331,7 +389,7 @@ async def test_a_repeated_batch_requests_the_markers_of_all_its_tasks_at_once(
     cluster.history.clear()
     await query.commit(0, repeated, *without_rows)
     of_query, most = 1, len(cluster.nodes)  # one request for each coordinator
-    assert len(cluster.history.of(OffsetFetchRequest)) <= of_query + most
+    assert len(cluster.history.of(OffsetFetchRequest)) <= 2 * (of_query + most)  # about a topic, and about all
 
 
 async def test_an_older_batch_is_refused(cluster: EmbeddedCluster, query: Query) -> None:
@@ -369,6 +427,17 @@ async def test_a_transaction_that_the_coordinator_has_aborted_is_an_error_that_n
     restarted = Query(cluster)
     await restarted.commit(0, await restarted.write(0, 0, "a"))
     assert await committed(cluster) == ["a"]
+
+
+async def test_brokers_may_allow_only_a_short_timeout(driver: None) -> None:
+    async with EmbeddedCluster(brokers=1, configs={"transaction.max.timeout.ms": "30000"}) as cluster:
+        await cluster.create_topic("target", PARTITIONS)
+        query = Query(cluster, transaction__timeout__ms="30000")
+        for task in range(2):
+            await query.write(task, 0, "a")  # the query is killed here
+        for _ in range(2):
+            await query.commit(0, await query.write(0, 0, "a", "a"))
+        assert await committed(cluster) == ["a", "a"]
 
 
 async def test_a_batch_that_takes_more_than_half_of_the_timeout_is_a_warning(

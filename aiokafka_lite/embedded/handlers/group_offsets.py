@@ -144,7 +144,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
     is_first = context.version < OffsetFetchRequest.NO_OFFSET_IS_NO_ERROR
     without = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_first else ErrorCode.NONE
     wanted = (
-        _all_of(context, {**committed, **dict.fromkeys(pending, NO_OFFSET)})
+        _all_of(context, committed)
         if request.topics is None
         else [(topic.name, topic.partition_indexes) for topic in request.topics]
     )
@@ -195,7 +195,10 @@ def _look_up(
 
 
 def _all_of(context: RequestContext, committed: Mapping[PartitionKey, CommittedOffset]) -> list[tuple[str, list[int]]]:
-    """The partitions of each topic that the client may describe."""
+    """The partitions of each topic that the client may describe.
+
+    As in Kafka, also a client that waits for pending offsets is not told of those that are the first of a partition.
+    """
     topics = by_topic(sorted(committed))
     return [each for each in topics.items() if context.allows_topic(AclOperation.DESCRIBE, each[0])]
 
@@ -210,7 +213,7 @@ def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, sta
     pending = _pending(context, group.group_id, stable=stable)
     wanted: list[tuple[str, bytes, Iterable[int], ErrorCode]] = []
     if group.topics is None:
-        for name, indexes in _all_of(context, {**committed, **dict.fromkeys(pending, NO_OFFSET)}):
+        for name, indexes in _all_of(context, committed):
             known = context.broker.metadata.topics.get(name)
             wanted.append((name, ZERO_UUID if known is None else known.topic_id, indexes, ErrorCode.NONE))
     else:

@@ -136,6 +136,8 @@ async def test_offsets_are_committed_listed_and_deleted(admin: Admin, cluster: E
     results = await admin.groups.offsets(["billing", "missing"])
     assert results["billing"] == {FIRST: OffsetAndMetadata(3, "note", 0), SECOND: OffsetAndMetadata(4)}
     assert results["missing"] == {}
+    chosen = await admin.groups.offsets(["billing", "missing"], partitions=[SECOND, TopicPartition("orders", 5)])
+    assert {**chosen.done} == {"billing": {SECOND: OffsetAndMetadata(4)}, "missing": {}}
     (await admin.groups.delete_offsets("billing", [FIRST])).raise_for_errors()
     assert list((await admin.groups.offsets("billing"))["billing"]) == [SECOND]
 

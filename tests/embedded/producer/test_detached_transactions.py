@@ -8,13 +8,14 @@ from contextlib import nullcontext
 
 import pytest
 
-from aiokafka_lite import Admin, OffsetAndMetadata
+from aiokafka_lite import Admin, OffsetAndMetadata, TopicPartition
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import BrokerError, IllegalStateError, KafkaError, ProducerFenced
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.producer.detached import DetachedTransaction, add_detached_offsets, begin_detached, end_detached
+from aiokafka_lite.protocol.messages import OffsetFetchRequest
 from tests.embedded.producer.transactions import GROUP, HERE, committed_offset, committed_values, transactional
 
 
@@ -84,10 +85,20 @@ async def test_after_the_timeout_the_error_names_the_timeout_of_the_producer(clu
 async def test_stable_offsets_wait_for_the_transaction_that_commits_them(
     cluster: EmbeddedCluster, producer: Producer
 ) -> None:
-    admin = Admin(cluster.bootstrap_servers, connector=cluster.connector)
-    async with admin, producer.transaction() as transaction:
-        await transaction.send_offsets({HERE: OffsetAndMetadata(7)}, GROUP)
-        assert (await admin.groups.offsets(GROUP.group_id))[GROUP.group_id] == {}
-        stable = asyncio.create_task(admin.groups.offsets(GROUP.group_id, require_stable=True))
-        await producer.commit_transaction()
-        assert (await stable)[GROUP.group_id][HERE].offset == 7
+    """As in Kafka, a request for all partitions waits in those that already have an offset."""
+    async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
+
+        async def offsets(partitions: list[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+            found = await admin.groups.offsets(GROUP.group_id, partitions=partitions, require_stable=True)
+            return {partition: each.offset for partition, each in found[GROUP.group_id].items()}
+
+        for asked, offset in (([HERE], 7), (None, 8)):
+            async with producer.transaction() as transaction:
+                await transaction.send_offsets({HERE: OffsetAndMetadata(offset)}, GROUP)
+                if offset == 7:
+                    assert await offsets() == {}
+                cluster.history.clear()
+                stable = asyncio.create_task(offsets(asked))
+                while not cluster.history.of(OffsetFetchRequest):
+                    await asyncio.sleep(0.01)
+            assert await stable == {HERE: offset}
