@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -84,6 +85,7 @@ class ConsumerProtocol:
         self._poll_left = poll_left
         self._post = post
         self._backoff = client.retry_backoff()
+        self._failed_at = -math.inf  # the loop's time of the last failure that the backoff has counted
         self._resolving = False
         # The interval that the coordinator names, in seconds, after its first answer.
         self._interval = client_config.request_timeout
@@ -123,7 +125,11 @@ class ConsumerProtocol:
         loop = asyncio.get_running_loop()
         # The pause between two heartbeats is counted from the sending, like the session, because the answer may have
         # waited for a blocked loop.
-        due = loop.time() + self._backoff.next() if action.seconds is None else self.calm_at + action.seconds
+        if action.seconds is None:
+            self._failed_at = loop.time()
+            due = self._failed_at + self._backoff.next()
+        else:
+            due = self.calm_at + action.seconds
         while (now := loop.time()) < due:
             # The user may exceed max_poll_interval before the next heartbeat is due.
             left = self._poll_left()
@@ -157,7 +163,9 @@ class ConsumerProtocol:
             self._interval = max(heartbeat_interval(response.heartbeat_interval_ms), 1.0)
             # A join alone ends no outage: the coordinator may evict the member at its next heartbeat, again and again.
             if self._member.state is not MemberState.JOINING:
-                self._backoff.reset()
+                # The first heartbeat after it does not reset the backoff: each fetch of offsets may be refused.
+                if began >= self._failed_at + self._interval:
+                    self._backoff.reset()
                 self._client.outages.recovered(logger, self._requests.place, "%r: heartbeats succeeded", self._member)
         else:
             self._counters.failures += 1

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     ConsumerGroupHeartbeatAssignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatTopicPartitions,
     MetadataRequest,
+    OffsetFetchRequest,
 )
 from tests.embedded.cluster.alterations import with_topic_id
 from tests.embedded.group.members import CONSUMER, ORDERS, member_of, until_stable
@@ -43,6 +45,19 @@ async def test_a_wrong_epoch_costs_few_heartbeats_and_few_log_lines(
         assert wrong.hits <= 140
         # A member that is evicted again and again says so after each pause.
         assert len(caplog.records) <= (5 if epoch <= 0 else 5 * 70)
+        wrong.remove()
+        await asyncio.sleep(10.0)
+        assert sorted(member.assignment) == ORDERS
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH])
+async def test_a_member_that_is_fenced_at_each_fetch_of_offsets_joins_at_most_about_once_a_second(
+    cluster: EmbeddedCluster, code: ErrorCode
+) -> None:
+    wrong = cluster.on(OffsetFetchRequest, times=None).fail(code)
+    async with member_of(cluster, **CONSUMER) as member:
+        await asyncio.sleep(60.0)
+        assert 10 <= wrong.hits <= 90
         wrong.remove()
         await asyncio.sleep(10.0)
         assert sorted(member.assignment) == ORDERS
