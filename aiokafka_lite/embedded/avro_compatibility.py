@@ -112,8 +112,8 @@ class _Comparison:
         if isinstance(read, list):
             results = [list(self.compare(each, written, path)) for each in read]
             return [] if any(not found for found in results) else [f"{path or '/'}: no type of the union reads it"]
-        if (isinstance(read, str) and read in _PRIMITIVES) or (isinstance(written, str) and written in _PRIMITIVES):
-            allowed = isinstance(written, str) and (read == written or read in _READABLE_AS.get(written, ()))
+        if _is_primitive(read) or _is_primitive(written):
+            allowed = _is_promotion(read, written)
             return [] if allowed else [f"{path or '/'}: {_label(written)} cannot be read as {_label(read)}"]
         return self._compare_complex(
             self._reader[read] if isinstance(read, str) else read,
@@ -129,7 +129,10 @@ class _Comparison:
             return self.compare(read["items"], written["items"], f"{path}/items")
         if kind == "map":
             return self.compare(read["values"], written["values"], f"{path}/values")
-        name = _short(written["name"])
+        return self._compare_named(read, written, path)
+
+    def _compare_named(self, read: Any, written: Any, path: str) -> Iterable[str]:
+        kind, name = read["type"], _short(written["name"])
         if name != _short(read["name"]) and name not in read["aliases"]:
             return [f"{path or '/'}: the name changed from {written['name']} to {read['name']}"]
         if kind == "fixed":
@@ -153,6 +156,16 @@ class _Comparison:
             elif not field["has_default"]:
                 found.append(f"{place}: the field has no default value and is missing in the other schema")
         return found
+
+
+def _is_primitive(schema: Any) -> bool:
+    return isinstance(schema, str) and schema in _PRIMITIVES
+
+
+def _is_promotion(read: Any, written: Any) -> bool:
+    """Whether both types are primitive, and ``written`` can be read as ``read``."""
+    both = _is_primitive(read) and _is_primitive(written)
+    return both and (read == written or read in _READABLE_AS.get(written, ()))
 
 
 def _label(schema: Any) -> str:

@@ -42,6 +42,8 @@ TREE = record(field("left", ["null", "Tree"]), name="Tree")
         ({"type": "array", "items": "int"}, {"type": "array", "items": "string"}, "/items: string"),
         ({"type": "map", "values": "long"}, {"type": "map", "values": "int"}, None),
         ({"type": "array", "items": "int"}, {"type": "map", "values": "int"}, "map cannot be read as array"),
+        ({"type": "array", "items": "int"}, "int", "int cannot be read as array"),
+        ("int", {"type": "array", "items": "int"}, "array cannot be read as int"),
         ("int", record(), "shop.Order cannot be read as int"),
         ({**COLOR, "symbols": ["RED"]}, COLOR, "symbols are missing: ['BLUE']"),
         ({**COLOR, "symbols": ["RED"], "default": "RED"}, COLOR, None),
