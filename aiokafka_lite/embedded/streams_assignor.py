@@ -59,11 +59,7 @@ class _Assignment:
         waiting = self._keep([(task, [was_active[task]] if task in was_active else []) for task in self._tasks])
         waiting = self._keep([(task, was_standby.get(task, [])) for task in waiting])
         queue = _Queue(self._members, {name: len(each) for name, each in self._active.items()})
-        for task in waiting:
-            member = queue.first(())
-            assert member is not None, "there is a member"
-            self._active[member].add(task)
-            queue.add_task(member)
+        self._add_active(waiting, queue)
         for name, active in self._active.items():
             for task in active:
                 self._processes_with[task].append(self._members[name].process_id)
@@ -86,6 +82,14 @@ class _Assignment:
                 self._active[name].add(task)
                 fuller += len(self._active[name]) == low + 1
         return waiting
+
+    def _add_active(self, tasks: Iterable[TaskId], queue: _Queue) -> None:
+        """Give each of these active tasks to the first member of the queue."""
+        for task in tasks:
+            member = queue.first(())
+            assert member is not None, "there is a member"
+            self._active[member].add(task)
+            queue.add_task(member)
 
     def _add_standby(self, task: TaskId, earlier: list[str], queue: _Queue) -> None:
         """Add a standby task to a process without the task, preferably to a process that had it before.

@@ -12,7 +12,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -110,8 +110,8 @@ class StreamsMember(HeartbeatMember):
         # As in Kafka, a task that this heartbeat frees is free from the next one on, also for the member itself.
         present = list(members)
         missing, missing_standby = target.active - kept.keys(), target.standby - kept_standby
-        taken = {each for each in missing if self._is_free(each, present, as_active=True)}
-        taken_standby = {each for each in missing_standby if self._is_free(each, present, as_active=False)}
+        taken = self._free_of(missing, present, as_active=True)
+        taken_standby = self._free_of(missing_standby, present, as_active=False)
         self.active = {**kept, **dict.fromkeys(sorted(taken), epoch)}
         self.standby = kept_standby | taken_standby
         self.revoking, self.revoking_standby = {}, frozenset()
@@ -119,12 +119,16 @@ class StreamsMember(HeartbeatMember):
         self.previous_epoch, self.epoch = self.epoch, epoch
         return True
 
-    def _is_free(self, task: TaskId, members: Iterable[StreamsMember], *, as_active: bool) -> bool:
-        """Whether no member has the task in a way that prevents it (rule 2)."""
-        return not any(
-            each.keeps(task) if each.process_id == self.process_id else as_active and each.runs(task)
-            for each in members
-        )
+    def _free_of(self, tasks: Iterable[TaskId], members: Collection[StreamsMember], *, as_active: bool) -> set[TaskId]:
+        """Those of the tasks that no member has in a way that prevents it (rule 2)."""
+        return {
+            task
+            for task in tasks
+            if not any(
+                each.keeps(task) if each.process_id == self.process_id else as_active and each.runs(task)
+                for each in members
+            )
+        }
 
     @staticmethod
     def _owns(owned: Tasks | None, active: Iterable[TaskId], standby: Iterable[TaskId]) -> bool:

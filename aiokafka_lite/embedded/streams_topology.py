@@ -95,9 +95,7 @@ def tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> Topology
 
 def _tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> TopologyTasks:
     subtopologies = topology.subtopologies
-    missing = sorted({name for each in subtopologies for name in each.source_topics if name not in existing})
-    if missing:
-        raise _Unready(StreamsStatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_shown(missing)} are missing.")
+    _check_source_topics(subtopologies, existing)
     repartition = {info.name: info for each in subtopologies for info in each.repartition_source_topics}
     decided = _repartition_counts(subtopologies, repartition, existing)
     counts = _task_counts(subtopologies, decided, existing)
@@ -105,12 +103,7 @@ def _tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> Topolog
         info.name: (info, counts[each.subtopology_id]) for each in subtopologies for info in each.state_changelog_topics
     }
     expected = {name: decided[name] for name in repartition} | {name: count for name, (_, count) in changelogs.items()}
-    for name, count in expected.items():
-        if existing.get(name, count) != count:
-            raise _Unready(
-                StreamsStatusCode.INCORRECTLY_PARTITIONED_TOPICS,
-                f"Existing topic {name} has different number of partitions: expected {count}, found {existing[name]}",
-            )
+    _check_internal_topics(expected, existing)
     internal_topics = [*repartition.values(), *(info for info, _ in changelogs.values())]
     absent = tuple(info for info in internal_topics if info.name not in existing)
     text = f"Internal topics are missing: {_shown([info.name for info in absent])}"
@@ -121,6 +114,23 @@ def _tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> Topolog
         absent,
         Status(StreamsStatusCode.MISSING_INTERNAL_TOPICS, text) if absent else None,
     )
+
+
+def _check_source_topics(subtopologies: Iterable[StreamsSubtopology], existing: Mapping[str, int]) -> None:
+    """Raise _Unready if a topic of the user does not exist."""
+    missing = sorted({name for each in subtopologies for name in each.source_topics if name not in existing})
+    if missing:
+        raise _Unready(StreamsStatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_shown(missing)} are missing.")
+
+
+def _check_internal_topics(expected: Mapping[str, int], existing: Mapping[str, int]) -> None:
+    """Raise _Unready if an internal topic exists with another number of partitions (rule 5)."""
+    for name, count in expected.items():
+        if existing.get(name, count) != count:
+            raise _Unready(
+                StreamsStatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+                f"Existing topic {name} has different number of partitions: expected {count}, found {existing[name]}",
+            )
 
 
 def _repartition_counts(
