@@ -75,6 +75,13 @@ async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -
     if offsets:
         written = await groups.commit(request.group_id, offsets)
         results = {key: refusal or written for key, refusal in results.items()}
+    return _commit_response(request, results)
+
+
+def _commit_response(
+    request: OffsetCommitRequest, results: Mapping[tuple[str, bytes, int], ErrorCode]
+) -> OffsetCommitResponse:
+    """The response with these results, by name and id of the topic and number of the partition."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -136,6 +143,11 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
     if context.version >= OffsetFetchRequest.MANY_GROUPS:
         stable = request.require_stable
         return OffsetFetchResponse(groups=[_fetch_group(context, group, stable=stable) for group in request.groups])
+    return _fetch_one_group(context, request)
+
+
+def _fetch_one_group(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """The response to a request before v8, which names one group."""
     error = _check_fetch(context, request.group_id)
     if error is not ErrorCode.NONE and context.version >= OffsetFetchRequest.TOP_LEVEL_ERROR:
         return OffsetFetchResponse(error_code=error)

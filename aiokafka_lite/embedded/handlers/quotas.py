@@ -139,6 +139,10 @@ def _entity_of(entry: AlterClientQuotasRequestEntry) -> Entity:
 
 
 def _problem(entry: AlterClientQuotasRequestEntry) -> str | None:
+    return _wrong_entity(entry) or _wrong_change(entry)
+
+
+def _wrong_entity(entry: AlterClientQuotasRequestEntry) -> str | None:
     kinds = {part.entity_type for part in entry.entity}
     if not kinds or not (kinds <= {USER, CLIENT_ID} or kinds == {IP}):
         return f"an entity of {sorted(kinds)} cannot have quotas"
@@ -147,10 +151,15 @@ def _problem(entry: AlterClientQuotasRequestEntry) -> str | None:
     for part in entry.entity:
         if part.entity_type == IP and part.entity_name is not None and not _is_address(part.entity_name):
             return must_be("the name of an entity of the type ip", "an IP address", part.entity_name)
+    return None
+
+
+def _wrong_change(entry: AlterClientQuotasRequestEntry) -> str | None:
     if len({change.key for change in entry.ops}) != len(entry.ops):
         return "each quota must be named once"
+    of_address = any(part.entity_type == IP for part in entry.entity)
     changes = [change for change in entry.ops if not change.remove]
-    return next((problem for change in changes if (problem := _wrong_value(change, IP in kinds))), None)
+    return next((problem for change in changes if (problem := _wrong_value(change, of_address))), None)
 
 
 def _is_address(name: str) -> bool:

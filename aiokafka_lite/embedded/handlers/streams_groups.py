@@ -26,6 +26,7 @@ from ...protocol.messages import (
     StreamsGroupHeartbeatResponse,
     StreamsKeyValue,
     StreamsStatus,
+    StreamsSubtopology,
     StreamsTopicInfo,
     StreamsTopicPartitions,
     StreamsTopology,
@@ -162,6 +163,11 @@ def _check_request(request: StreamsGroupHeartbeatRequest) -> None:
     for text, applies in refusals.items():
         if applies:
             raise GroupRefusal(ErrorCode.INVALID_REQUEST, text)
+    _check_changelogs(subtopologies)
+
+
+def _check_changelogs(subtopologies: Iterable[StreamsSubtopology]) -> None:
+    """Raise GroupRefusal for a changelog with a number of partitions: its subtopology decides it."""
     for changelog in (info for each in subtopologies for info in each.state_changelog_topics):
         if changelog.partitions != 0:
             raise GroupRefusal(

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -36,9 +38,18 @@ def describe_topic_partitions(
     names = {topic.name for topic in request.topics}
     asked = [name for name in sorted(names or context.broker.metadata.topics) if name >= cursor.topic_name]
     described = [name for name in asked if context.allows_topic(AclOperation.DESCRIBE, name)]
+    response = _page(context, described, cursor, max(1, min(request.response_partition_limit, LIMIT)))
+    if names:  # denied topics are on every page, as in Kafka
+        response.topics += [_denied(name) for name in asked if name not in described]
+    return response
+
+
+def _page(
+    context: RequestContext, names: Iterable[str], cursor: TopicPartitionCursor, room: int
+) -> DescribeTopicPartitionsResponse:
+    """The first partitions of these topics, from the cursor on: at most ``room`` of them."""
     response = DescribeTopicPartitionsResponse(topics=[])
-    room = max(1, min(request.response_partition_limit, LIMIT))
-    for name in described:
+    for name in names:
         first = cursor.partition_index if name == cursor.topic_name else 0
         if not room:
             response.next_cursor = TopicPartitionCursor(topic_name=name, partition_index=0)
@@ -51,8 +62,6 @@ def describe_topic_partitions(
         if known is not None and not topic.error_code and end < len(known.partitions):
             response.next_cursor = TopicPartitionCursor(topic_name=name, partition_index=end)
             break
-    if names:  # denied topics are on every page, as in Kafka
-        response.topics += [_denied(name) for name in asked if name not in described]
     return response
 
 

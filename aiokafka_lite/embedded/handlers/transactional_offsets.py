@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -54,6 +56,10 @@ async def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitReq
         results |= dict.fromkeys(offsets, written)
         if written is ErrorCode.NONE:
             results |= dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    return _response(request, results)
+
+
+def _response(request: TxnOffsetCommitRequest, results: Mapping[PartitionKey, ErrorCode]) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
