@@ -345,6 +345,7 @@ _THREADS = (
 
 def check_dynamic(broker: str, changed: Mapping[str, str], settings: ClusterSettings) -> None:
     """Raise InvalidConfig unless these settings of one broker, or, with "", of all brokers, can change at run time."""
+    _check_listener_scopes(broker, changed)
     _check_scopes(broker, changed)
     _check_connection_limits(broker, changed, settings)
     for name in (each for each in _THREADS if each in changed):
@@ -354,13 +355,16 @@ def check_dynamic(broker: str, changed: Mapping[str, str], settings: ClusterSett
             raise InvalidConfig(must_be(name, f"from {low} to {high}, because it is {present} now", wanted))
 
 
-def _check_scopes(broker: str, changed: Mapping[str, str]) -> None:
-    bases = _base_names(changed)
-    of_one = [
-        name for name, base in bases.items() if base not in BROKER_KEYS or BROKER_KEYS[base].scope is not Scope.CLUSTER
-    ]
+def _check_listener_scopes(broker: str, changed: Mapping[str, str]) -> None:
+    """Raise InvalidConfig unless these settings of listeners can be set for one broker, or for all brokers."""
+    for_all = {name for name, key in BROKER_KEYS.items() if key.scope is Scope.CLUSTER}
+    of_one = [name for name, base in _base_names(changed).items() if base not in for_all]
     if of_one and not broker:
         raise InvalidConfig(f"{', '.join(of_one)} can be changed only for one broker, not for all brokers")
+
+
+def _check_scopes(broker: str, changed: Mapping[str, str]) -> None:
+    """Raise InvalidConfig unless these settings without a listener can be set for one broker, or for all brokers."""
     known = {name: BROKER_KEYS[name] for name in changed if name in BROKER_KEYS}
     fixed = [name for name, key in known.items() if key.read_only]
     if fixed:

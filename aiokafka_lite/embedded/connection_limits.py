@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from typing import Protocol, TypeVar
 
 from ..arguments import INT32_MAX
@@ -58,15 +58,7 @@ class ConnectionLimits:
         connection must count for each limit that is reached. Connections that wait for their turn count; refused
         connections do not.
         """
-        rivals: list[C] | None = None
-        for most, counts in self._limits(listener, address):
-            if len(connections) < most:
-                continue
-            counted = [each for each in connections if not each.is_refused and counts(each)]
-            if len(counted) > most:
-                return False  # one connection less is still too many
-            if len(counted) == most:
-                rivals = counted if rivals is None else [each for each in rivals if counts(each)]
+        rivals = self._rivals(connections, listener, address)
         if rivals is None:
             return True
         silent = [(since, each) for each in rivals if (since := each.silent_since) is not None]
@@ -76,6 +68,19 @@ class ConnectionLimits:
         del connections[longest]
         longest.replace()
         return True
+
+    def _rivals(self, connections: Collection[C], listener: str, address: str) -> list[C] | None:
+        """The connections of which one less makes room for a new one. None if there is room."""
+        rivals: list[C] | None = None
+        for most, counts in self._limits(listener, address):
+            if len(connections) < most:
+                continue
+            counted = [each for each in connections if not each.is_refused and counts(each)]
+            if len(counted) > most:
+                return []  # one connection less is still too many
+            if len(counted) == most:
+                rivals = counted if rivals is None else [each for each in rivals if counts(each)]
+        return rivals
 
     def _limits(self, listener: str, address: str) -> Iterator[tuple[int, Callable[[Connected], bool]]]:
         """The limits of a new connection, each with the test of which connections count to it."""

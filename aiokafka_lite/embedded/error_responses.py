@@ -14,6 +14,7 @@ Kafka answers in this way when a handler breaks, and ``Fault.fail`` answers in t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ErrorCode
@@ -76,7 +77,7 @@ def shorten_messages(part: Any) -> None:
 def _failed(answer: type[Any], request: Any, code: int, version: int) -> Any:
     """The struct ``answer`` to the struct ``request``, which is a bare name or number in some arrays."""
     specs: dict[str, Spec] = answer.specs
-    has_code = any(name in specs and version in specs[name].versions for name in _CODES)
+    has_code = _has_code(specs, version)
     repeats = not has_code or answer in _WITH_TOPICS
     values: dict[str, Any] = {}
     for name, spec in specs.items():
@@ -89,9 +90,14 @@ def _failed(answer: type[Any], request: Any, code: int, version: int) -> Any:
             elements = _repeated(request, name, version) if is_repeated else ()
             values[name] = [_failed(spec.item, each, code, version) for each in elements]
         else:
-            value = _copied(name, spec, request) if name in _IDENTITY and version in spec.versions else None
-            values[name] = _absent(name, spec, version) if value is None else value
+            copied = _copied(name, spec, request, version)
+            values[name] = _absent(name, spec, version) if copied is None else copied
     return answer(**values)
+
+
+def _has_code(specs: Mapping[str, Spec], version: int) -> bool:
+    """Whether a struct with these fields has an error code in this version."""
+    return any(name in specs and version in specs[name].versions for name in _CODES)
 
 
 def _holds_code(array: Spec, version: int) -> bool:
@@ -115,8 +121,13 @@ def _repeated(request: Any, name: str, version: int) -> list[Any]:
     return [element for each in arrays for element in getattr(request, each) or ()]
 
 
-def _copied(name: str, spec: Spec, request: Any) -> Any:
-    """The request's value of ``name``, or of another name for a partition or a user; None without a value."""
+def _copied(name: str, spec: Spec, request: Any, version: int) -> Any:
+    """The request's value of ``name``, or of another name for a partition or a user.
+
+    None without a value, and for a field that does not identify an element.
+    """
+    if name not in _IDENTITY or version not in spec.versions:
+        return None
     if isinstance(request, str | int):
         return request if isinstance(request, str) == (spec.wire == "string") else None
     names = _PARTITION if name in _PARTITION else ("name" if name == "user" else name,)

@@ -232,15 +232,11 @@ class GroupCoordinator:
             hosted = self._hosted.host(group_id)
             hosted.empty_since = NEVER  # the group is invisible until something is committed
         group = hosted.group
-        if isinstance(group, StreamsGroup):
-            if knows_epochs or transactional or member_id not in group.members:
-                return group.check_commit(member_id, instance_id, generation, partitions, transactional=transactional)
+        if not knows_epochs and not transactional and _is_commit_by_epoch(group, member_id, generation):
             return ErrorCode.UNSUPPORTED_VERSION
+        if isinstance(group, StreamsGroup):
+            return group.check_commit(member_id, instance_id, generation, partitions, transactional=transactional)
         if isinstance(group, ConsumerGroup):
-            member = group.members.get(member_id)
-            needs_epoch = member is not None and member.classic is None and generation >= 0
-            if needs_epoch and not knows_epochs and not transactional:
-                return ErrorCode.UNSUPPORTED_VERSION
             topics = self._metadata.topics
             owned = [(topics[name].topic_id, number) for name, number in partitions if name in topics]
             return group.check_commit(member_id, instance_id, generation, owned, transactional=transactional)
@@ -381,3 +377,13 @@ class GroupCoordinator:
         ends: Rows = [(offset_key(group_id, *key), None) for key in hosted.offsets]
         self.transactional.remove(group_id, self.transactional.pending(group_id))
         return (await self.log.write(group_id, [*ends, *tombstones(group)]))[0]
+
+
+def _is_commit_by_epoch(group: AnyGroup, member_id: str, generation: int) -> bool:
+    """Whether a commit is that of a member with an epoch in place of a generation, which needs OffsetCommit v9."""
+    if isinstance(group, StreamsGroup):
+        return member_id in group.members
+    if isinstance(group, ConsumerGroup):
+        member = group.members.get(member_id)
+        return member is not None and member.classic is None and generation >= 0
+    return False

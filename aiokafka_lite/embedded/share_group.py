@@ -163,8 +163,7 @@ class ShareGroup:
         self._assign(topics, has_changed=True)
 
     def _assign(self, topics: Mapping[str, Topic], *, has_changed: bool) -> None:
-        read = {name for member in self.members.values() for name in member.topics if name in topics}
-        partition_counts = {topics[name].topic_id: len(topics[name].partitions) for name in read}
+        partition_counts = self._count_partitions(topics)
         if not has_changed and partition_counts == self._partition_counts:
             return
         self._partition_counts = partition_counts
@@ -184,3 +183,8 @@ class ShareGroup:
             member = self.members[member_id]
             member.is_unsent = member.is_unsent or assigned != member.assigned
             member.assigned = assigned
+
+    def _count_partitions(self, topics: Mapping[str, Topic]) -> dict[bytes, int]:
+        """The number of partitions of each topic, by id, that members read."""
+        read = {name for member in self.members.values() for name in member.topics if name in topics}
+        return {topics[name].topic_id: len(topics[name].partitions) for name in read}
