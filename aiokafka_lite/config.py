@@ -29,7 +29,20 @@ from .security import (
     is_pem,
     tls_context,
 )
-from .setting_checks import LONGEST_TIMER, filled, one_of, pauses, plain_strings, seconds, string, switch, whole, wrong
+from .setting_checks import (
+    LONGEST_TIMER,
+    credential,
+    filled,
+    ip_address,
+    one_of,
+    pauses,
+    plain_strings,
+    seconds,
+    string,
+    switch,
+    whole,
+    wrong,
+)
 from .types import Compression, IsolationLevel
 
 KIB = 1024
@@ -159,8 +172,7 @@ class ClientConfig:
     def __post_init__(self) -> None:
         plain_strings(self)
         object.__setattr__(self, "bootstrap_servers", _servers(self.bootstrap_servers))
-        string(self, "client_id")
-        string(self, "client_rack")
+        string(self, "client_id", "client_rack")
         seconds(self, "request_timeout", "api_timeout", zero=False)
         seconds(self, "connect_timeout", "metadata_max_age", "connections_max_idle", zero=False, most=LONGEST_TIMER)
         pauses(self, "retry_backoff")
@@ -170,10 +182,8 @@ class ClientConfig:
         if self.retry_backoff_function is not None and not callable(self.retry_backoff_function):
             raise wrong("retry_backoff_function", "a function, or None", self.retry_backoff_function)
         if self.local_address is not None:
-            _check_ip_address("local_address", self.local_address)
-        switch(self, "allow_auto_create_topics")
-        switch(self, "enable_metrics_push")
-        switch(self, "sasl_tokenauth")
+            ip_address(self, "local_address")
+        switch(self, "allow_auto_create_topics", "enable_metrics_push", "sasl_tokenauth")
         _hide(self, "ssl_key_password", "sasl_password")
         _check_tls(self)
         _check_sasl(self)
@@ -192,18 +202,6 @@ class ClientConfig:
     def uses_sasl(self) -> bool:
         """Whether connections log in with ``sasl_mechanism``."""
         return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
-
-
-def _check_ip_address(name: str, value: object) -> None:
-    import ipaddress  # imported here: it takes 2 ms, and few clients set a local address
-
-    try:
-        if isinstance(value, str):
-            ipaddress.ip_address(value)
-            return
-    except ValueError:
-        pass
-    raise wrong(name, 'an IP address such as "192.0.2.7" or "::1", or None', value)
 
 
 _TLS_PARTS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password")
@@ -312,7 +310,7 @@ def _check_credentials(settings: ClientConfig, mechanism: str, given: Collection
     else:
         string(settings, "sasl_username")
         for name in needed_here:
-            _check_credential(name, getattr(settings, name))
+            credential(settings, name)
 
 
 def _check_provider(provider: object) -> None:
@@ -339,17 +337,6 @@ def _check_kerberos(settings: ClientConfig) -> None:
     if settings.sasl_kerberos_keytab is not None:
         check_keytab("sasl_kerberos_keytab", settings.sasl_kerberos_keytab)
     extra("gssapi", "gssapi")
-
-
-def _check_credential(name: str, value: str) -> None:
-    if not value:
-        raise ConfigurationError(f"{name} must not be empty")
-    if "\0" in value:
-        raise ConfigurationError(f"{name} must not contain NUL")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ConfigurationError(f"{name} must be a string that UTF-8 can encode") from None
 
 
 def _kind(value: object) -> str:
@@ -439,11 +426,9 @@ class ProducerConfig:
             raise ConfigurationError(str(error)) from None
         if self.idempotence is not None and not isinstance(self.idempotence, bool):
             raise wrong("idempotence", "True, False, or None", self.idempotence)
-        if self.idempotence and not self.waits_for_all:
-            raise ConfigurationError(f'idempotence=True requires acks="all", got acks={self.acks!r}')
         whole(self, "retries", 0)
-        if self.idempotence and not self.retries:
-            raise ConfigurationError("idempotence=True requires retries >= 1, got retries=0")
+        if self.idempotence:
+            self._check_idempotence("idempotence=True")
         if self.transactional_id is not None:
             self._check_transactions()
         seconds(self, "transaction_timeout", zero=False)
@@ -466,12 +451,16 @@ class ProducerConfig:
 
     def _check_transactions(self) -> None:
         filled(self, "transactional_id")
-        if not self.waits_for_all:
-            raise ConfigurationError(f'transactional_id requires acks="all", got acks={self.acks!r}')
         if self.idempotence is False:
             raise ConfigurationError("transactional_id requires idempotence=True or None, got False")
+        self._check_idempotence("transactional_id")
+
+    def _check_idempotence(self, what: str) -> None:
+        """Check what idempotence requires. ``what`` is the setting that asks for it."""
+        if not self.waits_for_all:
+            raise ConfigurationError(f'{what} requires acks="all", got acks={self.acks!r}')
         if not self.retries:
-            raise ConfigurationError("transactional_id requires retries >= 1, got retries=0")
+            raise ConfigurationError(f"{what} requires retries >= 1, got retries=0")
 
     @property
     def waits_for_all(self) -> bool:
