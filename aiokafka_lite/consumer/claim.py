@@ -163,7 +163,7 @@ class ClaimReader:
     def _back_off(self) -> None:
         """Fetch the partition again after an error, at a bounded rate."""
         assigned = self.assigned
-        assigned.back_off(asyncio.get_running_loop().time() + self._backoff.after(assigned.attempts))
+        assigned.wait_to_retry(asyncio.get_running_loop().time(), self._backoff)
         self._subscription.update_ready(assigned)
         self._on_room(assigned)
 

@@ -384,7 +384,7 @@ class FetchAnswers:
             assigned.back_off(self._now())
 
     def _back_off(self, assigned: AssignedPartition) -> None:
-        assigned.back_off(self._now() + self._backoff.after(assigned.attempts))
+        assigned.wait_to_retry(self._now(), self._backoff)
 
 
 async def _copied(data: Buffer) -> Buffer:

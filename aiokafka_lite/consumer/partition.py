@@ -16,6 +16,7 @@ Invariants that once broke:
 
 from __future__ import annotations
 
+from ..aio.retry import Backoff
 from ..errors import KafkaError
 from ..protocol.records.columns import PackedBatch
 from ..protocol.schema import ZERO_UUID
@@ -220,6 +221,10 @@ class AssignedPartition:
         self.attempts += 1
         self.retry_at = retry_at
         self.replan()
+
+    def wait_to_retry(self, now: float, backoff: Backoff) -> None:
+        """Back off after a failure. The pause grows with the failures in a row."""
+        self.back_off(now + backoff.after(self.attempts))
 
     def succeeded(self) -> None:
         """End the backoff: an answer was usable."""

@@ -244,21 +244,18 @@ class PositionKeeper:
                 self._fail(assigned, error_for(code, f"reading {partition}", at=partition))
             return assigned.retry_at
         deadline = assigned.unknown_since + timeout
-        why = f"no broker has listed {partition} for {timeout:g} s"
-        lacks_it = (
-            not assigned.was_listed
-            and topic is not None
-            and topic.is_usable
-            and is_confirmed(self._client.view, assigned.unknown_since)
-        )
-        if lacks_it and topic is not None:
-            why = f"topic {partition.topic!r} has {plural(len(topic.partitions), 'partition')}; there is no {partition}"
-        if lacks_it or now >= deadline:
-            assigned.unknown_since = None
-            if not lacks_it and self._drop_deleted(partition.topic):
+        if topic is not None and _lacks(topic, assigned, assigned.unknown_since, self._client.view):
+            count = plural(len(topic.partitions), "partition")
+            self._fail_unknown(assigned, f"topic {partition.topic!r} has {count}; there is no {partition}")
+        elif now >= deadline:
+            if self._drop_deleted(partition.topic):
                 return None
-            self._fail(assigned, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why, at=partition))
+            self._fail_unknown(assigned, f"no broker has listed {partition} for {timeout:g} s")
         return deadline
+
+    def _fail_unknown(self, assigned: AssignedPartition, why: str) -> None:
+        assigned.unknown_since = None
+        self._fail(assigned, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why, at=assigned.partition))
 
     def _drop_deleted(self, name: str) -> bool:
         """Continue without a deleted topic, if other whole topics are read. Returns False if there is no other one."""
@@ -276,7 +273,12 @@ class PositionKeeper:
         self._subscription.notify_ready()
 
     def _back_off(self, assigned: AssignedPartition) -> None:
-        assigned.back_off(asyncio.get_running_loop().time() + self._retry_backoff.after(assigned.attempts))
+        assigned.wait_to_retry(asyncio.get_running_loop().time(), self._retry_backoff)
+
+
+def _lacks(topic: TopicView, assigned: AssignedPartition, since: float, view: ClusterView) -> bool:
+    """Whether metadata confirms that the topic does not have a partition that was never listed."""
+    return not assigned.was_listed and topic.is_usable and is_confirmed(view, since)
 
 
 def why_unknown(assigned: AssignedPartition, view: ClusterView) -> str:

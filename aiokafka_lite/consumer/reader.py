@@ -365,7 +365,7 @@ class Reader:
 
     def _back_off(self, assigned: AssignedPartition) -> None:
         """Fetch the partition again later. This repairs damage from the network, and limits the rate of an error."""
-        assigned.back_off(asyncio.get_running_loop().time() + self._backoff.after(assigned.attempts))
+        assigned.wait_to_retry(asyncio.get_running_loop().time(), self._backoff)
         self._failed = assigned
         self._subscription.end_turn(assigned)
         self._on_room(assigned)
