@@ -181,11 +181,7 @@ def merging(
     """
     if view.cluster_id is not None and response.cluster_id is not None and view.cluster_id != response.cluster_id:
         view = ClusterView()
-    topics = view.topics.copy()  # a plain dict: a hundred times faster than iterating over the proxy
-    for name in topics.keys() - keep:
-        del topics[name]
-    if asked is None:
-        topics = {name: _gone(topic) for name, topic in topics.items()}
+    topics = _kept(view, keep, is_complete=asked is None)
     merged = 0
     for answer in response.topics:
         # The name is null only in responses to requests by topic id, which this client does not send. The next response
@@ -206,6 +202,14 @@ def merging(
         topics=view.topics if unchanged else MappingProxyType(topics),
         updated_at=view.updated_at if now is None else now,
     )
+
+
+def _kept(view: ClusterView, keep: AbstractSet[str], *, is_complete: bool) -> dict[str, TopicView]:
+    """The known topics in ``keep``. If the answer is complete, a topic that it lacks does not exist."""
+    topics = view.topics.copy()  # a plain dict: a hundred times faster than iterating over the proxy
+    for name in topics.keys() - keep:
+        del topics[name]
+    return {name: _gone(topic) for name, topic in topics.items()} if is_complete else topics
 
 
 def merge_leader(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import anyio
 
@@ -125,10 +125,7 @@ class Telemetry:
             now_ns=now,
             temporality=DELTA if is_delta else CUMULATIVE,
         )
-        accepted = subscription.accepted_compression_types
-        compression = next((each for each in COMPRESSIONS if each in accepted), Compression.NONE)
-        if compression is not Compression.NONE:
-            data = compress(compression, data)
+        compression, data = _compressed(data, subscription.accepted_compression_types)
         request = PushTelemetryRequest(
             client_instance_id=self._instance_id,
             subscription_id=subscription.subscription_id,
@@ -157,3 +154,9 @@ class Telemetry:
 
     def _now_ns(self) -> int:
         return int(self._runtime.clock() * 1e9)
+
+
+def _compressed(data: bytes, accepted: Collection[int]) -> tuple[Compression, bytes]:
+    """The data, compressed with the best codec that the broker accepts."""
+    compression = next((each for each in COMPRESSIONS if each in accepted), Compression.NONE)
+    return compression, data if compression is Compression.NONE else compress(compression, data)

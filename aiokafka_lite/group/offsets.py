@@ -350,10 +350,7 @@ class Offsets:
         if code is ErrorCode.NONE:
             del attempt.offsets[partition]
             attempt.committed[partition] = offset
-            if self._refused.get(partition, offset.offset + 1) <= offset.offset:
-                del self._refused[partition]  # the partition was assigned again, and is committed by now
-            if partition in self._committed:
-                self._committed[partition] = offset
+            self._record(partition, offset)
         elif code in _MEMBERSHIP_ERRORS and (identity != self._identity() or self._is_rebalancing()):
             return  # the error concerns a generation that is over; in the next one the partition may still be assigned
         elif code is ErrorCode.STALE_MEMBER_EPOCH and identity.member_id:
@@ -378,6 +375,13 @@ class Offsets:
             attempt.refused[partition] = error_for(code, f"committing offset {offset.offset} of {partition}")
             if code in _MEMBERSHIP_ERRORS:
                 self._on_refused(identity, code)
+
+    def _record(self, partition: TopicPartition, offset: OffsetAndMetadata) -> None:
+        """Record that the broker has stored an offset."""
+        if self._refused.get(partition, offset.offset + 1) <= offset.offset:
+            del self._refused[partition]  # the partition was assigned again, and is committed by now
+        if partition in self._committed:
+            self._committed[partition] = offset
 
     # Fetching.
 
