@@ -83,12 +83,7 @@ class RegistryHttp:
         random: Callable[[], float],
     ) -> None:
         self._httpx = extra("httpx", "schema-registry")
-        urls = list(url) if isinstance(url, Iterable) and not isinstance(url, str) else [url]
-        if not urls:
-            raise ConfigurationError(must_be("url", "the http:// or https:// address of a schema registry", url))
-        given = [_parsed(each) for each in urls]
-        self.urls = [address for address, _ in given]
-        in_url = next((userinfo for _, userinfo in given if userinfo is not None), None)
+        self.urls, in_url = _addresses(url)
         if (username is None) != (password is None):
             raise ConfigurationError("username and password are required together")
         self._basic = in_url if username is None or password is None else (username, Secret(password))
@@ -213,6 +208,16 @@ class RegistryHttp:
                 auth=None if self._basic is None else (self._basic[0], self._basic[1].encode()),
             )
         return self._client
+
+
+def _addresses(url: str | Iterable[str]) -> tuple[list[str], tuple[str, Secret] | None]:
+    """The addresses of a registry, and the first user name and password that one of them contains."""
+    urls = list(url) if isinstance(url, Iterable) and not isinstance(url, str) else [url]
+    if not urls:
+        raise ConfigurationError(must_be("url", "the http:// or https:// address of a schema registry", url))
+    given = [_parsed(each) for each in urls]
+    userinfo = next((each for _, each in given if each is not None), None)
+    return [address for address, _ in given], userinfo
 
 
 def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:

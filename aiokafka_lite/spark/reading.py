@@ -36,7 +36,7 @@ from ..consumer.position import Reset, ResetReason
 from ..consumer.subscription import Subscription, SubscriptionObserver
 from ..errors import ErrorCode, KafkaError, KafkaTimeout, OffsetOutOfRange, UnknownTopic, error_for
 from ..net.connection import Purpose
-from ..protocol.messages import FetchRequest, FetchRequestPartition, FetchRequestTopic
+from ..protocol.messages import FetchRequest, FetchRequestPartition, FetchRequestTopic, FetchResponse
 from ..protocol.schema import ZERO_UUID
 from ..types import IsolationLevel, TopicPartition
 from .offsets import Range, Task, TopicIds, recreated
@@ -208,22 +208,7 @@ class RangeReader(Component, SubscriptionObserver):
         if leader is None or topic is None or state.buffer.has_data or state.failure:
             return
         offset = state.buffer.end
-        request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            isolation_level=int(self._config.isolation),
-            topics=[
-                FetchRequestTopic(
-                    topic=partition.topic,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        FetchRequestPartition(
-                            partition=partition.partition, fetch_offset=offset, partition_max_bytes=MIB
-                        )
-                    ],
-                )
-            ],
-        )
+        request = _probe_request(partition, topic.topic_id, offset, self._config.isolation)
         try:
             answer = await self._client.send(
                 request, node=leader.node_id, purpose=Purpose.OTHER, timeout=PROBE_TIMEOUT, retry=False
@@ -232,13 +217,11 @@ class RangeReader(Component, SubscriptionObserver):
             if is_retriable(error):
                 return  # the leader may have moved; the fetchers follow it, and the next probe repeats the request
             raise
-        for given in (each for of_topic in answer.responses for each in of_topic.partitions):
-            committed = self._config.isolation is IsolationLevel.READ_COMMITTED
-            end = given.last_stable_offset if committed else given.high_watermark
-            is_empty = given.error_code == 0 and not given.records and end >= wanted.end
-            if is_empty and state.buffer.end == offset and partition in self._ranges and not state.buffer.has_data:
-                self._finish(partition)
-                self._ready.set()
+        if state.buffer.end != offset or state.buffer.has_data or partition not in self._ranges:
+            return  # records came while the probe was under way
+        if _has_no_more(answer, wanted.end, self._config.isolation):
+            self._finish(partition)
+            self._ready.set()
 
     # Lost records.
 
@@ -338,6 +321,26 @@ class RangeReader(Component, SubscriptionObserver):
         found = await list_offsets(self._client, {partition: which}, self._config.isolation, timeout=timeout)
         answer = found[partition]
         return 0 if answer is None else answer.offset
+
+
+def _probe_request(partition: TopicPartition, topic_id: bytes, offset: int, isolation: IsolationLevel) -> FetchRequest:
+    """A fetch of what the log has from an offset on, which the leader answers at once."""
+    wanted = FetchRequestPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=MIB)
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        isolation_level=int(isolation),
+        topics=[FetchRequestTopic(topic=partition.topic, topic_id=topic_id, partitions=[wanted])],
+    )
+
+
+def _has_no_more(answer: FetchResponse, end: int, isolation: IsolationLevel) -> bool:
+    """Whether the log has no records from the probed offset up to ``end``, and never will."""
+    for given in (each for of_topic in answer.responses for each in of_topic.partitions):
+        readable = given.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else given.high_watermark
+        if given.error_code == 0 and not given.records and readable >= end:
+            return True
+    return False
 
 
 def _common(wanted: Range, log: Range | None) -> Range | None:
