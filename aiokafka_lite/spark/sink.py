@@ -73,7 +73,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log what a failed batch has written. These records stay in the log, and Spark writes the batch again."""
-        logger.warning("batch %d failed after it wrote %s, which stay in the log", batchId, summary(messages))
+        logger.warning(
+            "batch %d failed; the records that it has written stay in the log: %s", batchId, summary(messages)
+        )
 
 
 @dataclass
