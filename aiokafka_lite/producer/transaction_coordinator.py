@@ -14,12 +14,13 @@ nothing.
 Rule 4: a request with offsets whose answer was lost may still arrive later in the same transaction, where no epoch
 refuses it. Then no other offset of its partitions is added, because the late request would replace it.
 
-Rule 5: in generation 1, offsets are sent only when the coordinator of the group has applied the previous transaction.
-Brokers before Kafka 3.9.1 and 4.0 answer the marker first and apply it later (KAFKA-17507), to all offsets that the
-producer id has sent by then. So offsets that are sent too early are committed or dropped with the previous transaction.
-A worker that died before its commit then left the offsets of records that it never wrote. A producer waits for the
-partitions of its previous transaction as long as it takes: the group applies a transaction at once, so what is pending
-of other partitions is of another producer. Its first offsets wait for ``LONGEST_STABLE_WAIT`` at most.
+Rule 5: in generation 1, offsets are sent only when all groups of the previous transaction have applied it. Brokers
+before Kafka 3.9.1 and 4.0 answer the marker first and apply it later (KAFKA-17507), to all offsets that the producer id
+has sent by then, of each group with the same coordinator. So offsets that are sent too early are committed or dropped
+with the previous transaction. A worker that died before its commit then left the offsets of records that it never
+wrote. A producer waits for the partitions of its previous transaction as long as it takes: the group applies a
+transaction at once, so what is pending of other partitions is of another producer. Its first offsets wait for
+``LONGEST_STABLE_WAIT`` at most.
 """
 
 from __future__ import annotations
@@ -272,8 +273,9 @@ class TransactionCoordinator:
         generation = self._ids.generation
         if generation < 2:
             await self._add_group(group.group_id, is_wanted)
-            if group.group_id not in self._stable_groups:
-                await self._wait_stable(channel, group.group_id, offsets, is_wanted)
+            for group_id in dict.fromkeys((*self._last_offsets, group.group_id)):
+                if group_id not in self._stable_groups:
+                    await self._wait_stable(group_id, offsets, is_wanted)
         if not is_wanted():
             return
         if generation < 2:
@@ -340,11 +342,7 @@ class TransactionCoordinator:
         await self._repeat(f"adding group {group_id!r} to the transaction", attempt, is_wanted)
 
     async def _wait_stable(
-        self,
-        channel: CoordinatorChannel,
-        group_id: str,
-        offsets: Iterable[TopicPartition],
-        is_wanted: Callable[[], bool],
+        self, group_id: str, offsets: Iterable[TopicPartition], is_wanted: Callable[[], bool]
     ) -> None:
         """Wait until the group has no pending offset of the previous transaction (rule 5).
 
@@ -352,6 +350,7 @@ class TransactionCoordinator:
         refusal, the request with the offsets is sent. Brokers before Kafka 2.5 do not tell what is pending.
         """
         previous = self._last_offsets.get(group_id)
+        channel = CoordinatorChannel(self._client, group_id)
         clock = asyncio.get_running_loop().time
         end = math.inf if previous else clock() + LONGEST_STABLE_WAIT
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import OffsetAndMetadata
+from aiokafka_lite import GroupMetadata, OffsetAndMetadata
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
     ErrorCode,
@@ -230,6 +230,32 @@ async def test_offsets_wait_until_their_group_has_applied_the_previous_transacti
         assert commits.hits == 1
     await writing
     assert await committed_offset(cluster) == 2
+
+
+@generation_1
+async def test_offsets_wait_until_the_other_groups_of_the_previous_transaction_have_applied_it(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    """Such a broker would also commit offsets of another group with the same coordinator."""
+
+    def as_unstable(answer: Any) -> Any:
+        (partition,) = answer.topics[0].partitions
+        if partition.partition_index == HERE.partition:
+            partition.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        return answer
+
+    commits = cluster.on(TxnOffsetCommitRequest, times=None)
+    await write(producer, 1)
+    with cluster.on(OffsetFetchRequest, times=None).alter(as_unstable) as pending:
+        async with producer.transaction() as transaction:
+            sending = asyncio.create_task(
+                transaction.send_offsets({THERE: OffsetAndMetadata(2)}, GroupMetadata("other"))
+            )
+            await until(lambda: pending.hits >= 3)
+            assert commits.hits == 1
+            pending.remove()
+            await sending
+    assert commits.hits == 2
 
 
 @generation_1
