@@ -18,6 +18,8 @@ class Children:
     def __init__(self, on_end: Callable[[asyncio.Task[None]], None]) -> None:
         self.is_cancelling = False
         """Whether all tasks are cancelled, and each new one at once."""
+        self.has_ended = False
+        """Whether all tasks have ended, so that nothing would wait for a new one."""
         self._on_end = on_end
         self._scopes: dict[asyncio.Task[None], anyio.CancelScope] = {}
 
@@ -30,7 +32,8 @@ class Children:
         """Run a coroutine as a task. It enters ``scope``, which cancels this task and nothing else."""
         if self.is_cancelling:
             scope.cancel()
-        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        # Not by the loop's task factory: an eager task (Python 3.12) would run before it is one of these tasks.
+        task = asyncio.Task(coroutine, loop=asyncio.get_running_loop(), name=name)
         self._scopes[task] = scope
         task.add_done_callback(self._ended)
 
@@ -48,6 +51,7 @@ class Children:
                 await asyncio.wait(self._scopes)
             except asyncio.CancelledError as error:
                 cancellation = error
+        self.has_ended = True
         if cancellation is not None:
             raise cancellation
 

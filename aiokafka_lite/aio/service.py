@@ -169,7 +169,7 @@ class Service:
         self.start_timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._advance(ServiceEvent.START)
-        self._root = self._loop.create_task(self._run(), name=self.name)
+        self._root = asyncio.Task(self._run(), loop=self._loop, name=self.name)  # not eager, as in Children.start
         self._root.add_done_callback(self._root_ended)
         bound = None if is_attached else timeout
         try:
@@ -260,7 +260,11 @@ class Service:
 
         The returned scope cancels this one task and nothing else.
         """
-        if self._root_scope is None or self._state in (ServiceState.CLOSED, ServiceState.FAILED):
+        if (
+            self._root_scope is None
+            or self._children.has_ended
+            or self._state in (ServiceState.CLOSED, ServiceState.FAILED)
+        ):
             self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
         scope = anyio.CancelScope()
         label = name if name is not None else str(getattr(function, "__qualname__", function))

@@ -147,7 +147,7 @@ def test_services_and_shared_calls_alone_make_tasks() -> None:
     The consumer for programs of aiokafka starts a member in the background, and cancels that when it stops. The
     metadata client of these programs returns a future from three calls, which are plain functions in aiokafka.
     """
-    makes_a_task = re.compile(r"\b(create_task|ensure_future)\(")
+    makes_a_task = re.compile(r"\b(create_task|ensure_future|asyncio\.Task)\(")
     makers = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if makes_a_task.search(path.read_text())}
     compat = {"compat/aiokafka/client.py", "compat/aiokafka/running.py"}
     assert makers == {"aio/children.py", "aio/service.py", "aio/shared_calls.py", *compat}

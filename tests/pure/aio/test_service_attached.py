@@ -30,6 +30,21 @@ async def test_an_attached_component_lives_within_the_owner() -> None:
     assert not other_tasks()
 
 
+async def test_no_child_starts_while_attached_components_close() -> None:
+    outer = Probe(lambda probe: probe.service.attach(inner.service))
+
+    async def starts_a_child(probe: Probe) -> None:
+        with pytest.raises(IllegalStateError, match="closed"):
+            outer.service.start_child(outer.forever)
+        probe.notes.append("refused")
+
+    inner = Probe(on_close=starts_a_child)
+    async with outer:
+        pass
+    assert inner.notes == ["start", "close", "refused"]
+    assert not other_tasks()
+
+
 async def test_only_the_owner_of_dropped_components_is_a_warning() -> None:
     components = [Probe()]
     components.append(Probe(lambda probe: probe.service.attach(components[0].service)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -49,6 +50,23 @@ async def test_an_error_while_closing_is_raised_by_close() -> None:
     with pytest.raises(Boom):
         await probe.close()
     assert probe.state is ServiceState.FAILED
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks are new in Python 3.12")
+async def test_a_child_that_closes_its_component_does_not_wait_for_itself_if_tasks_are_eager() -> None:
+    asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory", None))
+    probe = Probe()
+    await probe.start()
+    ended = asyncio.Event()
+
+    async def closes() -> None:
+        await probe.close()
+        ended.set()
+
+    probe.service.start_child(closes)
+    async with asyncio.timeout(CANCEL_TIMEOUT / 2):
+        await ended.wait()
+    await probe.close()
 
 
 @asynccontextmanager
