@@ -35,13 +35,16 @@ _COUNTERPARTS: Mapping[str, tuple[str, ...]] = {
 }
 """The options of Kafka's tools, and those here of which a command has at most one."""
 
-_ARGUMENTS = ("--topic", "--group", "--entity-type", "--entity-name", "--entity-default")
-"""Options of Kafka's tools that are arguments here."""
+_ARGUMENTS = ("--topic", "--group", "--entity-name")
+"""Options of Kafka's tools that are arguments here, in the commands that take names."""
 
 
-def counterpart(option: str, known: Collection[str]) -> str:
-    """What to use instead of an option that a command does not have, empty if that is not known."""
+def counterpart(option: str, known: Collection[str], *, takes_names: bool) -> str:
+    """What to use instead of an option that a command does not have, empty if that is not known.
+
+    ``known`` are the options of the command. ``takes_names`` says whether the command has an argument.
+    """
     for each in _COUNTERPARTS.get(option, ()):
         if each.partition(" ")[0] in known:
             return f"use {each}"
-    return _ARGUMENT if option in _ARGUMENTS else ""
+    return _ARGUMENT if takes_names and option in _ARGUMENTS else ""

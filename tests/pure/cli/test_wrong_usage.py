@@ -41,6 +41,10 @@ WRONG = [
     (("topics", "create", "t", "--config", "retention.ms=5"), "--set"),
     (("produce", "orders", "--acks", "5"), "'--acks': '5' is not one of"),
     (("consume", "t", "--partition", "1", "--group", "g"), "--partition and --group exclude each other"),
+    (("consume", "orders", "--group"), "--group' requires an argument; see"),
+    (("lag", "--watch=3"), "--watch"),
+    (("topics", "list", "--topic", "orders"), "--topic; see"),
+    (("consume", "orders", "--entity-type", "topics"), "--entity-type; see"),
     (("consume", "orders", "--group", ""), "group must be a name that is not empty"),
 ]
 
