@@ -1,4 +1,4 @@
-"""The ports on which servers of this process listen, each with its event loop.
+"""The addresses on which servers of this process listen, each with its event loop.
 
 A client whose server is in another event loop of its process gets no answer while that loop is blocked. Its error can
 say so.
@@ -9,14 +9,20 @@ from __future__ import annotations
 import asyncio
 from weakref import WeakValueDictionary
 
-_loops: WeakValueDictionary[int, asyncio.AbstractEventLoop] = WeakValueDictionary()
+_loops: WeakValueDictionary[tuple[str, int], asyncio.AbstractEventLoop] = WeakValueDictionary()
 
 
-def opened(port: int) -> None:
-    """Record that a server in the running event loop listens on this port."""
-    _loops[port] = asyncio.get_running_loop()
+def opened(host: str, port: int) -> None:
+    """Record that a server in the running event loop listens on this address."""
+    _loops[host, port] = asyncio.get_running_loop()
 
 
-def is_in_another_loop(port: int) -> bool:
-    """Whether a server of this process has listened on this port last, in another event loop than the running one."""
-    return _loops.get(port) not in (None, asyncio.get_running_loop())
+def closed(host: str, port: int) -> None:
+    """Record that no server of this process listens on this address any longer."""
+    _loops.pop((host, port), None)
+
+
+def is_in_another_loop(host: str, port: int) -> bool:
+    """Whether a server of this process listens on this address, in another event loop than the running one."""
+    loop = _loops.get((host, port))
+    return loop is not None and loop is not asyncio.get_running_loop() and not loop.is_closed()

@@ -122,11 +122,12 @@ class Listener:
             reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else error
             raise ConfigurationError(f"{owner} cannot listen on {self.host}:{self.port}: {reason}") from error
         self.port = self._server.sockets[0].getsockname()[1]
-        local_ports.opened(self.port)
+        local_ports.opened(self.host, self.port)
         await self._server.start_serving()
 
     def close(self) -> None:
         """Accept no more connections."""
         if self._server is not None:
+            local_ports.closed(self.host, self.port)
             self._server.close()
             self._server = None

@@ -127,7 +127,7 @@ class Connection:
         )
         self._handshake = Handshake(
             self.peer,
-            port,
+            (host, port),
             self._send_in_handshake,
             login=login,
             request_timeout=request_timeout,

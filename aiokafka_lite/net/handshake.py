@@ -33,6 +33,9 @@ SOFTWARE_NAME = "aiokafka-lite"
 
 _NEEDS_TLS = 'requires TLS (security_protocol="SSL" or "SASL_SSL")'
 _NEEDS_SASL = 'if it requires a login, set security_protocol to "SASL_PLAINTEXT" or "SASL_SSL", and sasl_mechanism'
+_IS_BLOCKED = (
+    "is in another event loop of this process that is blocked (use embedded_kafka_server in synchronous tests)"
+)
 
 
 class Send(Protocol):
@@ -68,7 +71,7 @@ class AgreedVersions:
 
 
 class Handshake:
-    """The handshake of one connection. ``peer``, ``port`` and ``uses_tls`` only choose the texts of errors.
+    """The handshake of one connection. ``peer``, ``address`` and ``uses_tls`` only choose the texts of errors.
 
     ``oldest_first`` begins with version 0 of ApiVersions, for a peer that closed a connection on a newer one.
     """
@@ -76,7 +79,7 @@ class Handshake:
     def __init__(
         self,
         peer: str,
-        port: int,
+        address: tuple[str, int],
         send: Send,
         *,
         login: Login | None,
@@ -86,7 +89,7 @@ class Handshake:
     ) -> None:
         self.login = login
         self._peer = peer
-        self._port = port
+        self._address = address
         self._send = send
         self._request_timeout = request_timeout
         self._uses_tls = uses_tls
@@ -132,11 +135,12 @@ class Handshake:
             return f"the login to {self._peer} by {self.login} did not end within {timeout:g} s"
         from ..aio import local_ports  # only for this text
 
-        if local_ports.is_in_another_loop(self._port):
-            cause = "it is in another event loop of this process, which is blocked; use embedded_kafka_server instead"
-        else:
-            cause = f"either it hangs, or the port is not Kafka's{'' if self._uses_tls else f', or it {_NEEDS_TLS}'}"
-        return f"{self._peer} accepted the connection but did not answer ApiVersions within {timeout:g} s; {cause}"
+        tls = "" if self._uses_tls else f", or it {_NEEDS_TLS}"
+        loop = f", or it {_IS_BLOCKED}" if local_ports.is_in_another_loop(*self._address) else ""
+        return (
+            f"{self._peer} accepted the connection but did not answer ApiVersions within {timeout:g} s; "
+            f"either it hangs, or the port is not Kafka's{tls}{loop}"
+        )
 
     def closed_by_peer(self, state: ConnectionState, *, is_first_unanswered: bool) -> ConnectionLost:
         """The error for a connection that the peer closed in this state, between two frames."""

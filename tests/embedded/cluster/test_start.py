@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import Admin
+from aiokafka_lite.aio import local_ports
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import EmbeddedCluster
@@ -23,6 +24,7 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.net.connector import Connector
 from aiokafka_lite.protocol.messages import MetadataRequest
+from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.embedded.cluster.simulation import (
     CountingConnector,
     client_of,
@@ -332,15 +334,43 @@ async def test_a_second_start_is_refused() -> None:
         assert await client.send(MetadataRequest(topics=[]))
 
 
-def test_a_cluster_of_this_process_in_a_blocked_event_loop_is_named() -> None:
+async def _start_in_vain(servers: str) -> str:
+    """The error of a client whose server accepts connections and answers nothing."""
+    with pytest.raises(KafkaTimeout, match="did not answer ApiVersions") as failed:
+        await Admin(servers, connect_timeout=0.1).start(timeout=0.5)
+    return str(failed.value)
+
+
+def test_a_blocked_event_loop_of_this_process_is_a_likely_cause() -> None:
     """As in a synchronous test that uses the fixture of an asynchronous one."""
 
-    async def start(servers: str) -> None:
-        await Admin(servers, connect_timeout=0.1).start(timeout=0.5)
-
-    async def block() -> None:
+    async def block() -> str:
         async with EmbeddedCluster(brokers=1) as cluster:
-            with ThreadPoolExecutor() as other, pytest.raises(KafkaTimeout, match="use embedded_kafka_server"):
-                other.submit(asyncio.run, start(cluster.bootstrap_servers)).result()
+            with ThreadPoolExecutor() as other:
+                return other.submit(asyncio.run, _start_in_vain(cluster.bootstrap_servers)).result()
 
-    asyncio.run(block())
+    assert "or it is in another event loop of this process that is blocked (use embedded_k" in asyncio.run(block())
+
+
+def test_a_frozen_broker_in_an_event_loop_that_is_not_blocked_may_hang() -> None:
+    with EmbeddedKafkaServer() as server:
+        server.call(server.cluster.freeze, 1)
+        assert "either it hangs, or the port is not Kafka's" in asyncio.run(_start_in_vain(server.bootstrap_servers))
+
+
+def test_a_closed_cluster_is_not_in_another_event_loop() -> None:
+    """The port number may belong to a server of another process by then."""
+
+    async def is_in_another_loop(address: str, other_host: str = "") -> bool:
+        host, _, port = address.rpartition(":")
+        return local_ports.is_in_another_loop(other_host or host, int(port))
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        cluster = EmbeddedCluster(brokers=1)
+        first.run(cluster.start())
+        address = cluster.bootstrap_servers
+        assert second.run(is_in_another_loop(address))
+        assert not second.run(is_in_another_loop(address, "127.0.0.2"))
+        assert not first.run(is_in_another_loop(address))
+        first.run(cluster.close())
+        assert not second.run(is_in_another_loop(address))
