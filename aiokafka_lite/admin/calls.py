@@ -287,7 +287,8 @@ class Calls:
         """
         controller = self._client.view.controller
         if controller is None:
-            return await self.any_broker(items, deadline)
+            # Each attempt has the whole time: a second broker would repeat the change while the first one still works.
+            return Targets((await self.any_broker(items, deadline)).by_node)
         return Targets({controller.node_id: list(items)})
 
     async def leaders(self, items: list[TopicPartition], deadline: Deadline) -> Targets:
