@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..aio.deadline import deadline
 from ..aio.retry import Backoff
@@ -264,11 +264,11 @@ class Offsets:
         given = checked_offsets(offsets)
         before = {partition: self._marked.get(partition) for partition in given}
         result = await self._commit(lambda: given, timeout)
-        for partition, offset in result.committed.items():
+        for partition in result.committed:
             # Otherwise the next automatic commit would undo a commit that goes back. A mark made meanwhile is newer.
             if partition in self._committed and self._marked.get(partition) is before[partition]:
-                self._marked[partition] = offset
-                self._on_mark(partition, offset.offset)
+                self._marked[partition] = given[partition]
+                self._on_mark(partition, given[partition].offset)
         return result
 
     async def _commit(
@@ -345,11 +345,11 @@ class Offsets:
 
     def _settle(self, attempt: _CommitAttempt, identity: Identity, partition: TopicPartition, code: ErrorCode) -> None:
         """Classify the answer for one partition: committed, refused, or left in ``attempt.offsets`` for a retry."""
-        offset = attempt.offsets[partition]
+        offset, without_epoch = attempt.offsets[partition], partition in attempt.without_epoch
         attempt.last_error[partition] = code.name
         if code is ErrorCode.NONE:
             del attempt.offsets[partition]
-            attempt.committed[partition] = offset
+            attempt.committed[partition] = replace(offset, leader_epoch=None) if without_epoch else offset
             self._record(partition, offset)
         elif code in _MEMBERSHIP_ERRORS and (identity != self._identity() or self._is_rebalancing()):
             return  # the error concerns a generation that is over; in the next one the partition may still be assigned
@@ -363,12 +363,12 @@ class Offsets:
             # A member that revokes joins again after its last commit, so it must not wait for the end of the rebalance.
             # Kafka takes commits until then; librdkafka's mock cluster refuses them.
             return
-        elif code in _EPOCH_ERRORS:
+        elif code in _EPOCH_ERRORS and offset.leader_epoch is not None and not without_epoch:
             # Kafka stores the epoch without a check. librdkafka's mock cluster refuses that of an earlier leader.
             attempt.without_epoch.add(partition)
-        elif code.retriable and code not in _TOPIC_ERRORS:
+        elif code.retriable and code not in _TOPIC_ERRORS and code not in _EPOCH_ERRORS:
             # An exception to is_retriable, as in Java's client: a commit for a topic that does not exist is refused at
-            # once.
+            # once. So is one that is refused without an epoch, too.
             return
         else:
             del attempt.offsets[partition]

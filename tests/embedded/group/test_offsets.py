@@ -13,7 +13,14 @@ import pytest
 from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import CommitFailed, ConfigurationError, ErrorCode, IllegalStateError, KafkaTimeout
+from aiokafka_lite.errors import (
+    BrokerError,
+    CommitFailed,
+    ConfigurationError,
+    ErrorCode,
+    IllegalStateError,
+    KafkaTimeout,
+)
 from aiokafka_lite.protocol.messages import (
     OffsetCommitRequest,
     OffsetFetchRequest,
@@ -195,10 +202,27 @@ async def test_a_commit_whose_leader_epoch_is_refused_is_repeated_without_it(
         consumer.mark()
         cluster.on(OffsetCommitRequest).fail(code)
         result = await consumer.commit()
-        assert result.committed[FIRST].offset == 10
+        assert result.committed == {FIRST: OffsetAndMetadata(10)}
         assert epochs() == [0, -1]
         assert await consumer.commit()
         assert epochs() == [0, -1]  # nothing is left to commit
+        cluster.on(OffsetCommitRequest).fail(code)
+        assert await consumer.commit({FIRST: OffsetAndMetadata(8, leader_epoch=0)})
+        assert await consumer.commit()
+        assert epochs() == [0, -1, 0, -1]  # the same after a commit of given offsets
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH])
+@pytest.mark.parametrize(("epoch", "requests"), [(0, 2), (None, 1)])
+async def test_a_commit_without_a_leader_epoch_that_is_refused_for_its_epoch_is_final(
+    cluster: EmbeddedCluster, code: ErrorCode, epoch: int | None, requests: int
+) -> None:
+    async with member_of(cluster, auto_commit=False) as consumer:
+        await read_all(consumer, 10)
+        with cluster.on(OffsetCommitRequest, times=None).fail(code, times=None) as fault:
+            result = await consumer.commit({FIRST: OffsetAndMetadata(5, leader_epoch=epoch)})
+        assert fault.hits == requests
+        assert isinstance(result.refused[FIRST], BrokerError)
 
 
 async def test_a_commit_ends_within_its_timeout(cluster: EmbeddedCluster) -> None:
