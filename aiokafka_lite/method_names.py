@@ -354,8 +354,12 @@ def explain(
     if instead:
         for name, use in instead.items():
             setattr(client, name, _Missing(name, use))
-        names = frozenset(instead)
-        setattr(client, "__dir__", lambda self: sorted({*object.__dir__(self)} - names))  # noqa: B010 - for mypy
+
+        def names(self: object) -> list[str]:
+            every = super(client, self).__dir__()  # type: ignore[arg-type]  # mypy takes no class from an argument
+            return sorted(name for name in every if not isinstance(inspect.getattr_static(self, name, None), _Missing))
+
+        setattr(client, "__dir__", names)  # noqa: B010 - for mypy
     for name, call in _methods(client).items():
         code = call.__code__
         if "other" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 2]:

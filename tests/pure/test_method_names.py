@@ -53,6 +53,19 @@ def test_a_shell_completes_only_names_that_exist(client: object, others: dict[st
     assert not others.keys() & set(dir(client))
 
 
+def test_a_shell_completes_the_methods_of_a_subclass() -> None:
+    class Base:
+        def __dir__(self) -> list[str]:
+            return [*super().__dir__(), "dynamic"]
+
+    class Renamed(Consumer[Any, Any], Base):
+        def getmany(self) -> None:
+            """A method that Consumer does not have."""
+
+    assert {"getmany", "poll", "dynamic"} <= {*dir(Renamed("localhost:9092"))}
+    assert "highwater" not in dir(Renamed("localhost:9092"))
+
+
 def test_any_other_name_is_an_ordinary_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^'Consumer' object has no attribute 'colour'$"):
         _ = Consumer("localhost:9092").colour  # type: ignore[attr-defined]
