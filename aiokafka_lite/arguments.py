@@ -27,6 +27,9 @@ _SHOWN = 80
 """Characters of a wrong value that an error shows."""
 
 
+# Texts of errors.
+
+
 def shown(value: object) -> str:
     """The value for an error text, shortened."""
     text = repr(value)
@@ -34,16 +37,17 @@ def shown(value: object) -> str:
 
 
 def must_be(name: str, what: str, value: object) -> str:
-    """The text of every error here: ``partition must be a whole number >= 0, got 'x'``."""
+    """The text of most errors here: ``partition must be a whole number >= 0, got 'x'``."""
     return f"{name} must be {what}, got {shown(value)}"
 
 
-# Settings, timeouts and callables: ConfigurationError.
-
-
 def plural(count: int, noun: str) -> str:
-    """A number of things, as in "1 partition" and "2 partitions"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """A number of things, as in "1 partition", "2 partitions" and "2 batches"."""
+    ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{count} {noun}{ending}"
+
+
+# Settings, timeouts and callables: ConfigurationError.
 
 
 def in_seconds(seconds: float) -> str:
@@ -220,12 +224,12 @@ def marked(given: object, metadata: str) -> list[Record] | None:
     """The records to mark, or None for all. Metadata belongs to the offset of one record."""
     if isinstance(given, Record):
         return [given]
+    if given is not None and not isinstance(given, list) and type(given) is not tuple:  # a TopicPartition is a tuple
+        raise TypeError(must_be("record", "a Record or a list of them", given))
+    checked = None if given is None else [record(each) for each in given]
     if metadata:
         raise ValueError(f"metadata={metadata!r} needs a record: call mark(record, metadata)")
-    if given is None:
-        return None
-    several = given if type(given) is list or type(given) is tuple else [given]  # a Record is a tuple, too
-    return [record(each) for each in several]
+    return checked
 
 
 def check_mark(value: object, metadata: object, leader_epoch: object) -> None:

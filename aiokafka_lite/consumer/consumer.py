@@ -318,7 +318,9 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         """
         return self._core.require_group().offsets
 
-    def mark(self, record: Record[K, V] | Sequence[Record[K, V]] | None = None, metadata: str = "") -> bool:
+    def mark(
+        self, record: Record[K, V] | list[Record[K, V]] | tuple[Record[K, V], ...] | None = None, metadata: str = ""
+    ) -> bool:
         """Mark all records up to this one, or up to each of a list, as processed; without a record, all returned ones.
 
         Returns False if a record was marked before, or if its partition is no longer assigned. In the second case,
@@ -326,6 +328,8 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         whose returned records are all marked does not delay a rebalance. Records of a ``PartitionReader`` are marked
         one by one: without a record, the result is then False. Raises ValueError for ``metadata`` without one record.
         """
+        if type(record) is Record:  # hot: programs mark each record
+            return self._core.require_group().mark(record, metadata)
         checked = checked_mark(record, metadata)
         group = self._core.require_group()
         if checked is None:
