@@ -47,12 +47,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{ending}"
 
 
-# Settings, timeouts and callables: ConfigurationError.
-
-
 def in_seconds(seconds: float) -> str:
     """A duration for an error text, in three digits: ``0.55 s``, ``3600 s``."""
     return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+# Settings, timeouts and callables: ConfigurationError.
 
 
 def check_timeout(timeout: float | None) -> None:

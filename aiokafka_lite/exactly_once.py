@@ -37,7 +37,7 @@ import anyio
 
 from .aio.retry import Backoff, is_retriable
 from .aio.service import Component, ServiceState
-from .arguments import must_be, whole
+from .arguments import must_be, plural, whole
 from .consumer import Consumer, RebalanceHandle, RebalanceListener
 from .errors import (
     REBALANCED,
@@ -347,8 +347,8 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
             raise failure
         self._pause = self._backoff.next()
         level = logging.INFO if isinstance(failure, _ReadAgain) else logging.WARNING
-        text = "%r aborted a transaction of %d records, which are returned again: %s"
-        logger.log(level, text, self, transaction.records, failure)
+        text = "%r aborted a transaction of %s, to be returned again: %s"
+        logger.log(level, text, self, plural(transaction.records, "record"), failure)
 
     async def _commit(self, transaction: _Transaction) -> bool:
         """Try to commit. Returns False, and sets the failure, if the transaction has to be aborted."""

@@ -80,7 +80,8 @@ def _pydantic_json(value: Any) -> bytes:
 
 def adapter_of(model: type[T] | ModelAdapter[T]) -> ModelAdapter[T]:
     """The adapter for a class, or the given one. Raises ConfigurationError."""
-    what = "a pydantic model, a msgspec Struct, a dataclass, a class of attrs, or an object with to_json()"
+    kinds = "a pydantic model, a msgspec Struct, a dataclass, a class of attrs"
+    what = f"{kinds}, or an object with to_json() and from_json()"
     if not isinstance(model, type):
         if not hasattr(model, "to_json"):
             raise ConfigurationError(must_be("model", what, model))

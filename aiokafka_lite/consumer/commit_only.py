@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from ..arguments import plural
 from ..cluster.client import Client
 from ..config import GroupConfig
 from ..errors import KafkaTimeout
@@ -92,5 +93,5 @@ class CommitOnlyGroup(GroupSide):
             except KafkaTimeout as error:
                 outages.report(logger, PLACE, error, "looking up committed offsets failed; retrying: %s", error)
                 continue
-            outages.recovered(logger, PLACE, "found the committed offsets of %d partitions", len(partitions))
+            outages.recovered(logger, PLACE, "found the committed offsets of %s", plural(len(partitions), "partition"))
             return committed

@@ -154,7 +154,7 @@ class FetchPlanner:
         """The partitions that were fetched from this broker as a preferred follower for long enough."""
         return [each for each in self._following if now >= each.preferred_until]
 
-    # Shares.
+    # Updates of the plan.
 
     def _update(self, assigned: AssignedPartition, view: ClusterView, now: float) -> None:
         planned = self._planned.get(assigned)

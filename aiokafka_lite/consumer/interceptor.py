@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..aio.callbacks import RAISED, CallbackErrors
-from ..arguments import check_methods, must_be
+from ..arguments import check_methods, must_be, plural
 from ..errors import ConfigurationError
 from ..types import OffsetAndMetadata, Record, TopicPartition
 
@@ -55,7 +55,7 @@ class ConsumerInterceptors:
             try:
                 changed = list(each.on_consume(records))
                 if len(changed) != len(records) or not all(isinstance(record, Record) for record in changed):
-                    raise TypeError(f"on_consume must return {len(records)} records, got {changed!r:.80}")
+                    raise TypeError(f"on_consume must return {plural(len(records), 'record')}, got {changed!r:.80}")
             except RAISED as error:
                 self._errors.log(f"{type(each).__name__}.on_consume", error, f" for records of {records[0].topic!r}")
             else:

@@ -248,7 +248,7 @@ class Partition:
             self._flush()
 
     def flush_if_old(self, now: float) -> None:
-        """Flush new records of the log if the last flush was at least ``flush.ms`` ago. Raises OSError."""
+        """Flush new records if this method has not flushed for at least ``flush.ms``. Raises OSError."""
         if self._unflushed and now - self._flushed_at >= self.config.flush_ms / 1000:
             self._flushed_at = now
             self._flush()

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from ..arguments import by_topic
+from ..arguments import by_topic, plural
 from ..cluster.client import Client
 from ..config import ClientConfig, GroupConfig
 from ..errors import ErrorCode, KafkaTimeout, ProtocolError
@@ -145,7 +145,8 @@ class ClassicProtocol:
         for problem in problems[:PROBLEMS_LOGGED]:
             logger.warning("%r leads the group: %s", self._member, problem)
         if len(problems) > PROBLEMS_LOGGED:
-            logger.warning("%r leads the group: %d similar problems", self._member, len(problems) - PROBLEMS_LOGGED)
+            more = plural(len(problems) - PROBLEMS_LOGGED, "more problem")
+            logger.warning("%r leads the group: %s", self._member, more)
 
     # Requests.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..aio.retry import is_retriable
+from ..arguments import plural
 from ..cluster.metadata import ClusterView
 from ..errors import BrokerError, ErrorCode, KafkaError, error_for
 from ..protocol.messages import (
@@ -178,9 +179,10 @@ def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) 
     if count <= MAX_UNLISTED:
         return None
     name = max(unlisted, key=unlisted.__getitem__)
+    known = plural(len(view.topics[name].partitions), "partition")
     return (
-        f"an assignment with {count} partitions that do not exist; topic {name!r} has "
-        f"{len(view.topics[name].partitions)} partitions, and {len(topics[name])} partitions of it are assigned"
+        f"an assignment with {count} partitions that do not exist; topic {name!r} has {known}, and "
+        f"{len(topics[name])} partitions of it are assigned"
     )
 
 

@@ -320,7 +320,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         """
         self._service.check()
         pipeline = self._running()
-        with _bounded(timeout, lambda: f"{len(pipeline.settlement.unsettled)} batches were not acknowledged"):
+        with _bounded(timeout, lambda: f"{plural(len(pipeline.settlement.unsettled), 'batch')} had no acknowledgement"):
             await self._service.while_running(pipeline.flush())
 
     async def partitions_for(self, topic: str, *, timeout: float | None = None) -> tuple[PartitionView, ...]:

@@ -30,6 +30,7 @@ import anyio
 from ..aio.deadline import deadline
 from ..aio.light_event import LightEvent
 from ..aio.service import Service
+from ..arguments import plural
 from ..cluster.client import Client
 from ..config import ProducerConfig
 from ..errors import ErrorCode, IllegalStateError, KafkaError, ProducerFenced, TransactionAborted
@@ -277,9 +278,8 @@ class Transactions:
         number = self._machine.number
 
         def describe() -> str:
-            count = len(self._settlement.unsettled)
-            batches = "1 batch was" if count == 1 else f"{count} batches were"
-            return f"the transaction was not committed: {batches} not acknowledged in time; abort it"
+            batches = plural(len(self._settlement.unsettled), "batch")
+            return f"the transaction was not committed: {batches} had no acknowledgement in time; abort it"
 
         try:
             with deadline.at(end, describe), anyio.CancelScope() as self._flushing:

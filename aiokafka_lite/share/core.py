@@ -24,6 +24,7 @@ from uuid import UUID
 import anyio
 
 from ..aio.service import CLOSE_TIMEOUT, Service
+from ..arguments import plural
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..errors import ErrorCode, IllegalStateError, KafkaError
@@ -378,8 +379,8 @@ class ShareCore:
             self._refused[partition] = settled.error
             self.counters.refused += counts.total()
             logger.warning(
-                "share group %s: %d records of %s were not acknowledged, and are delivered again: %s",
-                *(self.options.share.group_id, counts.total(), partition, settled.error),
+                "share group %s: no acknowledgement of %s of %s, to be delivered again: %s",
+                *(self.options.share.group_id, plural(counts.total(), "record"), partition, settled.error),
             )
         if self.options.on_acknowledged is not None:
             try:

@@ -188,7 +188,7 @@ async def test_a_writer_that_loses_its_broker_fails_with_one_line() -> None:
         line for line in errors.splitlines() if "stopped after" in line or line.startswith("aiokafka-lite: line 2")
     ]
     assert len(lines) == 2, errors
-    assert "aiokafka-lite: stopped after line 2; acknowledged: 1 record" in errors
+    assert "aiokafka-lite: stopped after line 2; acknowledged: 1 record\n" in errors
 
 
 async def test_a_reader_continues_when_its_broker_restarts_and_can_be_stopped_while_it_is_down() -> None:
