@@ -50,6 +50,28 @@ def test_a_member_is_removed_from_its_group(cli: CommandLine, server: EmbeddedKa
     assert "requires --member or --instance" in cli.fails("groups", "remove-member", "workers", status=2)
 
 
+def test_a_member_of_the_consumer_protocol_shows_its_epoch_and_target(
+    cli: CommandLine, server: EmbeddedKafkaServer
+) -> None:
+    async def join() -> Consumer:
+        await server.cluster.create_topic("parcels", 2)
+        consumer = Consumer(
+            server.bootstrap_servers, topics=["parcels"], group_id="couriers", group_protocol="consumer"
+        )
+        await consumer.start()
+        await consumer.wait_assigned()
+        return consumer
+
+    consumer = server.call(join)
+    try:
+        (member,) = cli.objects("groups", "describe", "couriers", "--members")
+        (state,) = cli.objects("groups", "describe", "couriers", "--state")
+    finally:
+        server.call(consumer.close)
+    assert member["assignment"] == member["target_assignment"] == "parcels(0,1)"
+    assert (state["type"], state["epoch"]) == ("Consumer", member["epoch"])
+
+
 def test_quotas_are_set_listed_and_removed(cli: CommandLine) -> None:
     cli.ask("quotas", "alter", "--user", "alice", "--set", "producer_byte_rate=1000", "--set", "request_percentage=5.5")
     cli.ask("quotas", "alter", "--user", "<default>", "--client-id", "reports", "--set", "consumer_byte_rate=7")
