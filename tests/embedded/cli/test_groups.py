@@ -54,9 +54,9 @@ def test_a_member_of_the_consumer_protocol_shows_its_epoch_and_target(
     cli: CommandLine, server: EmbeddedKafkaServer
 ) -> None:
     async def join() -> Consumer:
-        await server.cluster.create_topic("parcels", 2)
+        await server.cluster.create_topic("shipments", 2)
         consumer = Consumer(
-            server.bootstrap_servers, topics=["parcels"], group_id="couriers", group_protocol="consumer"
+            server.bootstrap_servers, topics=["shipments"], group_id="couriers", group_protocol="consumer"
         )
         await consumer.start()
         await consumer.wait_assigned()
@@ -68,7 +68,7 @@ def test_a_member_of_the_consumer_protocol_shows_its_epoch_and_target(
         (state,) = cli.objects("groups", "describe", "couriers", "--state")
     finally:
         server.call(consumer.close)
-    assert member["assignment"] == member["target_assignment"] == "parcels(0,1)"
+    assert member["assignment"] == member["target_assignment"] == "shipments(0,1)"
     assert (state["type"], state["epoch"]) == ("Consumer", member["epoch"])
 
 
