@@ -204,7 +204,7 @@ async def test_a_commit_that_turns_out_to_be_refused_is_aborted_before_the_next_
 async def test_a_commit_without_acknowledgements_is_certainly_not_committed(cluster: EmbeddedCluster) -> None:
     async with transactional(cluster, request_timeout=3.0) as producer:
         cluster.on(ProduceRequest, times=1).drop()
-        with pytest.raises(KafkaTimeout, match="was not committed: 1 batch was not acknowledged"):
+        with pytest.raises(KafkaTimeout, match="was not committed: 1 batch had no acknowledgement"):
             async with producer.transaction(timeout=1.0) as transaction:
                 transaction.send_nowait("t", b"1", partition=0)
         async with producer.transaction() as transaction:
