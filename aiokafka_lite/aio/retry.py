@@ -66,11 +66,6 @@ class Backoff:
         self._random = random
         self._failures = 0
 
-    @property
-    def failures(self) -> int:
-        """The failures in a row that ``next`` has counted."""
-        return self._failures
-
     def next(self) -> float:
         """Count a failure and return the seconds to wait before the next attempt."""
         self._failures += 1

@@ -116,13 +116,15 @@ def _explain(error: Exception) -> int:
 def _wrong_usage(error: Any) -> str:
     """The text of an error in the arguments, with the value that was given, or with the option to use."""
     text: str = error.format_message()
-    if hasattr(error, "possibilities") and error.ctx is not None:  # an unknown option
+    option = getattr(error, "option_name", None)
+    # BadOptionUsage has the name of an option as well, and NoSuchCommand has possibilities as well.
+    if option is not None and hasattr(error, "possibilities") and error.ctx is not None:  # an unknown option
         from .other_tools import counterpart
 
         known = {option for each in error.ctx.command.params for option in each.opts}
         takes_names = any(each.param_type_name == "argument" for each in error.ctx.command.params)
-        instead = counterpart(error.option_name, known, takes_names=takes_names)
-        return f"no such option {error.option_name}; {instead}" if instead else text
+        if instead := counterpart(option, known, takes_names=takes_names):
+            return f"no such option {option}; {instead}"
     # Newer versions of Typer check values with pydantic, and write "Value error" before a value that is no choice.
     errors = getattr(error.__cause__, "errors", None)
     if errors is not None and "Input should be" in text:

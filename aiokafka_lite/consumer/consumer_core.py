@@ -202,6 +202,7 @@ class ConsumerCore(ReadingCore):
 
     def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
+            self.client.outages.forget(str(partition))
             if partition in self.partition_readers:
                 self.partition_readers.pop(partition).end()
         if self.group is not None:

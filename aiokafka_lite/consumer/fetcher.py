@@ -85,6 +85,7 @@ class BrokerFetcher:
         self._wake = LightEvent()
         self._answered_at = 0.0
         self._backoff = client.retry_backoff()
+        self._refused_sessions = 0  # ends of sessions in a row
         self._short_waits = Backoff(SHORT_WAIT, max(config.fetch_max_wait, SHORT_WAIT), jitter=0.0)
 
     def __repr__(self) -> str:
@@ -154,6 +155,7 @@ class BrokerFetcher:
         if code is not ErrorCode.NONE:
             await self._begin_session_again(code)
             return
+        self._refused_sessions = 0
         if self._client.outages:
             self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
         if await self._answers.apply(plan, response):
@@ -167,12 +169,12 @@ class BrokerFetcher:
     async def _begin_session_again(self, code: ErrorCode) -> None:
         """Back off after an answer that ends the session. That is normal, so it is an outage only if it stays so."""
         logger.debug("broker %s ended the fetch session: %s", self.node_id, code.name)
-        pause = self._backoff.next()
-        if self._backoff.failures >= LOGGED_ATTEMPTS:
+        self._refused_sessions += 1
+        if self._refused_sessions >= LOGGED_ATTEMPTS:
             error = error_for(code, f"fetching from broker {self.node_id}")
             what = "broker %s answers each fetch with %s; retrying"
             self._client.outages.report(logger, self._place, error, what, self.node_id, code.name)
-        await asyncio.sleep(pause)
+        await asyncio.sleep(self._backoff.next())
 
     async def _recover(self, error: KafkaError) -> None:
         """Handle a failed request: leave preferred followers, refresh metadata, and back off."""

@@ -215,7 +215,8 @@ class PositionKeeper:
             return None
         next_check: float | None = None
         for assigned in leaderless:
-            next_check = _earlier(next_check, self._check_existence(assigned, now))
+            if self._subscription.holds(assigned):  # the check of another partition may have dropped their topic
+                next_check = _earlier(next_check, self._check_existence(assigned, now))
         if now >= self._refresh_at:
             self._client.request_refresh()
             self._refresh_at = now + self._refresh_backoff.next()

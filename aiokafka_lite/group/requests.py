@@ -181,8 +181,8 @@ def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) 
     name = max(unlisted, key=unlisted.__getitem__)
     known = plural(len(view.topics[name].partitions), "partition")
     return (
-        f"an assignment with {count} partitions that do not exist; topic {name!r} has {known}, and "
-        f"{len(topics[name])} partitions of it are assigned"
+        f"an assignment with {count} partitions that do not exist; topic {name!r} has {known}, and the "
+        f"assignment names {plural(len(topics[name]), 'partition')} of it"
     )
 
 

@@ -19,8 +19,8 @@ before Kafka 3.9.1 and 4.0 answer the marker first and apply it later (KAFKA-175
 has sent by then, of each group with the same coordinator. So offsets that are sent too early are committed or dropped
 with the previous transaction. A worker that died before its commit then left the offsets of records that it never
 wrote. A producer waits for the partitions of its previous transaction as long as it takes: the group applies a
-transaction at once, so what is pending of other partitions is of another producer. Its first offsets wait for
-``LONGEST_STABLE_WAIT`` at most.
+transaction at once, so what is pending of other partitions is of another producer. Its first offsets, and offsets of
+one group that wait for another group, wait for ``LONGEST_STABLE_WAIT`` at most.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import nullcontext, suppress
 from typing import TypeVar
 
 import anyio
@@ -275,7 +276,7 @@ class TransactionCoordinator:
             await self._add_group(group.group_id, is_wanted)
             for group_id in dict.fromkeys((*self._last_offsets, group.group_id)):
                 if group_id not in self._stable_groups:
-                    await self._wait_stable(group_id, offsets, is_wanted)
+                    await self._wait_stable(group_id, offsets, is_wanted, is_other=group_id != group.group_id)
         if not is_wanted():
             return
         if generation < 2:
@@ -342,17 +343,18 @@ class TransactionCoordinator:
         await self._repeat(f"adding group {group_id!r} to the transaction", attempt, is_wanted)
 
     async def _wait_stable(
-        self, group_id: str, offsets: Iterable[TopicPartition], is_wanted: Callable[[], bool]
+        self, group_id: str, offsets: Iterable[TopicPartition], is_wanted: Callable[[], bool], *, is_other: bool
     ) -> None:
         """Wait until the group has no pending offset of the previous transaction (rule 5).
 
-        If there is none, it asks about ``offsets``, for ``LONGEST_STABLE_WAIT`` at most. After that, or another
-        refusal, the request with the offsets is sent. Brokers before Kafka 2.5 do not tell what is pending.
+        If there is none, it asks about ``offsets``, for ``LONGEST_STABLE_WAIT`` at most; so does the wait for a group
+        that gets no offsets now, whose coordinator may be down. After that, or another refusal, the request with the
+        offsets is sent. Brokers before Kafka 2.5 do not tell what is pending.
         """
         previous = self._last_offsets.get(group_id)
         channel = CoordinatorChannel(self._client, group_id)
         clock = asyncio.get_running_loop().time
-        end = math.inf if previous else clock() + LONGEST_STABLE_WAIT
+        end = math.inf if previous and not is_other else clock() + LONGEST_STABLE_WAIT
 
         async def attempt() -> ErrorCode:
             answer, node_id = await channel.send(
@@ -366,7 +368,10 @@ class TransactionCoordinator:
             return code if code.retriable else ErrorCode.NONE
 
         what = f"waiting until group {group_id!r} has applied the previous transaction"
-        await self._repeat(what, attempt, lambda: is_wanted() and clock() < end, is_outdating=False, channel=channel)
+        with suppress(KafkaError) if is_other else nullcontext():
+            await self._repeat(
+                what, attempt, lambda: is_wanted() and clock() < end, is_outdating=False, channel=channel
+            )
         if is_wanted():
             self._last_offsets.pop(group_id, None)
             self._stable_groups.add(group_id)

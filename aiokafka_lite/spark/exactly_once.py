@@ -23,9 +23,11 @@ nothing, so it only reads the decision.
 Rule 4: a run that finds its batch decided must have the same number of tasks. It fences its tasks without rows and
 reads their markers: none may be committed. Otherwise the batch fails before this run commits anything.
 
-Rule 5: the driver adds the markers to all its open transactions before it fences, decides or commits anything. That is
-refused if another run has taken over one of the tasks. So a frozen driver that wakes after its successor has begun
-fails, and disturbs no transaction of a task.
+Rule 5: the driver adds the markers to all its open transactions before it fences tasks, decides or commits anything.
+That is refused if another run has taken over one of the tasks. So a frozen driver that wakes after its successor has
+begun fails, and disturbs no transaction of a task. It has begun its decision before (rule 3), so it may fence the
+decision of a successor that is just then deciding. The successor's batch fails then, and its rows are written once when
+it is repeated.
 
 Rule 6: a batch that is older than a marker is refused: it can no longer be detected whether an earlier batch was
 committed.

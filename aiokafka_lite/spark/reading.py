@@ -185,7 +185,8 @@ class RangeReader(Component, SubscriptionObserver):
                 return
             raise self._stalled()
         for partition in tuple(self._ranges):
-            await self._probe(partition)
+            if partition in self._ranges:  # its last records may come while another partition is probed
+                await self._probe(partition)
 
     def _stalled(self) -> KafkaTimeout:
         where = ", ".join(
@@ -218,7 +219,7 @@ class RangeReader(Component, SubscriptionObserver):
                 return  # the leader may have moved; the fetchers follow it, and the next probe repeats the request
             raise
         if state.buffer.end != offset or state.buffer.has_data or partition not in self._ranges:
-            return  # records came while the probe was under way
+            return  # records came meanwhile, or the range is finished
         if _has_no_more(answer, wanted.end, self._config.isolation):
             self._finish(partition)
             self._ready.set()

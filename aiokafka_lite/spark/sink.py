@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
+from ..arguments import plural
 from ..errors import ConfigurationError
 from . import exactly_once
 from .exactly_once import Place, Prepared
@@ -155,7 +156,7 @@ def summary(messages: Sequence[WriterCommitMessage | None]) -> str:
             records[place] = records.get(place, 0) + written.records
     places = ", ".join(f"{topic}-{partition}: {count}" for (topic, partition), count in sorted(records.items()))
     total, size = sum(outcome.records for outcome in outcomes), sum(outcome.size for outcome in outcomes)
-    return f"{total} records, {size} bytes, in {len(outcomes)} of {len(messages)} tasks ({places})"
+    return f"{plural(total, 'record')}, {plural(size, 'byte')}, in {len(outcomes)} of {len(messages)} tasks ({places})"
 
 
 _checked_topics: set[Target] = set()

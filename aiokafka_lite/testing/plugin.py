@@ -6,6 +6,7 @@ fixture imports what it needs.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import math
@@ -81,16 +82,24 @@ def _within(limit: float, test: Callable[..., Awaitable[None]]) -> Callable[...,
 
     @functools.wraps(test)
     async def limited(*args: Any, **kwargs: Any) -> None:
-        cancelled: BaseException | None = None
-        with anyio.move_on_after(limit) as scope:
-            try:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:  # the test runs on trio
+            with anyio.move_on_after(limit) as scope:
                 await test(*args, **kwargs)
-            except anyio.get_cancelled_exc_class() as error:
-                cancelled = error  # its traceback shows what the test was waiting for
+            if scope.cancelled_caught:
+                raise TimeoutError(what) from None
+            return
+        # A scope of anyio would cancel each later await of the test again, and so its clean-up.
+        try:
+            async with asyncio.timeout(limit) as timeout:
+                await test(*args, **kwargs)
+        except TimeoutError as error:
+            if not timeout.expired():
                 raise
-        if scope.cancelled_caught:
-            what = f"the test was not done after {limit:g} s; kafka_deadline in the ini file sets another limit"
-            raise TimeoutError(what) from cancelled
+            raise TimeoutError(what) from error
+
+    what = f"the test was not done after {limit:g} s; kafka_deadline in the ini file sets another limit"
 
     return limited
 

@@ -24,7 +24,7 @@ from tests.simulation.world import simulate
 
 ROOT = Path(__file__).parents[2]
 SEEDS = "0-100"
-SEEDS_WITH_SHARE_GROUPS = "30300-30400"
+SEEDS_WITH_SHARE_GROUPS = "30400-30500"
 SEEDS_WITH_CHAINS = "50000-50100"
 WORKERS = os.environ.get("WORKERS", "0")
 
@@ -90,13 +90,6 @@ OLD_BUGS = (
         "aiokafka_lite/producer/transactions.py",
         "while self._ids.generation < 2 and await self._senders.wait_answered():",
         "while False:",
-    ),
-    OldBug(
-        "late-offsets",
-        "in generation 1, an offset of an aborted transaction arrives behind the marker, and the next one commits it",
-        "aiokafka_lite/producer/transactions.py",
-        "            await self.parts.wait_quiet()\n",
-        "",
     ),
     OldBug(
         "replaced-leader",

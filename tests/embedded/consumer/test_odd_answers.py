@@ -100,6 +100,15 @@ async def test_offsets_that_are_refused_for_long_are_an_outage(
         await is_logged_once_as_an_outage(consumer, refused, caplog)
 
 
+async def test_the_outage_of_a_partition_ends_when_it_is_no_longer_assigned(orders: EmbeddedCluster) -> None:
+    orders.on(ListOffsetsRequest, times=None).fail(ErrorCode.LEADER_NOT_AVAILABLE)
+    async with consumer_of(orders) as consumer:
+        consumer.assign([FIRST])
+        await consumer.poll(timeout=SECONDS)
+        consumer.assign([])
+        assert [each for each in consumer.diagnose().outages if each.lasts_for is not None] == []
+
+
 async def test_truncation_checks_that_are_refused_for_long_are_an_outage(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     versions = {**default_versions(), FetchRequest.api_key: (4, 11)}

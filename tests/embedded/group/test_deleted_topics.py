@@ -90,6 +90,18 @@ async def test_a_consumer_without_a_group_reads_on_without_a_deleted_topic(
         assert [record.topic for record in await read_all(consumer, 5)] == ["other"] * 5
 
 
+async def test_the_deletion_of_a_topic_with_several_partitions_is_logged_once(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("other-2", partitions=3)
+    async with consumer_of(cluster, topics=["orders", "other-2"], allow_auto_create_topics=False) as consumer:
+        await read_all(consumer, 5)
+        await cluster.delete_topic("other-2")
+        assert await consumer.poll(timeout=200.0) == []
+        assert list(consumer.assignment) == ORDERS
+        assert len([each for each in warnings(caplog) if "reading continues" in each]) == 1
+
+
 async def test_the_only_topic_of_a_consumer_without_a_group_is_an_error_when_it_is_deleted(
     cluster: EmbeddedCluster,
 ) -> None:

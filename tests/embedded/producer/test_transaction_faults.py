@@ -259,6 +259,17 @@ async def test_offsets_wait_until_the_other_groups_of_the_previous_transaction_h
 
 
 @generation_1
+async def test_offsets_do_not_wait_for_another_group_whose_coordinator_is_down(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    await write(producer, 1)
+    with cluster.on(OffsetFetchRequest, times=None).fail(ErrorCode.COORDINATOR_NOT_AVAILABLE):
+        async with producer.transaction() as transaction:
+            await transaction.send_offsets({THERE: OffsetAndMetadata(2)}, GroupMetadata("other"))
+    assert await committed_offset(cluster, THERE, "other") == 2
+
+
+@generation_1
 async def test_offsets_do_not_wait_for_the_transaction_of_another_producer(
     cluster: EmbeddedCluster, producer: Producer
 ) -> None:

@@ -77,9 +77,11 @@ async def committed_values(cluster: EmbeddedCluster, partition: TopicPartition =
     return values
 
 
-async def committed_offset(cluster: EmbeddedCluster, partition: TopicPartition = HERE) -> int | None:
+async def committed_offset(
+    cluster: EmbeddedCluster, partition: TopicPartition = HERE, group_id: str = "billing"
+) -> int | None:
     """The offset that the group has committed, by default for the first partition."""
-    async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, group_id="billing") as consumer:
+    async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, group_id=group_id) as consumer:
         found = (await consumer.committed([partition]))[partition]
         return None if found is None else found.offset
 

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("typer")
 
 from aiokafka_lite.cli import main
+from aiokafka_lite.cli.commands import _wrong_usage
 
 WRONG = [
     (("produce", "orders", "--prot", "1"), "--prot"),
@@ -62,3 +63,16 @@ def test_one_line_and_status_2(
     assert help_ in printed.err
     assert printed.err.count("\n") == 1
     assert "secret" not in printed.err
+
+
+def test_an_unknown_command_of_a_later_click_is_named() -> None:
+    """click 8.4 and later list similar commands in the error, as for options."""
+
+    class NoSuchCommand(Exception):
+        possibilities = ("list",)
+        ctx = object()
+
+        def format_message(self) -> str:
+            return "No such command 'lst'."
+
+    assert _wrong_usage(NoSuchCommand()) == "No such command 'lst'"
