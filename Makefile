@@ -10,7 +10,7 @@ export PIP_ROOT_USER_ACTION := ignore
 # Where it is set, each process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help build unbuild wheels test-compiled demo test test-fast test-long test-all fuzz test-oldest-spark test-matrix soak soak-real kill-spark old-bugs lint format bench bench-parts docs clean
+.PHONY: help build unbuild wheels test-compiled demo test test-fast test-long test-all test-under-load fuzz test-oldest-spark test-matrix soak soak-real kill-spark old-bugs lint format bench bench-parts docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -19,6 +19,7 @@ help:
 	@echo "make test         all tests but the long ones, on the embedded cluster and on the real Kafka that this machine can run"
 	@echo "make test-long    the long tests: churn, processes that are killed, old releases of Kafka"
 	@echo "make test-all     test and test-long in one run, which takes less time than one after the other"
+	@echo "make test-under-load  the whole suite RUNS=5 times in a row, beside LOAD=8 busy processes; some hours"
 	@echo "make test-oldest-spark  the data source on the oldest PySpark that is supported"
 	@echo "make build        compiles the hot modules in place; make unbuild removes them"
 	@echo "make test-compiled  the tests of the compiled build"
@@ -119,6 +120,18 @@ test-long: .venv/.development
 test-all: WORKERS = 4
 test-all: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) $(PYTEST_ARGS)
+
+# A test that fails here waits for a time, not for a condition. The first failed run ends the command.
+RUNS ?= 5
+LOAD ?= 8
+
+test-under-load: .venv/.development
+	@for _ in $$(seq $(LOAD)); do .venv/bin/python -c 'while True: pass' & busy="$$busy $$!"; done; \
+		trap "kill $$busy" EXIT; \
+		for run in $$(seq $(RUNS)); do \
+			echo "run $$run of $(RUNS), beside $(LOAD) busy processes"; \
+			$(PYTEST) --numprocesses 4 $(PYTEST_ARGS) || exit 1; \
+		done
 
 # The oldest PySpark that pyproject.toml allows, in an environment of its own. Of the rows that a sink refuses, three
 # cases run: a column's type, a nested type, and the error of a task. The others would take a minute of the processor.
