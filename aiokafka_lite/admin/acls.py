@@ -71,7 +71,7 @@ class Acls:
     async def delete(
         self, filters: AclFilter | Iterable[AclFilter], *, timeout: float | None = None
     ) -> Results[AclFilter, tuple[AclBinding, ...]]:
-        """Delete the ACLs that filters match. The result of a filter is what it deleted, which may be nothing."""
+        """Delete the ACLs that filters match. The result of a filter is the ACLs that it deleted, perhaps none."""
         wanted = _several(filters, AclFilter)
 
         async def ask(peer: Peer, items: list[AclFilter]) -> Mapping[AclFilter, tuple[AclBinding, ...] | KafkaError]:

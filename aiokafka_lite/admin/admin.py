@@ -1,4 +1,4 @@
-"""The admin client of users."""
+"""``Admin``: the public admin client."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ Rule 2: An item whose error is retriable stays for the next round, which begins 
 At the deadline it fails with KafkaTimeout, which names its last error.
 
 Rule 3: Three answers are treated differently from ``aio.retry.is_retriable``, as Java's admin client does.
-UNKNOWN_TOPIC_OR_PARTITION is final from the controller, which decides; other brokers may not know a new topic yet, so
-from them it is retried for ``GRACE`` seconds. Codes in ``final`` are results of the operation. Codes in ``already`` are
-a success if an earlier attempt of the same call may have been executed.
+UNKNOWN_TOPIC_OR_PARTITION is final from the controller, which knows all topics. Other brokers may not know a new topic
+yet, so this answer of theirs is retried for ``GRACE`` seconds. Codes in ``final`` are not retried. Codes in ``already``
+are a success if an earlier attempt of the same call may have been executed.
 
-This module does not depend on the content of requests.
+This module does not know what requests contain.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Deadline:
         return max(0.0, self.at - asyncio.get_running_loop().time())
 
     def first_part(self) -> Deadline:
-        """Three quarters of the remaining time, for a step before other steps: a failure leaves time for these."""
+        """A deadline after three quarters of the remaining time. If the step times out, later steps still have time."""
         return Deadline(max(self.left * 0.75, 0.001))
 
 
@@ -103,7 +103,7 @@ class Peer:
 
     @property
     def timeout_ms(self) -> int:
-        """The milliseconds that the broker may take, a little less than the client waits."""
+        """The milliseconds that the broker may take: 90 % of the client's timeout, so that its answer still arrives."""
         return max(1, round(min(self._timeout, LONGEST) * 900))
 
     async def send(self, request: Request[R], *, at_most: int | None = None) -> R:
@@ -111,13 +111,13 @@ class Peer:
         return await self._broker.send(request, purpose=Purpose.ADMIN, timeout=self._timeout, at_most=at_most)
 
     def speaks(self, what: type[Request[Any]] | Since) -> bool:
-        """Whether the broker and this client both speak an API, or a version of it that has the feature."""
+        """Whether the broker and this client both support an API, or a version of the API that has a feature."""
         request, version = (what.message, int(what)) if isinstance(what, Since) else (what, 0)
         newest = self.versions.maximum(request)
         return newest is not None and newest >= version
 
     def require(self, feature: Since, what: str) -> None:
-        """Raise UnsupportedVersion, which names the release with the feature, unless the broker has it."""
+        """Raise UnsupportedVersion unless the broker has the feature. The error names the Kafka release that has it."""
         if not self.speaks(feature):
             raise UnsupportedVersion(
                 f"{what} requires Kafka {feature.kafka} or newer, and {self.versions.peer} is older"
@@ -142,7 +142,7 @@ Ask = Callable[[Peer, list[K]], Awaitable[Mapping[K, V | KafkaError]]]
 
 
 class Calls:
-    """The calls of one admin client. ``owner`` is the service that users hold, by default the client's."""
+    """The calls of one admin client. ``owner`` is the service that the user starts, by default the client's."""
 
     def __init__(self, client: Client, owner: Service | None = None) -> None:
         self._client = client
@@ -176,11 +176,15 @@ class Calls:
     ) -> Results[K, V]:
         """Ask until every item has its result or its error. ``what`` names the call in errors.
 
-        ``find_targets`` chooses the brokers. ``ask`` sends requests once and returns the result or the error of each
-        item; an omitted item has failed, and an error that it raises is the error of all its items. ``grace`` is the
-        number of seconds for which a missing topic is retried. ``final`` are codes that are not retried. ``already``
-        has the results for errors of a repeated request: "no such topic" is a success after a deletion without an
-        answer. ``key_of`` returns the group or transactional id of an item whose coordinator is asked, which may move.
+        - ``find_targets`` chooses the brokers.
+        - ``ask`` sends the requests of one attempt, and returns the result or the error of each item. An item that it
+          omits has failed. An error that it raises is the error of all items of the attempt.
+        - ``grace`` is the number of seconds for which a missing topic is retried.
+        - ``final`` has the codes that are not retried.
+        - ``already`` turns an error of a repeated request into a result. For example, UNKNOWN_TOPIC_OR_PARTITION is a
+          success of a deletion whose first request had no answer.
+        - ``key_of`` returns the group or transactional id of an item whose coordinator is asked. If the coordinator
+          has moved, it is looked up again.
         """
         call = _Call(self, what, items, deadline, _Rules(grace, final, already, key_of))
         return await self._owner.while_running(call.run(find_targets, ask))
@@ -211,9 +215,9 @@ class Calls:
         return await self.settle(what, groups, find, ask, deadline, already=already, key_of=_group_key)
 
     async def coordinators(self, kind: CoordinatorKind, names: Iterable[str], deadline: Deadline) -> Results[str, Node]:
-        """The coordinators of groups or of transactional ids, which accept connections.
+        """The coordinators of groups or of transactional ids. Each of them accepts connections.
 
-        They are looked up again: the cached ones may have moved, which only their next request would show.
+        They are looked up again, because only a request to a cached coordinator would show that it has moved.
         """
         names = list(names)
         for name in names:
@@ -282,12 +286,12 @@ class Calls:
     async def controller(self, items: list[Any], deadline: Deadline) -> Targets:
         """All items at the controller.
 
-        Without a known controller, at any broker: it forwards the request, or answers NOT_CONTROLLER, or it is not
-        Kafka and names no controller at all, as librdkafka's mock cluster.
+        Without a known controller, at any broker: it forwards the request, or answers NOT_CONTROLLER. librdkafka's
+        mock cluster, for example, never names a controller.
         """
         controller = self._client.view.controller
         if controller is None:
-            # Each attempt has the whole time: a second broker would repeat the change while the first one still works.
+            # An attempt gets the whole time, or a second broker could repeat a change that the first one executes.
             return Targets((await self.any_broker(items, deadline)).by_node)
         return Targets({controller.node_id: list(items)})
 
@@ -315,8 +319,8 @@ class Calls:
     async def _coordinators(self, kind: CoordinatorKind, items: list[str], deadline: Deadline) -> Targets:
         """Each group or transactional id at its coordinator.
 
-        Unknown coordinators are looked up at the same time, each once. So an unreachable coordinator does not delay
-        the items of others.
+        Unknown coordinators are looked up at the same time, each once. So an unreachable coordinator delays only its
+        own items.
         """
         targets = Targets()
 
@@ -345,12 +349,12 @@ class Calls:
         return targets
 
     async def all_brokers(self, deadline: Deadline, *, at_once: bool = True) -> list[int]:
-        """The ids of all brokers of the cluster, by new metadata. A loop must not call it ``at_once``."""
+        """The ids of all brokers, by new metadata. In a loop, ``at_once`` must be false, so that requests are paced."""
         view = await self._client.refresh((), timeout=max(deadline.left, 0.001), at_once=at_once)
         return sorted(view.nodes)
 
     async def of_all_brokers(self, what: str, ask: Ask[int, V], deadline: Deadline) -> Mapping[int, V]:
-        """The result of every broker. If a broker leaves, others take over its groups, so all brokers are asked again.
+        """The result of every broker. If a broker leaves, all are asked again: others have taken over its groups.
 
         Raises the error if one broker did not answer: a list would not be complete.
         """
@@ -369,14 +373,14 @@ class Calls:
     # Brokers.
 
     async def peer(self, node_id: int, deadline: Deadline, *, share: float = 1.0) -> Peer:
-        """Connect to the broker, for an attempt that takes at most ``share`` of the time left."""
+        """Connect to the broker for an attempt. ``share`` is the part of the remaining time that it may take."""
         broker = self._client.broker(node_id)
         connection = await broker.connection(Purpose.ADMIN)
         bound = max(min(deadline.left * share, self._client.config.request_timeout), 0.001)
         return Peer(broker, connection.versions, bound)
 
     def broker_failed(self, node_id: int) -> None:
-        """Prefer other brokers, and refresh the metadata, because this broker may have left."""
+        """Prefer other brokers from now on. Refresh the metadata, because the broker may have left the cluster."""
         self._avoided.add(node_id)
         self._client.request_refresh()
 
@@ -408,10 +412,12 @@ class _Call(Generic[K, V]):
         self._pending: dict[K, KafkaError | None] = dict.fromkeys(self._items)
         self._done: dict[K, V] = {}
         self._failed: dict[K, KafkaError] = {}
-        self._repeated: set[K] = set()  # items for which an earlier attempt had no answer and may have been executed
+        # Items of which an earlier attempt had no answer. The broker may have executed it, so an error such as "exists
+        # already" may be the result of this call itself.
+        self._repeated: set[K] = set()
         self._asked: set[K] = set()  # items with a request in flight
         self._answered = asyncio.Event()
-        self._wrong: list[Exception] = []  # errors of the caller, not of an item
+        self._wrong: list[Exception] = []  # errors of the caller's arguments, not of an item
 
     async def run(self, find_targets: FindTargets, ask: Ask[K, V]) -> Results[K, V]:
         backoff = self._calls.client.retry_backoff()
@@ -448,7 +454,7 @@ class _Call(Generic[K, V]):
     async def _until_next_round(self) -> None:
         """Wait until a pending item can be retried, or no item is pending.
 
-        Raises the TypeError or ValueError of an argument that no version can carry, which is an error of the caller.
+        Raises the TypeError or ValueError of an argument that no version of the request can carry.
         """
         while self._pending and self._asked.issuperset(self._pending):
             self._answered.clear()
@@ -481,6 +487,7 @@ class _Call(Generic[K, V]):
     def _note_unreachable(self, node_id: int, share: list[K], error: KafkaError) -> None:
         if not isinstance(error, ConnectionLost | KafkaTimeout | ProtocolError):
             return
+        # Unless the request was never sent, the broker may have executed it.
         if not (isinstance(error, ConnectionLost) and not error.sent):
             self._repeated.update(share)
         self._calls.broker_failed(node_id)
@@ -552,12 +559,12 @@ class _Call(Generic[K, V]):
 
 
 def answer_of(code: int, what: str, value: V, message: str | None = None) -> V | KafkaError:
-    """The value, or the error of a code above 0. ``what`` names the operation, ``message`` is the broker's text."""
+    """The value if the code is 0, otherwise its error. ``what`` names the operation, ``message`` is from the broker."""
     return value if code == ErrorCode.NONE else refusal(code, what, message)
 
 
 def refusal(code: int, what: str, message: str | None) -> KafkaError:
-    """The error of a code. ``what`` names the operation, ``message`` is the broker's text."""
+    """The error of a code. ``what`` names the operation, ``message`` is from the broker."""
     return error_for(code, what, reason=message)
 
 

@@ -73,7 +73,7 @@ class FeatureChange(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A controller or a broker with a replica of the metadata log, up to ``end_offset``.
+    """A controller or a broker with a replica of the metadata log. The replica has the log up to ``end_offset``.
 
     Times are milliseconds since the epoch, None if unknown or before Kafka 3.3.
     """
@@ -100,7 +100,7 @@ class Quorum:
 
 @dataclass(frozen=True, slots=True)
 class ApiSupport:
-    """An API of a broker: its versions, and the newest version that this client also supports (None if there is none).
+    """An API of a broker: its versions, and the newest version that this client supports too, None without one.
 
     ``name`` is None for an API that this client does not know.
     """
@@ -158,7 +158,7 @@ class Cluster:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Finalize levels of features for the whole cluster, all or none; level 0 removes a feature.
+        """Finalize levels of features for the whole cluster. Level 0 removes a feature. If one fails, none changes.
 
         Requires Kafka 2.7; ``validate_only``, and the difference between safe and unsafe downgrades, require 3.3.
         """
@@ -209,7 +209,7 @@ class Cluster:
         return await self._calls.one("describing the metadata quorum", self._calls.any_broker, ask, deadline)
 
     async def unregister_broker(self, node_id: int, *, timeout: float | None = None) -> None:
-        """Remove a broker that has left permanently, and is listed as fenced. Requires Kafka 3.0 without ZooKeeper.
+        """Remove a fenced broker that has left permanently. Requires Kafka 3.0 or newer, without ZooKeeper.
 
         Raises BrokerError with BROKER_ID_NOT_REGISTERED for an unknown broker.
         """
@@ -226,7 +226,7 @@ class Cluster:
     async def api_versions(
         self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> Results[int, tuple[ApiSupport, ...]]:
-        """The APIs that these brokers offer, or all brokers if None, in order of their keys."""
+        """The APIs of these brokers, in order of their keys; of all brokers if None."""
         wanted = None if brokers is None else arguments.broker_ids(brokers)
 
         async def ask(peer: Peer, items: list[int]) -> Mapping[int, tuple[ApiSupport, ...] | KafkaError]:

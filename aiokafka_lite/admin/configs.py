@@ -1,9 +1,9 @@
-"""Settings of topics, brokers, groups and clients: describe them with their sources, and change single ones.
+"""Settings of topics, brokers, groups and clients: describe them with their sources, and change some of them.
 
 Settings of one broker are described and changed at that broker. All others are described at any broker and changed at
 the controller. Before Kafka 2.3 there is no IncrementalAlterConfigs (KIP-339), and a change replaces all settings of a
-resource. So the present settings are read first and sent again, and a change by another client between the two requests
-is lost.
+resource. So this module reads the present settings first and sends them again. A change that another client makes
+between the two requests is lost.
 """
 
 from __future__ import annotations
@@ -125,13 +125,13 @@ class ConfigResource(NamedTuple):
 
     @property
     def node_id(self) -> int | None:
-        """The only broker that has these settings, None if any broker can describe them."""
+        """The id of the only broker that has these settings, None if any broker can describe them."""
         return int(self.name) if self.type in _OF_BROKERS and self.name else None
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A source that gives the setting a value, and the setting's name there."""
+    """A source of a setting's value, and the name of the setting in this source."""
 
     name: str
     value: str | None
@@ -219,7 +219,7 @@ class Configs:
     async def list(
         self, types: Iterable[ResourceType] | None = None, *, timeout: float | None = None
     ) -> tuple[ConfigResource, ...]:
-        """The topics, brokers and loggers, and the groups and client metrics that have settings; all types if None.
+        """The resources of these types, all types if None. Groups and client metrics are listed if they have settings.
 
         Requires Kafka 4.1; client metrics alone require 3.7.
         """
@@ -273,7 +273,7 @@ class Configs:
         return await self._calls.settle("changing settings", wanted, targets, ask, deadline)
 
     def _targets(self, others: FindTargets) -> FindTargets:
-        """A broker's own settings at that broker, all others at the targets of ``others``."""
+        """Targets: the broker itself for its own settings, otherwise the targets of ``others``."""
 
         async def find(items: list[ConfigResource], deadline: Deadline) -> Targets:
             nodes = {item: item.node_id for item in items}
@@ -416,7 +416,7 @@ def replaced(
 ) -> dict[str, str]:
     """The resource's own settings after the changes. Pure.
 
-    Raises UnsupportedVersion if one of them is secret: its value cannot be read, so it would be lost.
+    Raises UnsupportedVersion if one of the settings is secret: its value cannot be read, so it would be lost.
     """
     source = _own_source(resource)
     values = {name: setting.value for name, setting in present.items() if setting.source is source}

@@ -63,8 +63,10 @@ class GroupType(Named):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A listed group. ``protocol_type`` is "consumer" for consumers, "connect" for workers of Connect, and empty for a
-    group that only has offsets."""
+    """A listed group.
+
+    ``protocol_type`` is ``consumer`` for consumers, ``connect`` for workers of Connect, and empty for a group that only
+    has offsets."""
 
     group_id: str
     protocol_type: str
@@ -74,7 +76,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class StreamsTasks:
-    """Tasks of a member of a streams group: for each subtopology, the numbers of the partitions that they process.
+    """Tasks of a member of a streams group: for each subtopology, the numbers of the partitions that it processes.
 
     An active task processes records. A standby task keeps a copy of a store, and a warm-up task builds one.
     """
@@ -88,9 +90,9 @@ class StreamsTasks:
 class MemberDescription:
     """A member. Topics and assignment are None if they cannot be read, for example in groups of Kafka Connect.
 
-    ``target`` is the assignment at the end of the rebalance, None unless the coordinator assigns. While a classic group
-    rebalances, its members have no assignment. ``epoch`` is the member epoch, None unless the coordinator assigns: the
-    member is behind while it is less than the group's ``assignment_epoch``.
+    ``target`` is the assignment at the end of the rebalance. ``epoch`` is the member epoch: while it is below the
+    group's ``assignment_epoch``, the member does not have its new assignment yet. Both are None in a classic group,
+    whose members have no assignment during a rebalance.
 
     A member of a streams group (KIP-1071) has ``tasks`` and ``target_tasks``, and no topics and partitions; the members
     of a process have the same ``process_id``. These are None for members of other groups.
@@ -114,11 +116,11 @@ class MemberDescription:
 class GroupDescription:
     """A group. ``strategy`` is the name of the present assignment strategy, empty if there is none.
 
-    ``epoch`` and ``assignment_epoch`` are None unless the coordinator assigns. The group waits for a new assignment
-    while ``assignment_epoch`` is less than ``epoch``.
+    ``epoch`` and ``assignment_epoch`` are None in a classic group. While ``assignment_epoch`` is below ``epoch``, the
+    group waits for a new assignment.
 
-    ``subtopologies`` of a streams group are the topics that the tasks of each subtopology read; None for other groups,
-    and before the first member has sent them.
+    ``subtopologies`` of a streams group has the topics that the tasks of each subtopology read. It is None for other
+    groups, and before the first member has sent the topics.
     """
 
     group_id: str

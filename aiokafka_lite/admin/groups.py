@@ -53,7 +53,7 @@ class PartitionLag:
     """The lag of a group in one partition.
 
     ``committed`` is the committed offset, None if there is none. ``end`` is the end of the partition, None if it is not
-    known; ``error`` is the reason. ``lag`` is their difference in records, None without both. ``member`` is the owner.
+    known; ``error`` says why. ``lag`` is ``end - committed``, None unless both are known. ``member`` is the owner.
     """
 
     partition: TopicPartition
@@ -94,7 +94,7 @@ class Groups:
         types: Iterable[GroupType | str] = (),
         timeout: float | None = None,
     ) -> tuple[GroupListing, ...]:
-        """All groups that this client may see, by name, or those in one of the states and of one of the types.
+        """All groups that this client may see, by name. ``states`` and ``types`` select some of them.
 
         Raises the error if one broker did not answer, since the list would not be complete.
         """
@@ -157,8 +157,8 @@ class Groups:
         """The committed offsets of groups in these partitions, or in all. A group that does not exist has none.
 
         With ``require_stable``, the call waits for the end of transactions that commit offsets of these partitions
-        (Kafka 2.5; older brokers do not wait). Without ``partitions``, it waits only in partitions that already have a
-        committed offset: brokers do not look for the first one of a partition.
+        (Kafka 2.5; older brokers do not wait). Without ``partitions``, it waits only for partitions that already have
+        a committed offset, because brokers do not find a partition whose first commit is in an open transaction.
         """
         wanted = arguments.names(groups, "group")
         chosen = None if partitions is None else arguments.partitions(partitions)
@@ -232,8 +232,8 @@ class Groups:
     ) -> Results[str, None]:
         """Remove members by their ids, and static members by their instance ids (Kafka 2.4); the results are by id.
 
-        A member that still runs joins again. An id that the group does not have fails with UNKNOWN_MEMBER_ID, as does a
-        member of the consumer protocol (KIP-848) without an instance id: brokers remove only static ones.
+        A member that still runs joins again. An id that the group does not have fails with UNKNOWN_MEMBER_ID. In the
+        consumer protocol (KIP-848) brokers remove only static members: another member fails in the same way.
         """
         group_id = _group(group)
         wanted = {each: LeaveGroupRequestMember(member_id=each) for each in arguments.names(members, "member")} | {
@@ -265,9 +265,9 @@ class Groups:
     ) -> Results[TopicPartition, ResetOffset]:
         """Reset the committed offsets of a group without members. ``dry_run`` changes nothing.
 
-        Resets ``partitions`` and all partitions of ``topics``. Without both, it resets the partitions for which the
-        reset has offsets (for example, from a file), otherwise all partitions that the group has committed. New offsets
-        stay within the range of the partition. Raises BrokerError (NON_EMPTY_GROUP) if the group has members.
+        Resets ``partitions`` and all partitions of ``topics``. Without both, it resets the partitions that ``to``
+        names (for example, those in a file), or else all partitions that the group has committed. New offsets stay
+        within the range of the partition. Raises BrokerError (NON_EMPTY_GROUP) if the group has members.
         """
         if not isinstance(to, Reset):
             raise TypeError(arguments.must_be("to", "a Reset such as Reset.to_earliest()", to))
@@ -310,7 +310,7 @@ class Groups:
         isolation_level: str | IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout: float | None = None,
     ) -> Results[str, GroupLag]:
-        """The lag of groups in each partition that has a committed offset or is owned by a member.
+        """The lag of groups in each partition that has a committed offset or belongs to a member.
 
         For a streams group: only partitions with a committed offset.
 
@@ -407,7 +407,7 @@ async def _fetch_offsets(
 
 
 def _owners(group: GroupDescription, committed: Iterable[TopicPartition]) -> dict[TopicPartition, MemberDescription]:
-    """The owners of the assigned partitions. In a streams group, also of committed partitions that its tasks read."""
+    """The member that owns each partition. In a streams group, only committed partitions that its tasks read."""
     owners = {item: member for member in group.members for item in member.assignment or ()}
     tasks = {
         (subtopology, number): member

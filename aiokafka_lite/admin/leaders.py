@@ -105,7 +105,7 @@ def _elected(answer: ElectLeadersResponse) -> dict[TopicPartition, bool | KafkaE
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition whose replicas move: the broker ids of all replicas, of the added ones and of the removed ones."""
+    """A partition whose replicas move: the broker ids of all, of the added and of the removed replicas."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -125,7 +125,7 @@ class Reassignments:
         allow_replication_factor_change: bool = True,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Move partitions to these brokers, the first of which is the preferred leader. None cancels a move.
+        """Move each partition to its brokers. The first of them is the preferred leader. None cancels a move.
 
         Returns when the moves have begun. ``allow_replication_factor_change=False`` requires Kafka 4.1.
         """
@@ -172,7 +172,7 @@ class Reassignments:
     async def list(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> Mapping[TopicPartition, Reassignment]:
-        """The present moves, of these partitions or of all. A partition that does not move is left out."""
+        """The moves that are in progress, of these partitions or of all. The result leaves out other partitions."""
         topics = None
         if partitions is not None:
             topics = [

@@ -1,6 +1,4 @@
-"""Log directories: the replicas on the disks of brokers. Each broker describes its own, and moves replicas between
-them.
-"""
+"""Log directories: the replicas on the disks of brokers. Each broker describes and changes only its own directories."""
 
 from __future__ import annotations
 
@@ -104,9 +102,9 @@ class LogDirs:
     ) -> Results[Replica, None]:
         """Move replicas to other directories of their brokers, given by absolute paths. Requires Kafka 1.1.
 
-        The broker copies a replica in the background; ``describe`` shows it with ``is_future`` meanwhile. A missing
-        directory fails with BrokerError (LOG_DIR_NOT_FOUND), a missing replica with BrokerError
-        (REPLICA_NOT_AVAILABLE).
+        The broker copies a replica in the background. Until the end of the copy, ``describe`` shows it with
+        ``is_future``. A missing directory fails with BrokerError (LOG_DIR_NOT_FOUND), a missing replica with
+        BrokerError (REPLICA_NOT_AVAILABLE).
         """
         arguments.mapping("directories", directories, "Replica to path")
         for each, path in directories.items():

@@ -1,4 +1,4 @@
-"""Enumerations of names that newer brokers may extend: the states of groups and transactions, the types of groups."""
+"""Enumerations of names that newer brokers may extend, such as the states of groups and transactions."""
 
 from __future__ import annotations
 

@@ -83,9 +83,10 @@ class OffsetsOfPartitions:
         isolation_level: str | IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout: float | None = None,
     ) -> Results[TopicPartition, FoundOffset | None]:
-        """The offset of each partition: a special offset, or the offset of the first record not older than a time.
+        """The offset of each partition: a special offset, or the offset of the first record at a time or later.
 
-        None if there is no such offset: all records are older, or tiered storage is empty.
+        The time is in milliseconds since the epoch. The result is None if there is no such offset: all records are
+        older, or tiered storage is empty.
         """
         asked = {
             each: arguments.whole("offset or time", spec, -6, arguments.INT64_MAX)
@@ -96,7 +97,7 @@ class OffsetsOfPartitions:
     async def look_up(
         self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel, deadline: Deadline
     ) -> Results[TopicPartition, FoundOffset | None]:
-        """Do the same as ``list`` for checked arguments, as one step of a longer call."""
+        """Do the same as ``list``, with checked arguments and the deadline of the call that it is a step of."""
 
         async def ask(
             peer: Peer, items: list[TopicPartition]
@@ -210,7 +211,7 @@ def _name(timestamp: int) -> str:
 
 
 def isolation_of(given: str | IsolationLevel) -> IsolationLevel:
-    """The isolation level, given as such or by name. Raises ConfigurationError."""
+    """The isolation level, given as ``IsolationLevel`` or by name. Raises ConfigurationError for any other value."""
     try:
         return IsolationLevel[given.upper()] if isinstance(given, str) else IsolationLevel(given)
     except (KeyError, ValueError):

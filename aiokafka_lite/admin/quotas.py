@@ -1,8 +1,8 @@
 """Quotas of users, client ids and IP addresses: describe and alter (KIP-546). Requires Kafka 2.6.
 
-A quota is for an entity: a user, a client id, both together, or an IP address. Each part may be the default, for all
-clients without a quota of their own. Names of quotas are Kafka's: ``producer_byte_rate`` and ``consumer_byte_rate``
-(bytes a second), ``request_percentage``, ``controller_mutation_rate``, ``connection_creation_rate``.
+A quota is for an entity: a user, a client id, both together, or an IP address. Each part may be ``Match.DEFAULT``, for
+all clients without a quota of their own. Quotas have Kafka's names: ``producer_byte_rate`` and ``consumer_byte_rate``
+(bytes per second), ``request_percentage``, ``controller_mutation_rate``, ``connection_creation_rate``.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Quotas:
         strict: bool = False,
         timeout: float | None = None,
     ) -> Mapping[QuotaEntity, Mapping[str, float]]:
-        """The quotas of entities whose parts match. ``strict`` leaves out entities with other parts as well.
+        """The quotas of entities whose parts match; all quotas if no part is given.
 
-        Without any part, all quotas.
+        ``strict`` leaves out entities that also have a part that was not given.
         """
         components = [
             DescribeClientQuotasComponent(
@@ -110,7 +110,7 @@ class Quotas:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[QuotaEntity, None]:
-        """Set these quotas, remove those whose value is None, and leave all others."""
+        """Set these quotas. A value of None removes the quota. All other quotas stay."""
         arguments.mapping("changes", changes, "QuotaEntity to quotas")
         entries = {entity: _entry(entity, changes[entity]) for entity in changes}
 

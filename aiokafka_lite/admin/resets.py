@@ -40,7 +40,7 @@ class ResetOffset:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A way to choose new offsets. One of the class methods makes it."""
+    """A way to choose new offsets. Make one with a class method such as ``Reset.to_earliest()``."""
 
     kind: _Kind
     number: int = 0
@@ -56,7 +56,7 @@ class Reset:
 
     @classmethod
     def to_current(cls) -> Reset:
-        """The committed offset, moved into the range of the partition; the end if there is none."""
+        """Keep the committed offset, moved into the range of the partition. Without one, move to the end."""
         return cls(_Kind.CURRENT)
 
     @classmethod
@@ -66,24 +66,27 @@ class Reset:
 
     @classmethod
     def to_timestamp(cls, timestamp: int) -> Reset:
-        """The first record not older than milliseconds since the epoch; the end if all records are older."""
+        """Move to the first record at this time or later, or to the end if all records are older.
+
+        The time is in milliseconds since the epoch.
+        """
         return cls(_Kind.TIME, arguments.whole("timestamp", timestamp, 0, arguments.INT64_MAX))
 
     @classmethod
     def by_duration(cls, seconds: float, *, now: Callable[[], float] = time.time) -> Reset:
-        """Reset each partition as ``to_timestamp`` does, to the time this many seconds before this call."""
+        """Move as ``to_timestamp`` does. The time is the number of seconds before this call."""
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= sys.float_info.max:
             raise ValueError(arguments.must_be("seconds", "a number >= 0", seconds))
         return cls(_Kind.TIME, round(max(0.0, now() - seconds) * 1000))
 
     @classmethod
     def shift_by(cls, records: int) -> Reset:
-        """Move forward by this number of records, or back if it is negative."""
+        """Move forward by this number of offsets; backward if it is negative."""
         return cls(_Kind.SHIFT, arguments.whole("records", records, -arguments.INT64_MAX, arguments.INT64_MAX))
 
     @classmethod
     def to_offsets(cls, offsets: Mapping[TopicPartition, int]) -> Reset:
-        """An offset for each of these partitions; no others are moved."""
+        """Move each of these partitions to its offset, and no other partition."""
         checked = {
             each: arguments.offset(offset, f"offset of {each}")
             for each, offset in arguments.by_partition("offsets", offsets).items()
@@ -92,9 +95,9 @@ class Reset:
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Reset:
-        """Reset each partition as ``to_offsets`` does, to the offsets in a file in UTF-8. This call reads the file.
+        """Move as ``to_offsets`` does, to the offsets in a file in UTF-8. This call reads the file.
 
-        Raises ValueError that names the wrong line, and OSError if the file cannot be read.
+        Raises ValueError with the number of a wrong line, and OSError if the file cannot be read.
         """
         try:
             text = Path(path).read_text(encoding="utf-8-sig")
@@ -146,7 +149,7 @@ def bounded(offset: int, first: int, last: int) -> int:
 
 
 def read_offsets(text: str) -> dict[TopicPartition, int]:
-    """Read lines of ``topic,partition,offset``. Raises ValueError that names the wrong line."""
+    """Read lines of ``topic,partition,offset``. Raises ValueError with the number of a wrong line."""
     offsets: dict[TopicPartition, int] = {}
     for number, row in enumerate(_rows(text), 1):
         if not row:

@@ -1,7 +1,7 @@
 """The outcome of a call on many items: each item has its own result or its own error.
 
-A call on ten topics of which one is missing has nine results. If the call raised the one error, the nine results would
-be lost; if it returned only the results, the error would be hidden. So every call on many items returns ``Results``.
+A call on ten topics, one of them missing, has nine results and one error. If the call raised the error, the results
+would be lost. If it returned only the results, the error would be hidden. So every such call returns ``Results``.
 """
 
 from __future__ import annotations

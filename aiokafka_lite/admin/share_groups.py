@@ -82,8 +82,10 @@ class ShareGroups:
     async def list(
         self, *, states: Iterable[GroupState | str] = (), timeout: float | None = None
     ) -> tuple[GroupListing, ...]:
-        """All share groups that this client may see, by name, or those in one of the states. Raises as
-        ``groups.list``."""
+        """All share groups that this client may see, by name. ``states`` selects some of them.
+
+        Raises the error if one broker did not answer, since the list would not be complete.
+        """
         return await self._groups.list(states=states, types=(GroupType.SHARE,), timeout=timeout)
 
     async def describe(
@@ -195,7 +197,7 @@ class ShareGroups:
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> Results[TopicPartition, ResetOffset]:
-        """Reset the start offsets of a share group without members, in ``topics`` or in all that it has read.
+        """Reset the start offsets of a share group without members. ``topics`` are by default all that it has read.
 
         New offsets stay within the range of the partition. ``dry_run`` changes nothing. Raises BrokerError
         (NON_EMPTY_GROUP) if the group has members.

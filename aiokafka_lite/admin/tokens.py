@@ -32,7 +32,7 @@ class DelegationToken:
 
     Principals are ``User:<name>``. ``requester`` is the owner before Kafka 3.3.
 
-    A client logs in with it by ``sasl_tokenauth=True``, ``sasl_username=token.token_id`` and
+    A client logs in with the token by ``sasl_tokenauth=True``, ``sasl_username=token.token_id`` and
     ``sasl_password=token.password``.
     """
 
@@ -67,8 +67,8 @@ class Tokens:
     ) -> DelegationToken:
         """Create a token for the client's own principal, or for another ``owner`` (since Kafka 3.3).
 
-        ``renewers`` are principals that may renew and expire it, besides the owner. ``lifetime`` is in seconds; by
-        default, and at most, the brokers' ``delegation.token.max.lifetime.ms``.
+        ``renewers`` are principals that may renew and expire it, besides the owner. ``lifetime`` is in seconds; its
+        default and its maximum are the brokers' ``delegation.token.max.lifetime.ms``.
         """
         allowed = arguments.several(renewers, "renewers")
         kind, name = ("", "") if owner is None else _parts("owner", owner)
@@ -110,7 +110,7 @@ class Tokens:
         return await self._calls.one("renewing a delegation token", self._calls.controller, ask, deadline)
 
     async def expire(self, hmac: bytes, *, timeout: float | None = None) -> None:
-        """End a token now."""
+        """Make a token invalid now."""
         request = ExpireDelegationTokenRequest(hmac=_hmac(hmac), expiry_time_period_ms=-1)
 
         async def ask(peer: Peer) -> None:
@@ -123,7 +123,7 @@ class Tokens:
     async def describe(
         self, owners: str | Iterable[str] | None = None, *, timeout: float | None = None
     ) -> tuple[DelegationToken, ...]:
-        """The tokens of these owners that the client may see; of all owners by default."""
+        """The tokens of these owners (all by default) that the client may see."""
         wanted = None
         if owners is not None:
             wanted = [

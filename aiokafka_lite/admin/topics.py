@@ -57,8 +57,8 @@ class NewTopic:
 
     None as a partition count or replication factor is the broker's default. Before Kafka 2.4 a partition count is
     required, and the replication factor is 1 by default. ``assignments`` has the brokers of each partition, the
-    preferred leader first, and replaces both. ``configs`` are settings by their Kafka names. Raises TypeError and
-    ValueError.
+    preferred leader first, and replaces count and factor. ``configs`` are settings by their Kafka names. Raises
+    TypeError and ValueError.
     """
 
     name: str
@@ -96,7 +96,7 @@ class CreatedSetting:
 class CreatedTopic:
     """A created topic, or with ``validate_only`` the topic that would be created.
 
-    Fields are None if the broker does not return them: it does since Kafka 2.4, and ids since 2.8.
+    A field is None before Kafka 2.4, and an id before 2.8: older brokers do not return them.
     """
 
     name: str
@@ -120,8 +120,8 @@ class TopicListing:
 class PartitionDescription:
     """A partition: broker ids of its leader (None if it has none) and its replicas, the preferred leader first.
 
-    ``eligible_leaders`` may become leaders although they are not in sync. ``last_known_eligible`` were the last
-    replicas that could (KIP-966). Both are None before Kafka 4.0, and without ``pages``.
+    ``eligible_leaders`` may become leaders although they are not in sync (KIP-966). ``last_known_eligible`` were
+    eligible before they failed. Only ``pages`` returns the two fields, since Kafka 4.0; otherwise they are None.
     """
 
     partition: int
@@ -223,7 +223,7 @@ class Topics:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[str, None]:
-        """Increase the partitions of topics to these totals. Afterwards, keys may belong to other partitions.
+        """Increase the numbers of partitions to these totals. Afterwards, keys may belong to other partitions.
 
         ``assignments`` has the brokers of each new partition by topic.
         """
@@ -287,7 +287,7 @@ class Topics:
     def pages(
         self, topics: str | Iterable[str] | None = None, *, size: int = 2000, timeout: float | None = None
     ) -> TopicPages:
-        """Describe topics, all if None, in pages of at most ``size`` partitions, for clusters with very many.
+        """Describe topics, all if None, in pages of at most ``size`` partitions, for very large clusters.
 
         ``async for page in admin.topics.pages()``: each page is a tuple of descriptions in order of their names. A
         topic that does not fit continues on the next page. ``timeout`` is for each page. A named topic that does not
@@ -378,9 +378,9 @@ _DELETED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def _check_progress(cursor: TopicPartitionCursor | None, answer: DescribeTopicPartitionsResponse) -> None:
-    """Raise ProtocolError unless this page has a topic, and the next page begins after the start of this page.
+    """Raise ProtocolError for an empty page, or if the next page does not begin after the start of this page.
 
-    Without this check, such a broker would be asked without end.
+    Without this check, the client would ask such a broker for pages without end.
     """
     following = answer.next_cursor
     if following is None:
@@ -486,7 +486,7 @@ def _nothing(item: object) -> None:
 
 
 async def _describe_named(peer: Peer, names: Sequence[str] | None) -> dict[str, TopicDescription | KafkaError]:
-    """Describe topics by name, all if None. A request has some hundreds of topics, to bound the response."""
+    """Describe topics by name, all if None. A request names some hundreds of topics, to bound the response."""
     if names is None:
         answer = await peer.send(MetadataRequest(topics=None))
         return {each.name or "": _described(each, each.name) for each in answer.topics}

@@ -1,9 +1,9 @@
 """Transactions: list and describe them, find and abort hanging ones, and fence producers (KIP-664).
 
-Three kinds of brokers know a part of a transaction each. Its coordinator knows the transactional id, the state and the
-partitions. The leader of a partition knows the producers that write to it, and where their open transactions begin. A
-transaction hangs if the leader has it open and the coordinator does not have it. Then no coordinator will end it, and
-consumers with ``read_committed`` cannot read past it.
+Two kinds of brokers know about a transaction. Its coordinator knows the transactional id, the state and the partitions.
+The leader of a partition knows the producers that write to it, and where their open transactions begin. A transaction
+hangs if it is open at the leader, but the coordinator does not have it. Then no coordinator will end it, and consumers
+with ``read_committed`` cannot read past it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .named import Named, members_of
 from .results import Results
 
 MAX_TRANSACTION_TIMEOUT = 900.0
-"""Seconds. The default of the broker's ``transaction.max.timeout.ms``: no open transaction is older than that."""
+"""Seconds: the default of the broker's ``transaction.max.timeout.ms``. A coordinator aborts older transactions."""
 
 
 class TransactionState(Named):
@@ -135,7 +135,7 @@ class Transactions:
         pattern: str | None = None,
         timeout: float | None = None,
     ) -> tuple[TransactionListing, ...]:
-        """All transactional ids that this client may see, by name, or those that match all filters. Requires Kafka 3.0.
+        """All transactional ids that this client may see, by name. Filters select some of them. Requires Kafka 3.0.
 
         ``min_duration`` in seconds selects transactions that have been open for longer (Kafka 3.8). ``pattern`` is a
         regular expression in the syntax of RE2 that the whole id must match (Kafka 4.1). Raises the error if one broker
@@ -245,9 +245,9 @@ class Transactions:
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None, timeout: float | None = None
     ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
-        """The producers that have written to partitions and are not expired, from the leaders. Requires Kafka 2.8.
+        """The producers that have written to each partition and are not expired. Requires Kafka 2.8.
 
-        With ``broker``, this broker is asked instead of the leaders.
+        The leaders of the partitions answer, or with ``broker`` this broker.
         """
         wanted = arguments.partitions(partitions)
         if broker is not None:
@@ -298,10 +298,10 @@ class Transactions:
         """Abort a hanging transaction: the leader of the partition writes an abort marker. Requires Kafka 2.8.
 
         Give ``start_offset``, the first offset of the transaction, or the ``producer`` that has it open;
-        ``find_hanging`` returns both. Only for transactions that no coordinator has: otherwise the records of this
-        partition are aborted, and the rest of the transaction is committed. ``fence_producers`` aborts a whole
-        transaction. Raises ValueError if no transaction begins at ``start_offset``, and INVALID_PRODUCER_EPOCH if the
-        producer has a newer epoch.
+        ``find_hanging`` returns both. Call it only for a transaction that no coordinator has. Otherwise this partition
+        is aborted, and the coordinator may still commit the other partitions; ``fence_producers`` aborts a whole
+        transaction. Raises ValueError if no transaction begins at ``start_offset``, and BrokerError
+        (INVALID_PRODUCER_EPOCH) if the producer has a newer epoch.
         """
         item = arguments.partition(partition)
         if (start_offset is None) == (producer is None):
@@ -396,7 +396,7 @@ class Transactions:
     async def _partitions_led(
         self, given: Iterable[TopicPartition] | None, broker: int | None, deadline: Deadline
     ) -> tuple[TopicPartition, ...]:
-        """The given partitions, or all including Kafka's own; with ``broker``, only those that it leads."""
+        """The given partitions, or all, with those of internal topics. ``broker`` selects those that it leads."""
         if given is not None and broker is None:
             return tuple(given)
 

@@ -40,9 +40,9 @@ class Users:
     async def describe(
         self, names: str | Iterable[str] | None = None, *, timeout: float | None = None
     ) -> Results[str, Mapping[str, int]]:
-        """The number of iterations by mechanism of each user; of all users by default.
+        """The mechanisms of each user, with the number of iterations of each mechanism. By default all users.
 
-        ``{"alice": {"SCRAM-SHA-512": 4096}}``. A user without a credential fails with RESOURCE_NOT_FOUND.
+        A result is ``{"SCRAM-SHA-512": 4096}``. A user without a credential fails with RESOURCE_NOT_FOUND.
         """
         wanted = None if names is None else arguments.names(names, "user")
         if wanted == []:
@@ -106,7 +106,7 @@ class Users:
 
 
 def _number(mechanism: str) -> int:
-    """The number of a mechanism in requests. Raises ValueError."""
+    """The number of a mechanism in requests. Raises ValueError for a name that is not a mechanism."""
     number = _NUMBERS.get(mechanism)
     if number is None:
         raise ValueError(arguments.must_be("mechanism", f"one of {', '.join(_NUMBERS)}", mechanism))

@@ -80,11 +80,11 @@ async def list_(
     kind: Annotated[Kind | None, typer.Argument(help="Type of the resource; all types by default.")] = None,
     name: NameArgument = None,
     matching: Annotated[
-        bool, typer.Option("--matching", help="List what affects the named resource: also prefixes and *.")
+        bool, typer.Option("--matching", help="List all ACLs that apply to the named resource: also prefixes and *.")
     ] = False,
     principal: Principals = None,
 ) -> int:
-    """List ACLs, those of a resource or of users."""
+    """List all ACLs, or the ACLs of a resource or of users."""
     from ..admin import AclFilter, AclPatternType, AclResourceType
 
     if matching and name is None:
@@ -161,7 +161,7 @@ async def remove(
     prefixed: Prefixed = False,
     yes: Yes = False,
 ) -> int:
-    """Remove the ACLs of a resource; with options, only those of these users, operations or this address.
+    """Remove the ACLs of a resource, or only those that the options select by user, operation or address.
 
     The command prints the ACLs that it removed.
     """
@@ -215,7 +215,7 @@ def _name(kind: Kind, name: str | None, *, required: bool) -> str | None:
 
 
 def _member(option: StrEnum) -> str:
-    """The name of the member of an enumeration that an option names."""
+    """The member's name in the enumeration of ``aiokafka_lite.acls``: ``DESCRIBE_CONFIGS`` for describe-configs."""
     return option.value.upper().replace("-", "_")
 
 

@@ -91,7 +91,7 @@ def _producer_settings(compression: str | None, acks: Acks | None) -> dict[str, 
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its status."""
-    # The base class of errors in arguments is public in click, and not in a Typer that brings its own click.
+    # UsageError, the base class of all errors in arguments. A Typer with a click of its own does not export it.
     wrong_usage: type[Exception] = typer.BadParameter.__mro__[1]
     try:
         status = application(prog_name=NAME, standalone_mode=False)
@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def _explain(error: Exception) -> int:
-    """Print one line for a wrong argument, or the help if there are no arguments at all; the exit status."""
+    """Print one line for a wrong argument, or the help if there are no arguments at all; return the exit status."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # type: ignore[attr-defined]
@@ -117,15 +117,17 @@ def _wrong_usage(error: Any) -> str:
     """The text of an error in the arguments, with the value that was given, or with the option to use."""
     text: str = error.format_message()
     option = getattr(error, "option_name", None)
-    # BadOptionUsage has the name of an option as well, and NoSuchCommand has possibilities as well.
-    if option is not None and hasattr(error, "possibilities") and error.ctx is not None:  # an unknown option
+    # Only the error of an unknown option has both attributes: BadOptionUsage has no possibilities, and NoSuchCommand
+    # has no option_name.
+    if option is not None and hasattr(error, "possibilities") and error.ctx is not None:
         from .other_tools import counterpart
 
         known = {option for each in error.ctx.command.params for option in each.opts}
         takes_names = any(each.param_type_name == "argument" for each in error.ctx.command.params)
         if instead := counterpart(option, known, takes_names=takes_names):
             return f"no such option {option}; {instead}"
-    # Newer versions of Typer check values with pydantic, and write "Value error" before a value that is no choice.
+    # Newer versions of Typer check values with pydantic. Its text has no value ("Input should be ..."), or begins
+    # with "Value error, ".
     errors = getattr(error.__cause__, "errors", None)
     if errors is not None and "Input should be" in text:
         return f"{text.partition(',')[0].replace('Input should', 'must')}, got {errors()[0]['input']!r}"
@@ -179,7 +181,7 @@ async def produce(
     ] = None,
     null: Annotated[
         str | None,
-        typer.Option("--null", metavar="TEXT", help="A key or value that is this text is null; '' for empty ones."),
+        typer.Option("--null", metavar="TEXT", help="Write null for a key or value equal to this text, such as ''."),
     ] = None,
     json_in: Annotated[
         bool,
@@ -190,7 +192,7 @@ async def produce(
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every record. May be repeated."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option(min=0, help="Partition to write to; by default that of the key, or any.")
+        int | None, typer.Option(min=0, help="Partition to write to; by default the key, or the producer, decides.")
     ] = None,
     compression: CompressionOption = None,
     acks: AcksOption = None,
@@ -269,7 +271,7 @@ async def consume(
         str | None,
         typer.Option(
             metavar="WHERE",
-            help="Stop at the end that the log has at the start (end), or before the first record of a time.",
+            help="Stop at the end of the log at the start of the command (end), or before the first record of a time.",
         ),
     ] = None,
     max_messages: Annotated[
@@ -359,8 +361,8 @@ async def lag(
 ) -> int:
     """Show the lag of groups, by topic.
 
-    With --watch, also how many records per second the lag grows by (negative: it shrinks), and the seconds until a
-    group has caught up, measured over the last ten looks.
+    With --watch, the command also shows by how many records per second the lag grows (negative: it shrinks), and after
+    how many seconds it will be 0. Both are measured over the last ten look-ups.
     """
     from .lag import View
     from .lag import lag as run_lag
@@ -507,11 +509,11 @@ def broker(
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIRECTORY", help="Keep topics and records here, for the next start too."),
+        typer.Option(metavar="DIRECTORY", help="Keep topics and records in this directory for the next start."),
     ] = None,
     super_user: Annotated[
         list[str] | None,
-        typer.Option(metavar="USER", help="Put ACLs in force; this user may do everything. May be repeated."),
+        typer.Option(metavar="USER", help="Enforce ACLs; this user may do everything. May be repeated."),
     ] = None,
 ) -> None:
     """Run the embedded cluster until Ctrl-C.

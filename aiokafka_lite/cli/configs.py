@@ -47,7 +47,7 @@ async def describe(
     every: Annotated[bool, typer.Option("--all", help="Show settings with default values as well.")] = False,
     documentation: Annotated[bool, typer.Option("--documentation", help="Show what each setting does.")] = False,
 ) -> int:
-    """Show settings, their values, and the sources of these. Secret values are not shown."""
+    """Show settings with their values and the source of each value. Secret values are not shown."""
     wanted = resource(kind, name)
     async with shared.connection.admin() as admin:
         described = await admin.configs.describe(wanted, documentation=documentation)

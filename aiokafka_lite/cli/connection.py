@@ -95,7 +95,7 @@ class Connection:
             return Consumer(**_merged(settings, **fixed, **given))
 
     def share_consumer(self, group: str, topics: Sequence[str]) -> ShareConsumer[bytes, bytes]:
-        """A client that reads as a member of a share group, and accepts no record by itself."""
+        """A client that reads as a member of a share group. The command accepts the records."""
         from ..properties import consumer_settings
         from ..share import ShareConsumer
         from ..share.settings import ShareConsumerSettings

@@ -32,8 +32,8 @@ from .topic_names import check_topics
 BATCH = 10_000
 
 END_CHECK_INTERVAL = 0.1
-"""Seconds without records after which ``--until`` compares positions with the end: the last offsets of a log may
-belong to no record."""
+"""Seconds without records after which ``--until`` compares positions with the end. The last offsets of a log may have
+no record, so the command cannot wait for a last record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class _Bounds(RebalanceListener):
             await self.find_ends(partitions)
         except IllegalStateError:
             if self.consumer.state is not ServiceState.CLOSING:
-                raise  # a command that is stopped needs no bounds
+                raise  # a command that is being stopped needs no bounds
 
     async def find_ends(self, partitions: Sequence[TopicPartition]) -> None:
         """Look up the ends of new partitions. A partition that returns keeps the end from its first assignment."""
@@ -168,7 +168,7 @@ class _Bounds(RebalanceListener):
             reader.seek(partition, max(firsts[partition], min(offset, ends[partition])))
 
     async def _at_time(self, time: int, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The offset of the first record of a time or later; the end if all records are older."""
+        """The offset of the first record at this time or later; the end if all records are older."""
         found = await self.consumer.offsets_for_times(dict.fromkeys(ends, time))
         return {each: ends[each] if at is None else min(at.offset, ends[each]) for each, at in found.items()}
 
@@ -204,7 +204,8 @@ class _Reading:
                 raise
             self._printed(batch)
         if self._job.group is not None:
-            self._consumer.mark()  # also the hidden records behind the last one, such as transaction markers
+            # Also marks offsets after the last printed record that have no record, such as transaction markers.
+            self._consumer.mark()
 
     def _room(self) -> int:
         return BATCH if self._job.max_records is None else self._job.max_records - self._count
@@ -256,7 +257,7 @@ class _Reading:
             except IllegalStateError:
                 if partition in self._consumer.assignment:
                     raise
-                return False  # a rebalance took it during the wait
+                return False  # a rebalance revoked the partition during the wait
         return True
 
     def _has_assignment(self) -> bool:

@@ -22,7 +22,7 @@ from .topic_names import check_topics
 BATCH = 500
 
 WAIT = 60.0
-"""Seconds that one call waits for records. The command waits without limit, call after call."""
+"""Seconds that one call waits for records. The command itself repeats the call without limit."""
 
 
 async def consume_share(connection: Connection, job: Job) -> int:
@@ -74,7 +74,7 @@ def _checked(job: Job, group: str | None) -> str:
 
 
 def _batches(records: Sequence[ShareRecord[bytes, bytes]]) -> Iterator[Batch]:
-    """Runs of records of one partition as columns."""
+    """The records as columns: a batch for each run of records of the same partition."""
     for (topic, partition), run in groupby(records, attrgetter("topic", "partition")):
         each = list(run)
         yield Batch(

@@ -33,7 +33,7 @@ from .temporary import temporary_topic
 ORDERS = 50_000
 CITIES = ("Lima", "Oslo", "Rome", "Tokyo")
 COLORS = ("#56B4E9", "#E69F00", "#009E73", "#F0E442")
-"""Colors for people with any kind of color blindness (Okabe and Ito), all light enough for black figures on them."""
+"""Colors that color-blind people can tell apart (Okabe and Ito). Black numbers can be read on each of them."""
 PARTITIONS = 3
 FIRST = datetime(2026, 1, 1, 9, tzinfo=UTC)
 SPAN = timedelta(hours=1)
@@ -73,7 +73,7 @@ def value_of(city: str, cents: int, at: datetime) -> bytes:
 
 
 def expected(count: int) -> Sums:
-    """The right sums."""
+    """The sums that the pipeline must find, computed in plain Python from the same orders."""
     sums: dict[Cell, Sum] = {}
     for city, cents, at in (order(number, count) for number in range(count)):
         cell = Cell(FIRST + (at - FIRST) // WINDOW * WINDOW, city)
@@ -83,14 +83,14 @@ def expected(count: int) -> Sums:
 
 
 def faults(place: str, found: Iterable[tuple[Cell, Sum]], wanted: Sums) -> list[str]:
-    """The errors in the sums found in a place: wrong, repeated and missing ones."""
+    """The errors in the found sums: wrong, repeated and missing ones. ``place`` says where they were found."""
     present, right = Counter(found), Counter(wanted.items())
     wrong = [f"{place}: {cell.city} from {cell.window:%H:%M} must not be {total}" for cell, total in present - right]
     return wrong + [f"{place}: {cell.city} from {cell.window:%H:%M} is missing" for cell, _ in right - present]
 
 
 def check_installed() -> None:
-    """ConfigurationError if a package, or Java, is missing. Checked before anything starts."""
+    """Raise ConfigurationError if a package or Java is missing. Called before anything starts."""
     missing = [name for name in ("pyspark", "pyarrow", "numpy", "matplotlib") if find_spec(name) is None]
     if missing:
         raise ConfigurationError(f"--spark needs {', '.join(missing)}; run: pip install 'aiokafka_lite[demo]'")
@@ -149,7 +149,8 @@ async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors.fileno(),
-            start_new_session=True,  # Ctrl-C in the terminal must reach the pipeline once: from here
+            # A terminal sends Ctrl-C to all processes of a session. The pipeline must get one signal, from the demo.
+            start_new_session=True,
         )
         try:
             assert process.stdout is not None
@@ -157,7 +158,7 @@ async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path
                 console.print(f"  {line.decode().rstrip()}")
             status = await process.wait()
         finally:
-            if process.returncode is None:  # the demo was stopped: the pipeline gets a moment to stop, too
+            if process.returncode is None:  # the demo was stopped, and the pipeline must stop too
                 process.terminate()
                 with anyio.move_on_after(STOP_TIMEOUT, shield=True) as stopping:
                     await process.wait()
@@ -170,7 +171,7 @@ async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path
 
 
 def read_parquet(directory: Path) -> Iterable[tuple[Cell, Sum]]:
-    """The sums in the files that Spark's own list names. Spark did not finish a file that is not in that list."""
+    """The sums in the files that Spark's own list names. All other files are unfinished."""
     from pyarrow import parquet
 
     for entry in sorted((directory / "_spark_metadata").glob("[0-9]*")):

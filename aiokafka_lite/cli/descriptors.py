@@ -2,8 +2,8 @@
 
 While a command waits for a pipe, signals can stop it and its group membership sends heartbeats.
 
-The descriptors are not made non-blocking, because the shell shares them, and they would stay so after this process has
-ended.
+The descriptors stay blocking: this process shares them with the shell, which would keep a non-blocking one after the
+end of this process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 READ_SIZE = 1 << 18
 
 GRACE = 1.0
-"""Seconds that a cancelled write may still take, so that a reader that is alive gets whole lines."""
+"""Seconds that a cancelled write may still take, so that a slow reader gets whole lines."""
 
 
 async def read(descriptor: int) -> bytes:
@@ -52,9 +52,9 @@ class Writer:
         threading.Thread(target=self._run, name="writer", daemon=True).start()
 
     async def write(self, data: bytes) -> None:
-        """Write a piece completely. BrokenPipeError if the reader has closed the pipe.
+        """Write a piece completely. Raises BrokenPipeError if the reader has closed the pipe.
 
-        When cancelled, it waits up to ``GRACE`` for the piece to be written; ``is_stuck`` is true if it was not.
+        A cancelled call waits up to ``GRACE`` seconds for the end of the write; then ``is_stuck`` says if it failed.
         """
         written = self._written = self._loop.create_future()
         self._work.put((data, written))

@@ -142,7 +142,7 @@ def _brokers(nodes: Sequence[Node], probes: Sequence[Probe]) -> Table:
 async def _check_topic_and_group(
     connection: Connection, parts: dict[str, Part], group: str | None, topic: str | None
 ) -> list[str]:
-    """Add the group and the topic to the output; their faults."""
+    """Add the group and the topic to the output, and return their faults."""
     findings: list[str] = []
     try:
         async with connection.admin() as admin:

@@ -77,7 +77,7 @@ def _joined(lines: Iterable[bytes]) -> bytes:
 
 
 def _bare(column: Sequence[bytes | None], null: bytes) -> Sequence[bytes]:
-    """A column with the text of a null for its nulls. Without nulls it is returned as it is, without a copy."""
+    """The column, in which ``null`` replaces each null. A column without nulls is returned without a copy."""
     if None in column:
         return or_null(column, null)
     return column  # type: ignore[return-value]

@@ -174,7 +174,7 @@ async def delete_offsets(
         return FAILED
     async with shared.connection.admin() as admin:
         whole, wanted = parse_topics(partitions)
-        if whole:  # from the group, since the topic itself may be deleted
+        if whole:  # the group names the partitions, because the topic itself may be deleted
             committed = (await admin.groups.offsets(group))[group]
             wanted += [each for each in committed if each.topic in whole]
         if not wanted:
@@ -234,7 +234,7 @@ def show_moves(
     executed: bool,
     nothing: str,
 ) -> int:
-    """Show the old offsets of a group, under the heading ``before``, and the new ones; the exit status.
+    """Show the old offsets of a group, under the heading ``before``, and the new ones; return the exit status.
 
     ``nothing`` is the error for a group without offsets to move.
     """
@@ -250,7 +250,7 @@ def show_moves(
 
 
 async def delete_groups(shared: Shared, what: str, groups: list[str], yes: bool) -> int:
-    """Delete groups of any type, which the question calls ``what``; the exit status."""
+    """Delete groups of any type; return the exit status. The question calls the groups ``what``."""
     if not await confirmed(f"Delete the {what} {listed(groups)} and their offsets?", yes):
         return FAILED
     async with shared.connection.admin() as admin:
@@ -328,7 +328,7 @@ def _state_row(group: GroupDescription) -> tuple[Cell, ...]:
 
 
 def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float) -> Reset:
-    """The reset that ``--to``, ``--shift`` or ``--file`` request. Raises ValueError unless exactly one is valid."""
+    """The reset that ``--to``, ``--shift`` or ``--file`` requests. Raises ValueError unless one of them is valid."""
     from ..admin import Reset
 
     if sum(each is not None for each in (to, shift, file)) != 1:

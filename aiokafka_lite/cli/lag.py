@@ -22,14 +22,14 @@ _GROUP, _TOPIC, _LAG = map(HEADINGS.index, ("GROUP", "TOPIC", "LAG"))
 TREND_HEADINGS = (*HEADINGS, "LAG-PER-SECOND", "CATCH-UP-SECONDS")
 
 TREND_LENGTH = 10
-"""Look-ups over which the trend is measured: two that follow one another differ by chance."""
+"""Number of look-ups over which the trend is measured. A difference between only two is too random."""
 
 LookUp = Callable[[], Awaitable[tuple[Table, Sequence[KafkaError]]]]
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The groups to show, all if none, and how. The isolation level decides up to which offset the lag counts."""
+    """The groups to show (all if empty), and how. The lag counts up to the end of the isolation level."""
 
     groups: Sequence[str]
     isolation_level: str
@@ -38,7 +38,10 @@ class View:
 
 
 async def lag(connection: Connection, output: Output, view: View, every: float | None) -> int:
-    """Show a row for each group and topic: once, or every ``every`` seconds until a signal, and then with the trend."""
+    """Show a row for each group and topic, once. With ``every``, repeat it with the trend until a signal.
+
+    ``every`` is in seconds.
+    """
     async with connection.admin() as admin:
         trend = Trend()
 
@@ -105,7 +108,7 @@ class Trend:
 
 
 def topic_rows(group: GroupLag) -> list[tuple[Cell, ...]]:
-    """A row for each topic: number of partitions, lag of all together, and the highest lag of one. Pure."""
+    """A row for each topic: number of partitions, sum of their lags, and the highest lag of a partition. Pure."""
     by_topic: dict[str, list[int | None]] = {}
     for each in group.partitions:
         by_topic.setdefault(each.partition.topic, []).append(each.lag)

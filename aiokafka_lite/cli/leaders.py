@@ -29,9 +29,7 @@ async def elect_leaders(
     partitions: SomePartitions = None,
     unclean: Annotated[
         bool,
-        typer.Option(
-            "--unclean", help="Elect a replica that is not in sync where there is no leader: may lose records."
-        ),
+        typer.Option("--unclean", help="Elect a replica that is not in sync if there is no leader: may lose records."),
     ] = False,
     yes: Yes = False,
 ) -> int:
@@ -72,7 +70,7 @@ async def start(
     brokers: Annotated[
         str | None,
         typer.Option(
-            metavar="1,2,3", help="The brokers of each partition. The preferred leaders are spread over them, in turn."
+            metavar="1,2,3", help="The brokers for each partition; each of them in turn is the preferred leader."
         ),
     ] = None,
     file: Annotated[
@@ -80,7 +78,7 @@ async def start(
         typer.Option(exists=True, dir_okay=False, help="A plan as JSON, in the form of kafka-reassign-partitions."),
     ] = None,
 ) -> int:
-    """Start to move partitions to brokers. The command does not wait: see reassign list."""
+    """Start to move partitions to brokers. The command does not wait for the end; reassign list shows the moves."""
     if (file is None) != bool(partitions and brokers) or (file is not None and (partitions or brokers)):
         raise ValueError("reassign start requires topics with --brokers, or --file")
     plan = {} if file is None else parse_plan(file.read_text(encoding="utf-8"))
@@ -120,7 +118,7 @@ def parse_brokers(text: str) -> list[int]:
 
 
 def spread(partitions: Iterable[TopicPartition], brokers: Sequence[int]) -> dict[TopicPartition, Sequence[int] | None]:
-    """All brokers for each partition, of which the next one in turn is the preferred leader. Pure."""
+    """All brokers for each partition, rotated so that each broker in turn is the preferred leader. Pure."""
     return {
         partition: [*brokers[index % len(brokers) :], *brokers[: index % len(brokers)]]
         for index, partition in enumerate(partitions)
@@ -130,7 +128,7 @@ def spread(partitions: Iterable[TopicPartition], brokers: Sequence[int]) -> dict
 def parse_plan(text: str) -> dict[TopicPartition, Sequence[int] | None]:
     """The brokers of partitions in the JSON of Kafka's own tool. Raises ValueError for any other form.
 
-    So does a plan that the command cannot carry out as it is: a partition that is listed twice, and directories.
+    Also raises ValueError for a partition that is listed twice, and for directories: brokers choose these.
     """
     from .. import arguments
 

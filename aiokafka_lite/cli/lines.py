@@ -10,7 +10,7 @@ from .descriptors import read
 
 
 class LineSplitter:
-    """Cuts blocks into lines. Pure. A line above ``limit`` bytes raises RecordTooLarge before it is read completely."""
+    """Cuts blocks into lines. Pure. ``check`` refuses a line above ``limit`` bytes before all of it is read."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -31,7 +31,7 @@ class LineSplitter:
         return whole
 
     def check(self, count: int) -> None:
-        """RecordTooLarge if the incomplete line is already too long. ``count`` lines came before it."""
+        """Raise RecordTooLarge if the incomplete line is already too long. ``count`` lines came before it."""
         if self._tail_size > self._limit:
             text = f"line {count + 1} is longer than {self._limit} bytes (max.request.size)"
             raise RecordTooLarge(ErrorCode.MESSAGE_TOO_LARGE, text)
@@ -50,9 +50,9 @@ class Lines:
         self._over = False
 
     async def next(self, count: int) -> bytes | None:
-        """The next lines, each with a newline, possibly none yet; None at the end. ``count`` lines came before.
+        """The next lines, each with a newline. Empty while a line is incomplete, None at the end.
 
-        Cancelling loses no bytes. RecordTooLarge for a line that is too long.
+        ``count`` lines came before. Raises RecordTooLarge for a line that is too long. Cancelling loses no bytes.
         """
         if self._over:
             return None

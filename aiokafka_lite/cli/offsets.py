@@ -40,7 +40,7 @@ async def offsets(
         Isolation, typer.Option("--isolation-level", help="With read_committed, latest is the last stable offset.")
     ] = Isolation.READ_UNCOMMITTED,
 ) -> int:
-    """Show the first and the last offset of partitions, or the offset of a place.
+    """Show the first and the last offset of partitions, or with --at another offset.
 
     The offset of a time is the offset of the first record of this time or later. It is missing if all are older.
     """

@@ -53,7 +53,7 @@ Timeout = Annotated[
         metavar="SECONDS",
         min=0.1,
         max=2_147_483,  # 2^31 milliseconds, the longest time that requests can carry
-        help="How long to wait for the cluster; 10 s for requests and changes, delivery.timeout.ms for records.",
+        help="Time limit; by default 10 s for requests and changes, delivery.timeout.ms for records.",
     ),
 ]
 Verbose = Annotated[

@@ -1,4 +1,4 @@
-"""Options of Kafka's own tools that are called differently here, for the error about an unknown option."""
+"""Options of Kafka's own tools that have another name here. The error about an unknown option suggests that name."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _COUNTERPARTS: Mapping[str, tuple[str, ...]] = {
     "--consumer-property": ("--property",),
     "--all-groups": ("--all",),
 }
-"""The options of Kafka's tools, and those here of which a command has at most one."""
+"""Options of Kafka's tools, and the options to use instead. A command has at most one of the latter."""
 
 _ARGUMENTS = ("--topic", "--group", "--entity-name")
 """Options of Kafka's tools that are arguments here, in the commands that take names."""
 
 
 def counterpart(option: str, known: Collection[str], *, takes_names: bool) -> str:
-    """What to use instead of an option that a command does not have, empty if that is not known.
+    """Advice about an option that the command does not have; empty if there is none.
 
     ``known`` are the options of the command. ``takes_names`` says whether the command has an argument.
     """

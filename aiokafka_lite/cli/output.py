@@ -82,7 +82,7 @@ class Output:
         print(json.dumps(value, indent=2 if self.is_terminal else None, default=str, ensure_ascii=False))
 
     def flush(self) -> None:
-        """Flush stdout. BrokenPipeError if the reader has closed the pipe."""
+        """Flush stdout. Raises BrokenPipeError if the reader has closed the pipe."""
         sys.stdout.flush()
 
     def _print(self, part: Part) -> None:
@@ -101,7 +101,7 @@ class Output:
 
 
 def show_errors(errors: Iterable[Exception]) -> int:
-    """Print each error as a line on stderr; the exit status."""
+    """Print each error as a line on stderr; return the exit status."""
     status = 0
     for error in errors:
         say(with_options(str(error)))

@@ -43,7 +43,7 @@ def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]
 
 
 async def partitions_of(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
-    """The partitions that the texts name, each once, in order. Raises the error of a topic that does not exist."""
+    """The partitions that the texts name, each once, in order. Raises the error of a topic that is not described."""
     from ..types import TopicPartition
     from .topic_names import explained
 

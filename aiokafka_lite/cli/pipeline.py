@@ -33,7 +33,7 @@ _OUR_ERRORS = "aiokafka_lite.errors."
 _PYTHON_ERROR = re.compile(r"[\w.]+(Error|Exception|Timeout|Interrupt)\b(: |$)")
 """The last line of a Python traceback."""
 _JAVA_ERROR = re.compile(r": [\w.$]+(Error|Exception): ")
-"""The line of an error of Java that has its text, as py4j reports it."""
+"""The line of a py4j error that has the text of the Java exception."""
 
 _OPTIONS = {"aggregates": "--aggregate"}
 
@@ -44,7 +44,7 @@ def pipeline(
     to_files: Annotated[str | None, typer.Option(metavar="DIR", help="Write files.")] = None,
     form: Annotated[
         str,
-        typer.Option("--format", metavar="NAME", help="Spark's name for their format: parquet, json, orc, delta, …"),
+        typer.Option("--format", metavar="NAME", help="Format of the files, by Spark's name: parquet, json, orc, …"),
     ] = "parquet",
     to_topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Write to a topic.")] = None,
     exactly_once: Annotated[
@@ -171,8 +171,8 @@ def _check_window(window: str | None, schema: str | None, to_files: str | None, 
 def client_options(connection: Connection) -> dict[str, str]:
     """The client's properties as options of the source and the sink.
 
-    Spark's workers look up ``env:`` and ``file:`` themselves. Variables of this process's environment are left out: a
-    plan would carry their values, secrets included, in the clear.
+    Spark's workers resolve ``env:`` and ``file:`` themselves. Settings from this process's environment are left out: a
+    plan would carry their values, and so secrets, in plain text.
     """
     properties = {"bootstrap.servers": DEFAULT_SERVER, **connection.all_properties(environment={})}
     return {f"kafka.{name}": value for name, value in properties.items()}

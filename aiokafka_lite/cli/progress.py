@@ -9,10 +9,10 @@ from typing import Protocol
 
 
 class Bar(Protocol):
-    """Receives the progress."""
+    """Shows how much of the work is done."""
 
     def advance(self, amount: int, records: int) -> None:
-        """``amount`` more of the total is done; ``records`` are done in all."""
+        """Add ``amount`` to the processed part of the total. ``records`` counts all records so far."""
 
 
 class _NoBar:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 application = typer.Typer(no_args_is_help=True, help="List and alter quotas of users, client ids and IP addresses.")
 
 DEFAULT = "<default>"
-"""How Kafka's tools name the quota of all that have none of their own."""
+"""The name that Kafka's tools give to the default quota, for all users, clients or addresses without their own."""
 
-User = Annotated[str | None, typer.Option(metavar="NAME", help=f"The user; {DEFAULT} for all without own quotas.")]
+User = Annotated[str | None, typer.Option(metavar="NAME", help=f"The user; {DEFAULT} for all others.")]
 ClientId = Annotated[str | None, typer.Option(metavar="ID", help=f"The client id; {DEFAULT} for all others.")]
 Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help=f"The IP address; {DEFAULT} for all others.")]
 
@@ -83,7 +83,7 @@ async def alter(
 
 
 def parse_quotas(settings: list[str], unset: list[str]) -> dict[str, float | None]:
-    """The new quotas by name, None for those to remove. Raises ValueError for a contradiction, or no number."""
+    """The new quotas by name, None for those to remove. Raises ValueError unless the options are valid."""
     changes: dict[str, float | None] = {}
     for name, value in names_and_values("set", settings).items():
         try:

@@ -24,7 +24,7 @@ application = typer.Typer(no_args_is_help=True, help="Delete records from the be
 
 @application.callback()
 def _group() -> None:
-    """Makes ``records delete`` two words. Without it, Typer would merge a group with a single command."""
+    """Keeps ``records delete`` two words. Without a callback, Typer drops the name of a group's only command."""
 
 
 @command(
@@ -66,7 +66,7 @@ async def delete(
 async def _before_time(
     admin: Admin, partitions: Sequence[TopicPartition], time: int
 ) -> dict[TopicPartition, int | None]:
-    """The offset of the first record of a time or later; if all records are older, the end.
+    """The offset of the first record at this time or later; the end if all records are older.
 
     The end is looked up first: a record that is written during the command is younger than the time, and must stay.
     """

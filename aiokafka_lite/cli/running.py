@@ -23,14 +23,14 @@ _TIMEOUTS = ("api_timeout", "max_block", "delivery_timeout")
 
 
 def run(command: Callable[[], Awaitable[int]], *, verbose: bool = False) -> int:
-    """Run a command on an event loop until it ends or a signal stops it; the exit status."""
+    """Run a command on an event loop until it ends or a signal stops it; return the exit status."""
     import asyncio
 
     return run_blocking(lambda: asyncio.run(_until_stopped(command)), verbose=verbose)
 
 
 def run_blocking(command: Callable[[], int], *, verbose: bool = False) -> int:
-    """Run a command that has no event loop; the exit status. An error is one line on stderr."""
+    """Run a command that has no event loop; return the exit status. An error is one line on stderr."""
     from ..errors import KafkaError
 
     try:
@@ -47,7 +47,7 @@ def run_blocking(command: Callable[[], int], *, verbose: bool = False) -> int:
 
             traceback.print_exception(error)
         say(with_options(str(error) or repr(error)))
-        # An error of the operating system, for example a port that is in use.
+        # Wrong settings are a ValueError, and so is a port in use. Its cause tells the two apart.
         is_system = isinstance(error.__cause__, OSError)
         return WRONG if isinstance(error, ValueError) and not is_system else FAILED
     except KeyboardInterrupt:

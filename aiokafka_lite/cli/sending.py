@@ -1,4 +1,4 @@
-"""Sends lines: gives them to the producer while it has room, and follows them until they are acknowledged.
+"""Sends lines: passes them to the producer while it has room, and waits until they are acknowledged.
 
 At first each line is sent as a record. After ``COLUMNS_AFTER`` bytes, and if pyarrow is installed, a block of lines is
 sent as Arrow columns, which makes no Python object for a line.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .json_lines import JsonRecord
 
 CHUNK = 500
-"""Records that are accepted without giving way to the event loop; they take a few milliseconds."""
+"""Records that are accepted in a row before the event loop runs again; they take a few milliseconds."""
 
 SETTLE_INTERVAL = 0.5
 """Seconds without a line after which the results of earlier lines are checked."""
@@ -55,7 +55,7 @@ class Job:
 
     @property
     def may_be_columns(self) -> bool:
-        """Whether a line is only a value that is not null, and no rate limits the lines."""
+        """Whether lines can be sent as columns: values without keys, nulls and headers, and without a rate."""
         is_value = self.key_separator is None and self.null is None and not self.is_json
         return is_value and not self.headers and self.rate is None
 
@@ -80,7 +80,8 @@ class _Records:
         self._deliveries = deliveries
 
     def settle(self) -> bool:
-        if not self._deliveries[-1].done():  # usually the last one to be done, so one check is enough
+        # The last delivery usually finishes last. This one check avoids a look at all others every time.
+        if not self._deliveries[-1].done():
             return False
         for number, delivery in enumerate(self._deliveries, self._first):
             if not delivery.done():
@@ -113,7 +114,7 @@ class _Columns:
 
 
 class Sending:
-    """Sends all lines of one run. ``read`` lines, of ``size`` bytes with their newlines, were read so far."""
+    """Sends the lines of one run. ``read`` counts the lines so far, ``size`` their bytes with the newlines."""
 
     def __init__(self, producer: Producer, job: Job, bar: Bar) -> None:
         self.read = 0
@@ -134,7 +135,10 @@ class Sending:
         return self._acknowledged + sum(block.acknowledged() for block in self._open)
 
     async def send_all(self, source: Lines) -> None:
-        """Send lines until the end of the input. A failed record ends it, even while no line arrives."""
+        """Send lines until the end of the input. The error of a failed record ends the call at once.
+
+        It does so even while no line arrives.
+        """
         while True:
             with anyio.move_on_after(SETTLE_INTERVAL) as scope:
                 block = await source.next(self.read)
@@ -159,7 +163,8 @@ class Sending:
         try:
             delivery = await self._producer.put_arrow(self._job.topic, table)
         except RecordTooLarge:
-            await self._send_records(block.split(b"\n")[:-1])  # the settled block names the line in its error
+            # As records, because the error then names the one line that is too large.
+            await self._send_records(block.split(b"\n")[:-1])
             return
         self._open.append(_Columns(self.read + 1, table.num_rows, delivery))
         self.read += table.num_rows
@@ -175,11 +180,12 @@ class Sending:
                 await asyncio.sleep(self._began + self.read / rate - time.perf_counter())
             some = lines[start : start + chunk]
             await self._accept(some)
-            await asyncio.sleep(0)  # the producer sends the accepted records
+            # send_nowait never gives way to the event loop. Without this line, the producer could not send meanwhile.
+            await asyncio.sleep(0)
             self._sent(sum(map(len, some)) + len(some))
 
     async def _accept(self, lines: list[bytes]) -> None:
-        """Give lines to the producer. Hot: the body of the loop runs for each record."""
+        """Pass lines to the producer, and wait while its buffer is full. Hot: the loop runs for each record."""
         topic, headers, partition = self._job.topic, self._job.headers, self._job.partition
         separator, null, parse, timestamp = self._job.key_separator, self._job.null, self._parse, None
         send = self._producer.send_nowait

@@ -24,13 +24,16 @@ class Start:
 
     @property
     def is_lookup(self) -> bool:
-        """Whether the offsets of partitions have to be looked up; a policy is applied by the consumer."""
+        """Whether the command looks up the offsets. A policy needs no look-up: the consumer applies it."""
         return (self.offset, self.time, self.last) != (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The end that each partition has when reading begins, or its first record of a time in milliseconds or later."""
+    """Where reading stops: before the first record at ``time`` (milliseconds) or later.
+
+    Without a time, at the end that the partition has when reading begins.
+    """
 
     time: int | None = None
 
@@ -67,9 +70,9 @@ def parse_stop(text: str, now: float) -> Stop:
 
 
 def parse_time(text: str, now: float) -> int | None:
-    """Milliseconds since the epoch of a time, or of a time ago; 0 for a time before it, None for any other form.
+    """The milliseconds since the epoch of ``2026-01-31T12:00``, ``@1700000000000`` or ``2h`` before ``now``.
 
-    ``now`` is in seconds. Without a zone, time is local.
+    0 for a time before the epoch, None for any other form. ``now`` is in seconds. Without a zone, time is local.
     """
     if text.startswith("@") and text[1:].isdecimal():
         return int(text[1:])
@@ -90,7 +93,7 @@ def parse_duration(text: str) -> float | None:
 
 
 def iso_time(milliseconds: int) -> str:
-    """A timestamp in ISO 8601 and UTC; ``-`` for -1, which means that there is none."""
+    """A timestamp in ISO 8601 and UTC; ``-`` for -1, which means no timestamp."""
     if milliseconds < 0:
         return "-"
     try:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ..types import Header
 
 Column = Callable[["Batch", bytes], Iterable[bytes]]
-"""The texts of one field for the records of a batch; the bytes are the text of a null."""
+"""Returns the texts of one field, one for each record of a batch. The bytes argument replaces nulls."""
 
 _FIELD = re.compile(rb"%(.?)", re.DOTALL)
 
 
 def or_null(column: Iterable[bytes | None], null: bytes) -> list[bytes]:
-    """A copy of a column that has the text for nulls in place of its nulls."""
+    """A copy of the column, in which ``null`` replaces each null."""
     return [null if each is None else each for each in column]
 
 

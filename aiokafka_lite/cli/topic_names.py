@@ -1,4 +1,4 @@
-"""Finds names of topics that do not exist at once, and suggests the nearest name."""
+"""Checks before a command begins that its topics exist, and suggests the nearest name for a missing one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ GRACE = 1.0
 async def check_topics(connection: Connection, names: Iterable[str], *, may_create: bool) -> None:
     """Report the topics that do not exist even after ``GRACE`` seconds.
 
-    Raises KafkaError unless a producer may create them. Raises the other errors of topics, such as AuthorizationError.
-    A list of all topics lacks those that the user may not see, so each topic is asked for by its name.
+    With ``may_create``, a missing topic is a line on stderr, otherwise a KafkaError. Raises the other errors of
+    topics, such as AuthorizationError.
     """
     wanted = list(dict.fromkeys(names))
     loop = asyncio.get_running_loop()
     deadline = loop.time() + GRACE
     async with connection.admin() as admin:
+        # By name, because the list of all topics lacks topics that the user may not see.
         missing = (await admin.topics.describe(wanted)).failed
         while missing and loop.time() < deadline and all(isinstance(each, UnknownTopic) for each in missing.values()):
             missing = (await admin.topics.describe(wanted)).failed
@@ -43,7 +44,7 @@ async def check_topics(connection: Connection, names: Iterable[str], *, may_crea
 
 
 async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> list[KafkaError]:
-    """The errors of topics; those of topics that do not exist name the nearest one."""
+    """The errors of topics. The error of a topic that does not exist suggests the nearest existing name."""
     if not any(isinstance(error, UnknownTopic) for error in failed.values()):
         return list(failed.values())
     known = [each.name for each in await admin.topics.list()]

@@ -174,7 +174,7 @@ def parse_assignment(text: str) -> list[list[int]]:
 
 
 def _without(failed: Mapping[Any, KafkaError], accepted: str | None) -> dict[Any, KafkaError]:
-    """The errors without those of the accepted error code."""
+    """The errors that do not have the accepted error code; all errors if it is None."""
     from ..errors import BrokerError
 
     return {

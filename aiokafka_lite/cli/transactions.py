@@ -90,7 +90,7 @@ async def describe_producers(
     shared: Shared,
     partitions: Partitions,
     broker: Annotated[
-        int | None, typer.Option(metavar="ID", help="Ask this broker for its replicas instead of the leaders.", min=0)
+        int | None, typer.Option(metavar="ID", help="Ask this broker instead of the leaders.", min=0)
     ] = None,
 ) -> int:
     """Show the producers of partitions, and where their open transactions begin."""
