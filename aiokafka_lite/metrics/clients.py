@@ -23,7 +23,7 @@ class Client(Protocol):
 
 
 class ObservedClients:
-    """Clients of one event loop, each with a name of its own. The collection does not keep a client alive.
+    """Clients of one event loop, each with its own name. Holds weak references: it keeps no client alive.
 
     Create it in the event loop of the clients.
     """

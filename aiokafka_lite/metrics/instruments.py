@@ -41,12 +41,12 @@ class Instrument:
 
     @property
     def prometheus_name(self) -> str:
-        """The name of its series: ``consumer.fetch.time`` is ``kafka_consumer_fetch_time_seconds_total``."""
+        """The name in Prometheus: ``kafka_consumer_fetch_time_seconds_total`` for ``consumer.fetch.time``."""
         return f"{self.family}{'_total' if self.is_counter else ''}"
 
     @property
     def family(self) -> str:
-        """The name of its Prometheus family, without the suffix of a counter."""
+        """The name of the Prometheus metric family, without the suffix of a counter."""
         return f"kafka_{self.name.replace('.', '_')}{_SUFFIXES[self.unit]}"
 
     @property
@@ -77,14 +77,14 @@ class _Table:
         self._add(name, field, description, unit, is_counter=False)
 
     def latency(self, count: str, name: str, field: str, what: str) -> None:
-        """A ``LatencyMetrics``: ``count`` is the name of the counter, ``name`` that of the durations."""
+        """Add the instruments of a ``LatencyMetrics``. ``count`` names the counter, ``name`` the durations."""
         self.counter(count, f"{field}.count", f"{what}.")
-        self.counter(f"{name}.time", f"{field}.total", f"Time of all of them together: {what}.", SECONDS)
+        self.counter(f"{name}.time", f"{field}.total", f"Total time: {what}.", SECONDS)
         self.gauge(f"{name}.latency.p99", f"{field}.p99", f"99th percentile of the last 1,000: {what}.", SECONDS)
         self.gauge(f"{name}.latency.max", f"{field}.max", f"Maximum of the last 1,000: {what}.", SECONDS)
 
     def samples(self, snapshot: object, *labels: str) -> Iterator[Sample]:
-        """The samples of a snapshot. A value that is None is not known now, and is left out."""
+        """The samples of a snapshot, without those whose value is None, which means unknown."""
         for each in self.instruments:
             value = each.value_of(snapshot)
             if value is not None:
@@ -116,7 +116,7 @@ _TRANSACTIONS.gauge("open", "open_for", "Age of the open transaction.", SECONDS)
 
 _CONSUMER = _Table("consumer")
 _CONSUMER.counter("records.consumed", "records_consumed", "Records that were returned to the program.")
-_CONSUMER.counter("consumed", "bytes_consumed", "Size of the batches of these records, as brokers sent them.", BYTES)
+_CONSUMER.counter("consumed", "bytes_consumed", "Compressed size of the batches of these records.", BYTES)
 _CONSUMER.gauge("buffered", "buffered_bytes", "Fetched batches that are not unpacked yet.", BYTES)
 _CONSUMER.latency("fetches", "fetch", "fetch_latency", "Fetch requests that were answered")
 _CONSUMER.counter("fetch.failures", "fetch_failures", "Fetch requests without a response.")
@@ -140,7 +140,7 @@ _MEMBER.counter("rebalance.failures", "rebalances.failures", "Rebalances that en
 _MEMBER.gauge("last.rebalance.ago", "rebalances.last_success_ago", "Time since the last rebalance.", SECONDS)
 _MEMBER.latency("heartbeats", "heartbeat", "heartbeats.latency", "Heartbeats that renewed the session")
 _MEMBER.counter("heartbeat.failures", "heartbeats.failures", "Heartbeats without an answer, or refused.")
-_MEMBER.gauge("last.heartbeat.ago", "heartbeats.last_success_ago", "Time since the last such heartbeat.", SECONDS)
+_MEMBER.gauge("last.heartbeat.ago", "heartbeats.last_success_ago", "Time since the session was renewed.", SECONDS)
 
 _SHARE = _Table("share", "group")
 _SHARE.gauge("assigned.partitions", "partitions_assigned", "Partitions that the group has assigned to this member.")
@@ -167,7 +167,7 @@ _SHARE.counter("sessions.opened", "sessions_opened", "Share sessions that were o
 _SHARE.counter("sessions.lost", "sessions_lost", "Share sessions that were lost, with all records of the broker.")
 _SHARE.latency("heartbeats", "heartbeat", "heartbeats.latency", "Heartbeats that were answered")
 _SHARE.counter("heartbeat.failures", "heartbeats.failures", "Heartbeats without an answer, or refused.")
-_SHARE.gauge("last.heartbeat.ago", "heartbeats.last_success_ago", "Time since the last such heartbeat.", SECONDS)
+_SHARE.gauge("last.heartbeat.ago", "heartbeats.last_success_ago", "Time since a heartbeat was answered.", SECONDS)
 
 _WORKERS = _Table("workers")
 _WORKERS.gauge("records.pending", "pending", "Records that were read and are not finished.")
@@ -191,8 +191,8 @@ _BROKER.counter("requests", "requests", "Requests to the broker.")
 _BROKER.gauge("requests.in.flight", "requests_in_flight", "Requests to the broker without a response.")
 _BROKER.counter("sent", "bytes_sent", "Size of the requests to the broker.", BYTES)
 _BROKER.counter("received", "bytes_received", "Size of the responses of the broker.", BYTES)
-_BROKER.counter("responses", "latency_count", "Responses of the broker, without those of handshakes.")
-_BROKER.counter("request.time", "latency_total", "Time from these requests to their responses together.", SECONDS)
+_BROKER.counter("responses", "latency_count", "Responses of the broker, without responses to handshakes.")
+_BROKER.counter("request.time", "latency_total", "Total time from requests to their responses.", SECONDS)
 _BROKER.gauge("request.latency.p99", "latency_p99", "99th percentile of the last 1,000 requests.", SECONDS)
 _BROKER.gauge("request.latency.max", "latency_max", "Maximum of the last 1,000 requests.", SECONDS)
 _BROKER.counter("throttle.time", "throttle_time", "Pauses that the broker requested.", SECONDS)
@@ -231,7 +231,7 @@ def samples_of(snapshot: Measured, client: str) -> Iterator[Sample]:
 
 
 def by_instrument(samples: Iterable[Sample]) -> Mapping[Instrument, list[Sample]]:
-    """The samples of each instrument that has any."""
+    """The samples by instrument, without instruments that have no sample."""
     found: dict[Instrument, list[Sample]] = {}
     for sample in samples:
         found.setdefault(sample.instrument, []).append(sample)

@@ -1,6 +1,6 @@
 """Metrics for OpenTelemetry, as observable instruments (``pip install aiokafka_lite[opentelemetry]``).
 
-Spans are made by ``aiokafka_lite.tracing``.
+``aiokafka_lite.tracing`` makes the spans.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class KafkaMeter:
 
     def _observer(self, instrument: Instrument) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(options: CallbackOptions) -> Iterable[Observation]:
-            # A reader asks each instrument once. The first instrument that is asked again begins the next reading.
+            # A reader asks each instrument once per reading. An instrument that is asked again begins the next reading.
             if instrument in self._read or not self._read:
-                # Assigned before the samples are read: when the event loop is blocked, one instrument fails, and all
-                # other instruments are empty.
+                # Drop the old samples before reading new ones. If the event loop is blocked, only this instrument
+                # fails: the others have no samples, and do not wait for the event loop again.
                 self._samples, self._read = {}, {instrument}
                 self._samples = by_instrument(self._clients.samples())
             self._read.add(instrument)

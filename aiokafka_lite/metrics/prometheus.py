@@ -51,7 +51,7 @@ class KafkaCollector:
         self._clients.remove(client)
 
     def describe(self) -> list[Metric]:
-        """Returns nothing, so that the registration does not read the clients."""
+        """No metrics: ``prometheus_client`` calls this at the registration, which must not wait for the clients."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -28,19 +28,19 @@ _ROOT = "#"
 """The key of the schema itself in a mapping of referenced types. No type can have this name."""
 
 GivenAvro = str | Mapping[str, Any] | list[Any] | Schema
-"""A schema of Avro: its JSON text, the same as Python objects, or a ``Schema``, which may have references."""
+"""A schema of Avro: JSON text, the parsed JSON, or a ``Schema``, which may have references."""
 
 
 class AvroSerializer(SchemaSerializer[T]):
     """Writes dicts, and other types of Avro, in Confluent's wire format. Needs the extra ``avro``.
 
-    ``schema`` is JSON text, the same as Python objects, or a ``Schema`` with references. ``to_dict`` converts other
-    objects to what the schema describes, for example ``dataclasses.asdict``.
+    ``schema`` is JSON text, the parsed JSON, or a ``Schema`` with references. ``to_dict``, for example
+    ``dataclasses.asdict``, converts other objects to the data that the schema describes.
 
     ``subject`` names the subject: ``topic_name``, ``record_name``, ``topic_record_name`` or a function of your own.
-    ``resolve`` finds the id: ``"register"`` registers the schema with the first record of a topic, ``"lookup"``
-    requires that it is registered, and ``"latest"`` writes with the newest schema of the subject, which is read once;
-    ``schema`` may be left out then. ``normalize`` lets the registry compare schemas without regard to their layout.
+    ``resolve`` finds the id. ``"register"`` registers the schema before the first record of a topic. ``"lookup"``
+    requires that the schema is registered. ``"latest"`` writes with the newest schema of the subject, which is read
+    once, and needs no ``schema``. With ``normalize``, the registry ignores the layout when it compares schemas.
     ``id_in`` is ``"prefix"``, or ``"header"`` for the schema's GUID in a header of the record (Confluent Platform 8).
 
     The constructor raises ConfigurationError. A send raises SerializationError, whose cause is the error of the
@@ -133,7 +133,7 @@ async def _parsed(registry: SchemaRegistryClient, schema: Schema) -> Any:
 
 
 def _parse(schema: Any, used: dict[str, Any]) -> Any:
-    """The schema, in which the first reference to each name in ``used`` is replaced by its definition."""
+    """A copy of the schema. The definition replaces the first reference to each name in ``used``."""
     fastavro = extra("fastavro", "avro")
     repository = extra("fastavro.repository.base", "avro")
 

@@ -1,7 +1,7 @@
 """The client of a schema registry: its REST API, a cache, and one request at a time for each schema.
 
 Facts that never change are cached without a time limit: the schema of an id, and the id of a schema in a subject. Tasks
-that need the same schema at the same time share one request, which a cancelled caller does not end.
+that need the same schema at the same time share one request. A cancelled caller does not end that request.
 """
 
 from __future__ import annotations
@@ -40,18 +40,22 @@ class SchemaRegistryClient(AsyncContext):
     Use it as ``async with SchemaRegistryClient("http://localhost:8081") as registry``, or call ``close``; serializers
     and deserializers share it. ``url`` is one address or several of the same registry, which are tried in turn.
 
-    ``username`` and ``password`` are for HTTP basic authentication. ``token`` is a bearer token, or a function, sync or
-    async, that is called for each request and returns one, such as ``aiokafka_lite.oauth.ClientCredentials``.
+    ``username`` and ``password`` are for HTTP basic authentication. ``token`` is a bearer token, or a function that
+    returns a token for each request. The function may be async; ``aiokafka_lite.oauth.ClientCredentials`` is one.
     ``ssl_context`` is for https addresses; without it, the system's certificates are trusted.
 
-    A call retries a registry that fails for ``timeout`` seconds, each request for ``request_timeout`` seconds, with
-    pauses from ``retry_backoff`` to ``retry_backoff_max`` seconds. ``random`` returns numbers in [0, 1) for jitter.
-    The constructor does no I/O and raises ConfigurationError.
+    A call retries a failed request until ``timeout`` seconds have passed. One request may take ``request_timeout``
+    seconds; pauses grow from ``retry_backoff`` to ``retry_backoff_max`` seconds. ``random`` returns numbers in [0, 1)
+    for jitter. The constructor does no I/O and raises ConfigurationError.
 
-    All calls raise SchemaRegistryError if the registry refuses a request, KafkaTimeout if it does not answer in time,
-    AuthenticationError for a certificate that is not trusted and a token that no header can carry, ProtocolError for an
-    answer without the needed fields, ConfigurationError if a Kafka broker answers at ``url``, and IllegalStateError
-    after ``close``. They may be cancelled.
+    All calls may be cancelled, and raise these errors:
+
+    - SchemaRegistryError if the registry refuses a request.
+    - KafkaTimeout if the registry does not answer in time.
+    - AuthenticationError for a certificate that is not trusted, or a token that no header can carry.
+    - ProtocolError for an answer without the needed fields.
+    - ConfigurationError if a Kafka broker answers at ``url``.
+    - IllegalStateError after ``close``.
     """
 
     def __init__(
@@ -103,7 +107,7 @@ class SchemaRegistryClient(AsyncContext):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections. Calls that wait, and later calls, raise IllegalStateError."""
+        """Close the connections. Calls in progress and later calls raise IllegalStateError."""
         requests = self._requests.cancel()
         await self._http.close()
         if requests:
@@ -173,8 +177,8 @@ class SchemaRegistryClient(AsyncContext):
     async def check_compatibility(self, subject: str, schema: Schema, *, version: int | None = None) -> Compatibility:
         """Whether a schema may become the next version of a subject, by the subject's compatibility level.
 
-        ``version`` compares with one version instead of those that the level names. A subject without versions is
-        compatible with any schema.
+        The registry compares with the versions that the level requires, or only with ``version``. A subject without
+        versions is compatible with any schema.
         """
         text("subject", subject)
         path = f"/compatibility/subjects/{_quoted(subject)}/versions"
@@ -202,7 +206,7 @@ class SchemaRegistryClient(AsyncContext):
     async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
         """Delete a subject, and return its versions. Ids stay readable.
 
-        ``permanent`` removes a subject that was deleted before from the registry, with its ids.
+        ``permanent`` is for a subject that is deleted already: it removes the subject and its ids from the registry.
         """
         parameters = {"permanent": "true"} if permanent else None
         path = f"/subjects/{_quoted(text('subject', subject))}"
@@ -275,7 +279,7 @@ def _setting_path(name: str, subject: str | None) -> str:
 
 
 def _body(schema: Schema) -> dict[str, object]:
-    """A schema as requests carry it. Old registries know only Avro, and no field for the type."""
+    """A schema as requests carry it. Avro has no field for the type, because old registries know only Avro."""
     if not isinstance(schema, Schema):
         raise TypeError(must_be("schema", "a Schema(text, type)", schema))
     body: dict[str, object] = {"schema": schema.text}

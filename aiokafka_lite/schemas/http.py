@@ -3,9 +3,9 @@
 Rule 1: a lost connection and the statuses 408, 429 and 5xx are retried, at the next address at once, and after each
 round over all addresses with a pause. ``timeout`` ends the retries with KafkaTimeout.
 
-Rule 2: any other status than success is a SchemaRegistryError at once. The error says what to do. So is an answer that
-is no JSON. A certificate that is not trusted is an AuthenticationError. A Kafka broker is a ConfigurationError: if no
-address answers in the first round, each is asked once in Kafka's protocol.
+Rule 2: all other errors are raised at once. A status other than success, or an answer that is not JSON, is a
+SchemaRegistryError, which says what to do. A certificate that is not trusted is an AuthenticationError. A Kafka broker
+is a ConfigurationError: if no address answers in the first round, each is asked once in Kafka's protocol.
 
 Rule 3: no error and no log contains a password or a token.
 """
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 LARGEST_ANSWER = 8 << 20
-"""Bytes. A list of 100,000 subjects fits in."""
+"""The largest answer in bytes. A list of 100,000 subjects is smaller."""
 
 _LONGEST_QUOTE = 500
 _RETRIABLE = {408, 429}
@@ -60,7 +60,7 @@ _ADVICE = {
     40403: "register the schema first, or use the registry that the record was written with",
     42205: "use another registry for writes, or allow them with set_mode('READWRITE')",
 }
-"""The advice in errors, by the registry's code or by the HTTP status."""
+"""What an error advises the user to do, by the registry's code or by the HTTP status."""
 
 
 class RegistryHttp:
@@ -161,7 +161,7 @@ class RegistryHttp:
                 await asyncio.sleep(backoff.next())
 
     def _was_closed(self, error: KafkaError) -> bool:
-        """Whether the peer closed or refused the connection, as a Kafka broker closes one with an HTTP request."""
+        """Whether the peer closed or refused the connection. A Kafka broker closes it after an HTTP request."""
         cause = error.__cause__
         return isinstance(cause, self._httpx.RequestError) and not isinstance(cause, self._httpx.TimeoutException)
 
@@ -240,7 +240,7 @@ def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
 
 
 async def _token_of(given: TokenProvider | Secret) -> Secret:
-    """The token for one request. A function that is not async runs in a thread, because it may block."""
+    """The token for one request. A synchronous function runs in a thread, because it may block."""
     if isinstance(given, Secret):
         return given
     is_async = inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__)
@@ -300,7 +300,7 @@ def _lost(url: str, error: BaseException) -> KafkaError:
 
 
 class _UnusableAnswer(Exception):
-    """The content of an answer cannot be read. The message is the reason."""
+    """The content of an answer cannot be read. The message says why."""
 
 
 async def _content(answer: Any) -> bytes:

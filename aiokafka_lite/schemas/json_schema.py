@@ -27,18 +27,18 @@ from .serializing import (
 from .wire import find_header, read_name
 
 GivenJsonSchema = str | Mapping[str, Any] | Schema
-"""A JSON Schema: its text, the same as a dict, or a ``Schema``, which may have references."""
+"""A JSON Schema: JSON text, a dict, or a ``Schema``, which may have references."""
 
 Check = Callable[[object], None]
-"""Raises ValueError for an object that the schema does not allow."""
+"""A function that raises ValueError for an object that the schema does not allow."""
 
 
 class JsonSchemaSerializer(SchemaSerializer[T]):
     """Writes JSON in Confluent's wire format, checked against a JSON Schema. Needs the extra ``json-schema``.
 
     ``schema`` is JSON text, a dict, or a ``Schema`` with references; its ``title`` is the name of the record type.
-    ``to_dict`` converts objects to what ``json.dumps`` accepts. ``validate=False`` skips the check, which takes most of
-    the time. The other arguments are those of ``AvroSerializer``.
+    ``to_dict`` converts objects to values that ``json.dumps`` accepts. ``validate=False`` skips the check, which takes
+    most of the time. The other arguments are those of ``AvroSerializer``.
 
     The constructor raises ConfigurationError. A send raises SerializationError, whose cause is the error of the
     registry or of the data.

@@ -20,7 +20,7 @@ _BUILT_IN = ("google/", "confluent/")
 
 
 class ProtobufMessage(Protocol):
-    """A message, as classes made by ``protoc`` are."""
+    """The methods of a message class that ``protoc`` makes."""
 
     DESCRIPTOR: Any
 
@@ -128,7 +128,7 @@ def _checked(message_type: type[M]) -> type[M]:
 
 
 def _path_of(descriptor: Any) -> list[int]:
-    """The indexes from the file to the message type: of the outer type in the file, then of each type within."""
+    """The path of a message type: the index of the outer type in the file, then of each nested type."""
     outer = descriptor.containing_type
     if outer is None:
         return [list(descriptor.file.message_types_by_name).index(descriptor.name)]

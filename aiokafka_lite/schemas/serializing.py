@@ -1,10 +1,10 @@
-"""What the serializers and deserializers of all formats have in common: subjects, ids, and their place in a record.
+"""The base of the serializers and deserializers of all formats: subjects, ids, and the place of ids in a record.
 
 Rule 1: once the schema of a topic is known, ``serialize`` and ``deserialize`` are plain functions without I/O. Until
 then they return a coroutine, which asks the registry.
 
-Rule 2: a serializer caches only the answer of the registry for each topic. Two tasks may ask for the same topic at
-the same time; the registry's client sends one request for both.
+Rule 2: a serializer caches only the registry's answer for each topic. If two tasks ask for the same topic at the same
+time, the registry's client sends one request for both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     T = TypeVar("T", default=Any)
-else:  # type variables have defaults since Python 3.13; at run time nothing uses them
+else:  # type variables have defaults since Python 3.13; nothing uses the defaults at run time
     from typing import TypeVar
 
     T = TypeVar("T")
@@ -56,7 +56,7 @@ class _Resolved(NamedTuple):
 
 
 class SchemaSerializer(ABC, Generic[T]):
-    """A serializer that names the schema of its bytes. The base of those for Avro, JSON Schema and Protobuf."""
+    """Writes the schema's id with the bytes. The base of the serializers for Avro, JSON Schema and Protobuf."""
 
     def __init__(
         self,
@@ -196,14 +196,14 @@ class SchemaDeserializer(ABC, Generic[T]):
 
     @abstractmethod
     async def _reader(self, schema: Schema) -> Read:
-        """The function that reads what was written with a schema. Raises ConfigurationError for another type."""
+        """The function that reads bytes of this schema. Raises ConfigurationError for a schema of another format."""
 
 
 def given_schema(given: object, wanted: SchemaType, forms: tuple[type, ...], what: str) -> tuple[Schema, Any]:
-    """The argument ``schema`` of a format whose schemas are JSON: the schema, and its parsed text.
+    """The schema that the user gave for a format whose schemas are JSON, and its parsed text.
 
-    It may be a Schema, JSON text, or an object of one of the types ``forms``. ``what`` names these for the error.
-    Raises ConfigurationError.
+    ``given`` may be a Schema, JSON text, or an object of one of the types ``forms``. ``what`` names these types for the
+    error. Raises ConfigurationError.
     """
     if isinstance(given, Schema):
         if given.type != wanted:
@@ -224,8 +224,8 @@ def given_schema(given: object, wanted: SchemaType, forms: tuple[type, ...], wha
 async def referenced(registry: SchemaRegistryClient, schema: Schema) -> dict[str, Schema]:
     """The schemas that a schema refers to, directly or indirectly, by the names in its text.
 
-    A schema comes after the schemas that it uses. Raises ProtocolError for schemas that refer to each other in a
-    circle or use the same name for two levels, and for more than ``MOST_REFERENCED`` of them.
+    A schema comes after the schemas that it uses. Raises ProtocolError for a circle of references, for a name that two
+    levels use, and for more than ``MOST_REFERENCED`` schemas.
     """
     found: dict[str, Schema] = {}
     await _add_referenced(registry, schema, found, ())
@@ -235,7 +235,7 @@ async def referenced(registry: SchemaRegistryClient, schema: Schema) -> dict[str
 async def _add_referenced(
     registry: SchemaRegistryClient, schema: Schema, found: dict[str, Schema], path: tuple[str, ...]
 ) -> None:
-    """Add to ``found`` what a schema refers to. ``path`` has the names that led to the schema."""
+    """Add the schemas that a schema refers to to ``found``. ``path`` has the names that led to the schema."""
     for reference in schema.references:
         name = reference.name
         if name in found:

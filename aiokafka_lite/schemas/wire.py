@@ -23,7 +23,7 @@ LARGEST_ID = 2**31 - 1
 _ID, _GUID = 0, 1
 _ID_END, _GUID_END = 5, 17
 _MOST_INDEXES = 1000
-"""Protobuf's compilers refuse types that are nested this deep."""
+"""The largest number of indexes in a path. Protobuf's compilers refuse types that are nested deeper."""
 
 
 class SchemaName(NamedTuple):
@@ -52,13 +52,16 @@ def header(part: Part, guid: str, indexes: bytes = b"") -> Header:
 
 
 def find_header(part: Part, headers: Sequence[Header]) -> bytes | None:
-    """The content of that header, or of the last one if there are several; None if the record has none."""
+    """The content of the header with the GUID, of the last one if there are several. None if there is none."""
     name = HEADER_NAMES[part]
     return next((value for key, value in reversed(headers) if key == name), None)
 
 
 def remove_header(part: Part, headers: list[Header]) -> None:
-    """Remove that header, because a record that was read and is written again still has the header of its old bytes."""
+    """Remove the header with the GUID.
+
+    A record that was read and is written again still has the header that belongs to its old bytes.
+    """
     name = HEADER_NAMES[part]
     if any(key == name for key, _ in headers):
         headers[:] = [each for each in headers if each.key != name]

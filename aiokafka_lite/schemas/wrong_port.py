@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import anyio
 
 _TIMEOUT = 1.0
-"""Seconds."""
+"""The time limit of the question, in seconds."""
 _CORRELATION_ID = 0x6B61666B
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, _CORRELATION_ID, -1)
 """ApiVersions, version 0, without a client id. Brokers answer it before a login."""

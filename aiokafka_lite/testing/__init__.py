@@ -1,1 +1,1 @@
-"""For tests of applications: fixtures for the embedded cluster and for Kafka in a container, and virtual time."""
+"""Tests of applications: fixtures for the embedded cluster and for Kafka in a container, and virtual time."""

@@ -26,11 +26,11 @@ _TOOLS_PORT = 19092  # for Kafka's own tools inside the container
 
 
 class EngineMissing(RuntimeError):
-    """There is no container engine on this machine."""
+    """No container engine runs on this machine."""
 
 
 def engine_problem() -> str | None:
-    """Why no container can start on this machine; None if one can."""
+    """The reason why no container can start on this machine; None if the container engine works."""
     with warnings.catch_warnings():
         # Without an engine, docker's library leaves its socket open. Collect it before warnings are enabled again.
         warnings.simplefilter("ignore", ResourceWarning)
@@ -64,9 +64,8 @@ _ports = random.Random().sample(range(15_000, 32_000), 17_000)
 def free_port(host: str = "127.0.0.1") -> int:
     """A TCP port on which nothing listens now, and which this function has not returned before in this process.
 
-    It is outside the range of ephemeral ports. From that range, another process could get the port for an outgoing
-    connection, and a client that connects to a closed port could get the same port as its source, and be connected to
-    itself.
+    The port is outside the range of ephemeral ports. The system uses that range for outgoing connections: another
+    process could get the port, or a client that connects to it could get it as its own port and connect to itself.
     """
     while True:
         port = _ports.pop()
@@ -78,8 +77,8 @@ def free_port(host: str = "127.0.0.1") -> int:
 class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
     """One Kafka broker in a container, at ``127.0.0.1`` and a port of the host.
 
-    A broker advertises its address to clients, so the port of the host is chosen before the start; the broker would not
-    know a port that the engine chooses later. ``settings`` have Kafka's names (``{"num.partitions": "3"}``).
+    The port of the host is chosen before the start, because the broker has to advertise it to clients. ``settings``
+    have Kafka's names (``{"num.partitions": "3"}``).
     ``start_timeout`` is in seconds. Raises EngineMissing if there is no container engine.
     """
 
@@ -99,7 +98,7 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
         super().__init__(image, **kwargs)
         self.host = host
         self.port = free_port(host) if port is None else port
-        # With an address: by default the engine publishes the port on every interface, for the whole network.
+        # Without the address, the engine would publish the port on every interface, for the whole network.
         self.ports[str(_PORT)] = (host, self.port)  # type: ignore[assignment, unused-ignore]
         self.with_env("KAFKA_HEAP_OPTS", f"-Xmx{heap_megabytes}m -Xms128m")
         for name, value in {**self._defaults(), **(settings or {})}.items():
@@ -148,7 +147,7 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
         import shlex
 
         words = [self._tool_path(name), "--bootstrap-server", f"localhost:{_TOOLS_PORT}", *arguments]
-        # The tool inherits the broker's environment, and must not use a heap as large as the broker's.
+        # The tool inherits the broker's environment. Without a limit of its own, its heap is as large as the broker's.
         command = f"printf %s {shlex.quote(stdin)} | KAFKA_HEAP_OPTS=-Xmx256m {shlex.join(words)}"
         code, (output, errors) = self.get_wrapped_container().exec_run(["bash", "-c", command], demux=True)
         if code != 0:

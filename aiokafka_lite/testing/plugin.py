@@ -1,7 +1,7 @@
 """The pytest plugin of the package: fixtures for the embedded cluster, and for Apache Kafka in a container.
 
-If the package is installed, every run of pytest imports this module. So the module itself imports only pytest, and each
-fixture imports what it needs.
+Every run of pytest imports this module if the package is installed. So the module imports only pytest, and each fixture
+imports the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ except ImportError:  # anyio's plugin runs plain fixtures
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options. The default of ``kafka_image`` is ``DEFAULT_IMAGE`` in containers.py, imported later."""
+    """Add the options. The default of ``kafka_image`` is in containers.py, which only a fixture imports."""
     parser.addini("kafka_image", "the container image of `kafka_container` (default: apache/kafka, a fixed release)")
     parser.addini(
         "kafka_deadline", "seconds that an async test with a Kafka fixture may take; 0 is no limit", default="60"
@@ -63,13 +63,13 @@ def _deadline(config: pytest.Config) -> float:
 
 @pytest.fixture(scope="session")
 def _kafka_deadline(pytestconfig: pytest.Config) -> float:
-    """The seconds of the option ``kafka_deadline``: the limit of each async test whose fixtures have this one."""
+    """The option ``kafka_deadline`` in seconds. Each async test that uses this fixture has this time limit."""
     return _deadline(pytestconfig)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Give an async test that uses Kafka a deadline: a record that never comes fails the test instead of the run."""
+    """Give an async test that uses Kafka a deadline. If a record never comes, the test fails and the run continues."""
     if not isinstance(item, pytest.Function) or "_kafka_deadline" not in item.fixturenames:
         return
     limit = _deadline(item.config)
@@ -90,7 +90,7 @@ def _within(limit: float, test: Callable[..., Awaitable[None]]) -> Callable[...,
             if scope.cancelled_caught:
                 raise TimeoutError(what) from None
             return
-        # A scope of anyio would cancel each later await of the test again, and so its clean-up.
+        # Not a scope of anyio: it would cancel the later awaits of the test too, and so the clean-up of the test.
         try:
             async with asyncio.timeout(limit) as timeout:
                 await test(*args, **kwargs)

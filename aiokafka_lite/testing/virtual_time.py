@@ -4,8 +4,8 @@
 ``pytest_asyncio_loop_factories`` of pytest-asyncio.
 
 An embedded cluster with ``tcp=False``, and its clients, need no sockets and run in one loop. With the same ``seed``
-they make the same choices in every run. Both ends of a real socket must be in this loop. If the loop waits for
-something outside it, such as another process or a thread, the clock jumps meanwhile.
+they make the same choices in every run. Both ends of a real socket must be in this loop. While the loop waits for
+another process or thread, the clock jumps to the next timer, so timeouts expire early.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
     from aiokafka_lite.compat.aiokafka.errors import KafkaError
 
-Names, arguments, defaults and meaning are those of aiokafka 0.14; what has no counterpart raises NotImplementedError
-with the reason. The package uses only the public interface of aiokafka_lite. The differences:
+Names, arguments, defaults and meaning are those of aiokafka 0.14. A call without a counterpart raises
+NotImplementedError with the reason. The package uses only the public interface of aiokafka_lite. The differences:
 
 - Automatic commits cover the records of earlier reads. Those of the last ``getone()`` or ``getmany()`` are committed by
   the next read, by ``commit()``, or by ``stop()``. A rebalance waits until they are committed.
@@ -14,8 +14,7 @@ with the reason. The package uses only the public interface of aiokafka_lite. Th
 - ``start()`` keeps trying for ``request_timeout_ms`` before it raises KafkaConnectionError.
 - ``exclude_internal_topics`` and ``consumer_timeout_ms`` have no effect: a pattern never matches internal topics.
 - An assignor of ``partition_assignment_strategy`` must not assign a partition to two members.
-- Objects of the protocol do not exist. ``AIOKafkaClient`` fetches metadata. It cannot send other
-  requests.
+- Classes of requests and responses do not exist. ``AIOKafkaClient`` fetches metadata, and cannot send other requests.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ _MODULES = {
 def install() -> None:
     """Make ``import aiokafka`` import this package, for libraries that import aiokafka.
 
-    Call it before they are imported. Raises RuntimeError if aiokafka itself is imported already.
+    Call it before those libraries are imported. Raises RuntimeError if aiokafka itself is imported already.
     """
     package = sys.modules[__name__]
     if sys.modules.get("aiokafka", package) is not package:

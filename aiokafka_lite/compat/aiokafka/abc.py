@@ -1,4 +1,4 @@
-"""Interfaces that a program implements."""
+"""The interfaces that a program may implement: a rebalance listener and a token provider."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...types import TopicPartition
 
 
 class ConsumerRebalanceListener(ABC):
-    """Called when the group takes partitions away or assigns some. The methods may be async."""
+    """Called when the group revokes or assigns partitions. The methods may be async."""
 
     @abstractmethod
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Awaitable[None] | None:
@@ -20,7 +20,7 @@ class ConsumerRebalanceListener(ABC):
 
     @abstractmethod
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> Awaitable[None] | None:
-        """Called with the partitions that are read from now on."""
+        """Called with all partitions that the consumer reads from now on."""
 
 
 class AbstractTokenProvider(ABC):

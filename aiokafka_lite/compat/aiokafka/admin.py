@@ -94,14 +94,14 @@ class AIOKafkaAdminClient(ClientOwner):
     async def create_topics(
         self, new_topics: Iterable[NewTopic], timeout_ms: int | None = None, validate_only: bool = False
     ) -> TopicErrors:
-        """Create topics. The response has an error code for each; nothing is raised for them."""
+        """Create topics. The response has an error code for each topic; a failed topic raises no exception."""
         topics = [_native_topic(each) for each in new_topics]
         with translating():
             results = await self._admin.topics.create(topics, validate_only=validate_only, timeout=_timeout(timeout_ms))
         return TopicErrors([(topic.name, *_outcome(results.failed.get(topic.name))) for topic in topics])
 
     async def delete_topics(self, topics: Iterable[str], timeout_ms: int | None = None) -> TopicErrorCodes:
-        """Delete topics. The response has an error code for each; nothing is raised for them."""
+        """Delete topics. The response has an error code for each topic; a failed topic raises no exception."""
         names = list(topics)
         with translating():
             results = await self._admin.topics.delete(names, timeout=_timeout(timeout_ms))
@@ -113,7 +113,7 @@ class AIOKafkaAdminClient(ClientOwner):
         timeout_ms: int | None = None,
         validate_only: bool = False,
     ) -> TopicErrors:
-        """Add partitions to topics. Raises the error of the first topic that has one."""
+        """Add partitions to topics. Raises the error of the first topic that failed."""
         totals = {topic: each.total_count for topic, each in topic_partitions.items()}
         assignments = {
             topic: each.new_assignments for topic, each in topic_partitions.items() if each.new_assignments is not None
@@ -225,7 +225,7 @@ class AIOKafkaAdminClient(ClientOwner):
     ) -> list[DescribedConfigs]:
         """The settings of resources, all or those in ``configs``: a response for each broker, and one for all topics.
 
-        Nothing is raised for a resource that has an error. Raises ValueError if a resource is named twice.
+        A failed resource has an error code and raises no exception. Raises ValueError if a resource is named twice.
         """
         resources = _native_resources(config_resources)
         wanted = {resource: list(given.configs or ()) for resource, given in resources.items()}
@@ -242,8 +242,8 @@ class AIOKafkaAdminClient(ClientOwner):
     async def alter_configs(self, config_resources: Iterable[ConfigResource]) -> list[AlteredConfigs]:
         """Set the settings of resources: a response for all topics, and one for each broker.
 
-        As in aiokafka, the settings of a resource that are not in ``configs`` return to their defaults. Nothing is
-        raised for a resource that has an error. Raises ValueError if a resource is named twice.
+        As in aiokafka, the settings of a resource that are not in ``configs`` return to their defaults. A failed
+        resource has an error code and raises no exception. Raises ValueError if a resource is named twice.
         """
         resources = _native_resources(config_resources)
         own = (native.ConfigSource.TOPIC, native.ConfigSource.BROKER)

@@ -1,7 +1,7 @@
-"""What ``AIOKafkaAdminClient`` takes and returns.
+"""The values that ``AIOKafkaAdminClient`` takes and returns.
 
-aiokafka returns responses of the protocol. Here they have the same field of tuples, which programs read, and
-``to_object()``.
+aiokafka returns responses of the protocol. The responses here have the same field of tuples, which programs read, and
+the method ``to_object()``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Assignors for ``partition_assignment_strategy``: aiokafka's own, and the interface for those of a program.
 
-The leader of a group calls the assignor, and all members must use the same ones.
+The leader of a group calls the assignor. All members must use the same assignors.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class AbstractPartitionAssignor(ABC):
     @classmethod
     @abstractmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """What this member sends to the leader. Its ``user_data`` is used."""
+        """The metadata that this member sends to the leader. Only its ``user_data`` is used."""
 
     @classmethod
     @abstractmethod
@@ -133,7 +133,7 @@ _NATIVE = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionA
 
 
 def strategy_of(assignor: Any, subscription: Subscription) -> Any:
-    """A value for this client's setting ``strategies``."""
+    """This client's strategy for an assignor: a value for the setting ``strategies``."""
     kind = assignor if isinstance(assignor, type) else type(assignor)
     if issubclass(kind, AbstractPartitionAssignor) and kind not in _NATIVE:
         base = kind.native_strategy() if issubclass(kind, _OfThisClient) else None
@@ -144,7 +144,7 @@ def strategy_of(assignor: Any, subscription: Subscription) -> Any:
 class _Strategy:
     """A strategy of this client that calls an assignor of the program.
 
-    ``base`` is the strategy of the class that the assignor extends, if that is one of aiokafka's assignors.
+    ``base`` is the strategy of aiokafka's assignor that the class extends; None if it extends no such assignor.
     """
 
     cooperative = False

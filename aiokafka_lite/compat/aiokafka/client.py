@@ -1,6 +1,6 @@
 """``AIOKafkaClient``: the metadata of the cluster, for health checks, and the settings that instrumentations read.
 
-It has a connection of its own, which the first call opens. Requests of the protocol have no counterpart.
+The first call opens a connection of its own. There is no method that sends requests of the protocol.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AIOKafkaClient:
 
     Raises ValueError for wrong settings, TypeError for unknown ones and for times that are not numbers.
 
-    ``known`` returns what the owner of this client knows about the cluster, ``is_closed`` whether the owner is closed.
+    ``known`` returns the cluster that the owner of this client knows, ``is_closed`` whether the owner is closed.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class AIOKafkaClient:
         **settings: Unpack[ConnectionSettings],
     ) -> None:
         self._bootstrap_servers = settings.get("bootstrap_servers", "localhost")
-        """The servers as the user gave them. Instrumentations read this name and ``_client_id``."""
+        """The servers as the user gave them. Instrumentations read ``_bootstrap_servers`` and ``_client_id``."""
         self._client_id = settings.get("client_id") or DEFAULT_CLIENT_ID
         self._given = settings
         self._settings = connection_settings(settings)
@@ -56,10 +56,7 @@ class AIOKafkaClient:
 
     @property
     def cluster(self) -> ClusterMetadata:
-        """The cluster as of ``bootstrap()`` or the last update.
-
-        Before that, it has what the owner of this client knows.
-        """
+        """The cluster as of ``bootstrap()`` or the last update. Before that, the cluster that the owner knows."""
         return self._fetched or self._known()
 
     async def bootstrap(self) -> None:
@@ -68,7 +65,7 @@ class AIOKafkaClient:
             await self._update()
 
     async def close(self) -> None:
-        """Close the connections. Metadata that is being fetched ends with an error."""
+        """Close the connections. A call that waits for metadata gets an error."""
         self._is_closed = True
         with translating():
             await self._admin.close()
@@ -110,11 +107,11 @@ class AIOKafkaClient:
         return False
 
     def set_topics(self, topics: Iterable[str]) -> asyncio.Future[bool]:
-        """As ``force_metadata_update``: the metadata has all topics."""
+        """Same as ``force_metadata_update``, because the metadata has all topics."""
         return self.force_metadata_update()
 
     def add_topic(self, topic: str) -> asyncio.Future[bool]:
-        """As ``force_metadata_update``: the metadata has all topics."""
+        """Same as ``force_metadata_update``, because the metadata has all topics."""
         return self.force_metadata_update()
 
     def get_random_node(self) -> int | str | None:
@@ -138,12 +135,12 @@ class ClientOwner:
     _client_is_closed = False
 
     def _known_cluster(self) -> ClusterMetadata:
-        """What the owner knows about the cluster without a request."""
+        """The cluster that the owner knows without a request."""
         raise NotImplementedError
 
     @property
     def client(self) -> AIOKafkaClient:
-        """For health checks and instrumentations."""
+        """The client for health checks and instrumentations. Created by the first use."""
         if self._used_client is None:
             self._used_client = AIOKafkaClient(
                 known=self._known_cluster, is_closed=self._client_is_closed, **self._given

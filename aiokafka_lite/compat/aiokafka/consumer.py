@@ -1,8 +1,7 @@
 """``AIOKafkaConsumer`` on top of ``Consumer``.
 
-aiokafka's consumer may be started without topics and change between a subscription and assigned partitions. A
-``Consumer`` is made for one of the two. When the program changes it, another ``Consumer`` is made, and the next awaited
-call starts it.
+aiokafka's consumer may start without topics, and change between a subscription and assigned partitions. A ``Consumer``
+has one of the two for its whole life. So each change makes another ``Consumer``, which the next awaited call starts.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ MOST_RECORDS = 10_000
 
 
 class Membership(NamedTuple):
-    """What FastStream's rebalance listener logs of ``_coordinator``."""
+    """The part of aiokafka's ``_coordinator`` that FastStream's rebalance listener logs."""
 
     member_id: str
     """Empty while the consumer is not a member."""
 
 
 class Subscription(NamedTuple):
-    """What FastStream's rebalance listener logs of ``_subscription``."""
+    """The part of aiokafka's ``_subscription`` that FastStream's rebalance listener logs."""
 
     topics: frozenset[str]
 
@@ -94,7 +93,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         self._given = settings
         self._named = changed(locals(), _DEFAULTS) | settings
         self._group_id = group_id
-        """With aiokafka's name, because instrumentations read it."""
+        """The client. It has aiokafka's name, because instrumentations read it."""
         connection = connection_settings(settings)
         self._settings = connection | {
             # This client refuses a wait after which the response comes too late.
@@ -134,7 +133,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         self._moved = set()
         self._is_started = False
         self._closed = False
-        """Whether ``stop()`` was called. With aiokafka's name, because frameworks look at it."""
+        """Whether ``stop()`` was called. It has aiokafka's name, because frameworks read it."""
         self._running = RunningConsumer(self._made)
 
     def _made(self) -> native.Consumer:
@@ -204,7 +203,8 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
             try:
                 await self._running.close()
             finally:
-                self._reads.interrupt()  # closing a consumer does not end a read that has nothing to read
+                # A read without a subscription waits for one. The close of the consumer does not end that wait.
+                self._reads.interrupt()
                 await self._close_client()
 
     def _known_cluster(self) -> ClusterMetadata:
@@ -212,7 +212,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
 
     @property
     def _coordinator(self) -> Membership | None:
-        """With aiokafka's name, because frameworks look at it, as at ``_subscription``. None without a group."""
+        """The state of the member; None without a group. Frameworks read this name of aiokafka."""
         if self._group_id is None:
             return None
         try:
@@ -274,7 +274,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
             self._on_change()
 
     def _on_change(self) -> None:
-        """Apply the change of the subscription now if the consumer is started, also to reads that wait."""
+        """Apply the change of the subscription now if the consumer is started. Reads in progress use it too."""
         self._has_new_topics = True
         self._reads.interrupt()
         if self._is_started and not self._closed:
@@ -410,7 +410,7 @@ _LEADING_FLAGS = re.compile(r"\(\?[aiLmsux]+\)")
 
 
 def _of_prefix(pattern: str) -> re.Pattern[str]:
-    """A pattern that matches whole names, for a pattern that matches the beginning.
+    """A pattern that matches the whole names of topics whose names begin with a match of ``pattern``.
 
     Raises ValueError for an invalid pattern.
     """

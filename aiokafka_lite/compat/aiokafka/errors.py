@@ -12,7 +12,7 @@ from .structs import TopicPartition
 
 
 class KafkaError(RuntimeError):
-    """The base of all errors. The exception of this client is the ``__cause__``."""
+    """The base of all errors. The exception of aiokafka_lite is its ``__cause__``."""
 
     retriable = False
     invalid_metadata = False
@@ -170,7 +170,7 @@ _NOT_RETRIABLE = (
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.LISTENER_NOT_FOUND,
 )
-"""Codes that Kafka marks as retriable and aiokafka does not. Programs decide by aiokafka's mark."""
+"""Codes that Kafka marks as retriable and aiokafka does not. Programs rely on the ``retriable`` of aiokafka."""
 
 _FIRST_BARE = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 """From this code on, aiokafka's names do not end in ``Error``."""
@@ -276,7 +276,7 @@ def for_code(code: int) -> type[BrokerResponseError]:
 
 
 def missing(reason: str) -> Callable[..., NoReturn]:
-    """A method that does not exist here: it raises NotImplementedError with the reason."""
+    """Make a method that raises NotImplementedError with the reason why this client does not have it."""
 
     def method(*_: object, **__: object) -> NoReturn:
         raise NotImplementedError(reason)

@@ -1,4 +1,4 @@
-"""Help with TLS."""
+"""``create_ssl_context``: a TLS context from files."""
 
 from __future__ import annotations
 

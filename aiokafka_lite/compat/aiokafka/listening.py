@@ -17,22 +17,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Rebalance:
-    """A call of a listener: its owner, and the calls of the consumer that it may make."""
+    """A call of a listener in progress: its owner, and the calls of the consumer that the listener may make."""
 
     owner: Listening
     handle: native.RebalanceHandle | None
 
 
 _rebalance: ContextVar[_Rebalance | None] = ContextVar("rebalance", default=None)
-"""The call of a listener in which this code runs. A task that the listener starts has it until the call returns."""
+"""The call of a listener that runs this code. A task that the listener starts inherits it until the call returns."""
 
 
 class Listening(native.RebalanceListener):
     """Calls the program's present listener. Its exceptions are logged, as in aiokafka.
 
-    Each assignment follows a revocation, of no partitions at first. A consumer that stops revokes nothing.
-    ``on_change`` is called when the assignment has changed or is about to. Owner: the ``AIOKafkaConsumer``, which is
-    not referenced here: a task of the inner consumer must not keep it alive.
+    A revocation comes before each assignment; the first one has no partitions. A consumer that stops revokes nothing.
+    ``on_change`` is called after an assignment and before a revocation. Owner: the ``AIOKafkaConsumer``. There is no
+    reference to the owner here, because a task of the inner consumer must not keep the owner alive.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:

@@ -35,7 +35,7 @@ class PositionCalls:
 
     @property
     def _calls(self) -> native.Consumer | native.RebalanceHandle:
-        """The consumer; in a rebalance listener, an object with the calls that a listener may make."""
+        """The consumer. In a rebalance listener, an object that has only the calls that a listener may make."""
         return self._handle or self._consumer
 
     @property
@@ -64,7 +64,7 @@ class PositionCalls:
         return True
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
-        """Read from the committed offsets, which are returned."""
+        """Continue at the committed offsets, and return them."""
         self._check_seek(partitions)
         self._require_group()
         consumer = await self._ready()
@@ -89,13 +89,13 @@ class PositionCalls:
             return await self._calls.position(partition)
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The offset after the last record, by the last fetch; None before it."""
+        """The high watermark in the last fetch: the offset after the last record. None before the first fetch."""
         if partition not in self._consumer.assignment:
             raise AssertionError(f"{partition} is not assigned")
         return self._consumer.high_watermark(partition)
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """The end of what ``read_committed`` shows, by the last fetch; None before it."""
+        """The last stable offset in the last fetch: ``read_committed`` reads up to it. None before the first fetch."""
         if self.highwater(partition) is None:
             return None
         return self._consumer.metrics().partitions[partition].last_stable_offset
@@ -130,7 +130,7 @@ class PositionCalls:
 
 @contextmanager
 def _looking_up() -> Iterator[None]:
-    """As in aiokafka, a partition that does not exist is a timeout."""
+    """Raise KafkaTimeoutError for a partition that does not exist, as aiokafka does."""
     try:
         yield
     except UnknownTopic as error:

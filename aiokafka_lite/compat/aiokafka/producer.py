@@ -38,10 +38,10 @@ PartitionerFunction = Callable[[bytes | None, list[int], list[int]], int]
 Headers = Iterable[tuple[str, bytes | None]]
 
 _missing: Any = object()
-"""Stands for an argument that is not given. With aiokafka's name, because FastStream imports it."""
+"""The value of an argument that is not given. It has aiokafka's name, because FastStream imports it."""
 
 LEAST_REQUEST_SIZE = 1024
-"""The least ``max_request_size`` of this client. A lower one bounds the records alone."""
+"""The smallest ``max_request_size`` that this client accepts. A smaller value of the program bounds only records."""
 
 BATCH_OVERHEAD = 61
 """The size of a record batch without its records, in bytes."""
@@ -83,7 +83,7 @@ class AIOKafkaProducer(Managed):
         self._max_batch_size = max_batch_size
         self._max_request_size = max_request_size
         self._closed = False
-        """Whether ``stop()`` was called. With aiokafka's name, because frameworks look at it."""
+        """Whether ``stop()`` was called. It has aiokafka's name, because frameworks read it."""
         self._partitions: dict[str, set[int]] = {}
         linger = _checked_linger(linger_ms, connection["request_timeout"] * 1000)
         self._settings = {
@@ -114,7 +114,7 @@ class AIOKafkaProducer(Managed):
             raise
 
     async def stop(self) -> None:
-        """Send all accepted records, and end."""
+        """Send all accepted records, and close the producer."""
         self._closed = True
         try:
             with translating():
@@ -126,7 +126,7 @@ class AIOKafkaProducer(Managed):
         return known(self._producer.traffic(), self._partitions)
 
     async def flush(self) -> None:
-        """Wait until all accepted records are settled."""
+        """Wait until each accepted record is acknowledged or has failed."""
         with self._calling():
             await self._producer.flush()
 
@@ -190,7 +190,7 @@ class AIOKafkaProducer(Managed):
             )
 
     async def _check_partition(self, topic: str, partition: int | None) -> None:
-        """As in aiokafka, a missing topic or partition is an error of the send, and not of its future."""
+        """Wait until the topic and the partition exist. As in aiokafka, ``send`` itself raises, and not its future."""
         numbers = self._partitions.get(topic)
         if numbers is None or (partition is not None and partition not in numbers):
             numbers = await self.partitions_for(topic)
@@ -280,7 +280,7 @@ _DEFAULTS = AIOKafkaProducer.__init__.__kwdefaults__
 
 
 def _checked_linger(linger_ms: float, request_timeout_ms: float) -> float:
-    """Seconds. Raises ValueError if no batch could wait that long: both times are in this client's delivery timeout."""
+    """The linger in seconds. Raises ValueError if linger and request timeout exceed the longest delivery timeout."""
     linger = seconds("linger_ms", linger_ms)
     most = INT32_MAX - min(request_timeout_ms, INT32_MAX)
     if linger_ms > most:
@@ -310,7 +310,7 @@ class TransactionContext:
 
 
 class BatchRecord(NamedTuple):
-    """A record in a batch: its number, its size in bytes, and its timestamp in milliseconds. ``crc`` is None."""
+    """A record in a batch: its number, its size in bytes, and its timestamp in milliseconds. ``crc`` is always None."""
 
     offset: int
     size: int
@@ -368,7 +368,7 @@ class BatchBuilder:
 
 
 class _PartitionerFailed(Exception):
-    """Has the exception that a partitioner raised. As in aiokafka, the send raises it."""
+    """Carries the exception that a partitioner raised. As in aiokafka, ``send`` raises that exception."""
 
 
 class _Partitioner:
@@ -415,7 +415,7 @@ def _varint_size(number: int) -> int:
 
 
 def native_offsets(offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> dict[TopicPartition, NativeOffset]:
-    """Offsets as this client takes them. Raises ValueError or TypeError for others, as aiokafka does."""
+    """The offsets in the form of this client. Raises ValueError or TypeError for a wrong form, as aiokafka does."""
     if not offsets or not isinstance(offsets, Mapping):
         raise ValueError(f"offsets must be a mapping of TopicPartition to offsets, got {offsets!r}")
     made = {}

@@ -1,16 +1,16 @@
-"""Reads of one consumer by several tasks, each from the partitions that it wants. aiokafka allows this.
+"""Lets several tasks read one consumer, each from its own partitions, as aiokafka allows.
 
-Only one task may read a ``Consumer`` at a time. So one of the waiting tasks reads for all of them: it waits for a
-record that any of them wants.
+Only one task may read a ``Consumer`` at a time. So one of the waiting tasks reads for all: it waits for a record that
+any of the tasks wants.
 
 Rules of this file:
 
 Rule 1: Only the task that has the lock reads.
-Rule 2: A task that arrives interrupts the read that waits; the next one also waits for what this task wants. A change
-        of the subscription or the assignment does the same.
-Rule 3: No task begins to wait for records before each task that arrives, or has its records, had the lock. Otherwise a
-        ``getmany`` without a timeout waits behind older reads.
-Rule 4: Records that were found for a task whose read is cancelled are read again.
+Rule 2: A new task interrupts the read that waits. The next read also waits for the partitions of the new task. A change
+        of the subscription or the assignment interrupts the read too.
+Rule 3: New tasks, and tasks that have their records, get the lock before a task begins to wait for records. Otherwise
+        a ``getmany`` without a timeout would wait behind older reads.
+Rule 4: If the read of a task is cancelled, the records that were found for it are read again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Read:
     only: frozenset[TopicPartition] | None
     records: list[Record[Any, Any]] = field(default_factory=list)
     consumer: native.Consumer | None = None
-    """The consumer that returned the records, if another task read them."""
+    """The consumer that returned the records; None until another task has read them."""
 
     def wants(self, record: Record[Any, Any]) -> bool:
         return not self.records and (self.only is None or _place(record) in self.only)
@@ -59,7 +59,7 @@ class SharedReads:
         self._is_interrupted = False
 
     def interrupt(self) -> None:
-        """Interrupt the read that waits. It begins again, with the partitions that are wanted now."""
+        """Interrupt the read that waits. The next read waits for the partitions that are wanted now."""
         if self._reader is not None and not self._is_interrupted:
             self._is_interrupted = True
             self._reader.cancel()
@@ -117,7 +117,7 @@ class SharedReads:
     async def _take(
         self, ready: Ready, consumer: native.Consumer | None, most: int, only: frozenset[TopicPartition] | None
     ) -> list[Record[Any, Any]]:
-        """What is fetched already."""
+        """The records that are fetched already, without waiting."""
         if consumer is None:
             return []
         wanted = _assigned(consumer, only)
@@ -129,7 +129,7 @@ class SharedReads:
 
     async def _wait(self, ready: Ready, consumer: native.Consumer | None, most: int) -> None:
         if self._arriving or any(each.records for each in self._waiting):
-            await asyncio.sleep(0)  # that task may be cancelled, and needs a turn to end
+            await asyncio.sleep(0)  # the other task may be cancelled; it ends only when the event loop runs it
         else:
             await self._read_for_all(ready, consumer, most)
 
@@ -146,7 +146,7 @@ class SharedReads:
             read.records, read.consumer = records, consumer
 
     async def _read(self, ready: Ready, consumer: native.Consumer | None, reading: Awaitable[T]) -> T | None:
-        """The result of a read; None if it was interrupted, or if another consumer has to be read now."""
+        """The result of a read; None if the read was interrupted, or if another consumer has replaced this one."""
         # Not a cancel scope, which costs more than the rest of a read of one record.
         task = asyncio.current_task()
         assert task is not None

@@ -18,7 +18,7 @@ from .errors import connecting, translating
 
 
 class Managed(ClientOwner, AsyncContext, ABC):
-    """A producer or a consumer: runs inside ``async with``."""
+    """The base of producers, consumers and admin clients: they run inside ``async with``."""
 
     @abstractmethod
     async def start(self) -> None:
@@ -49,19 +49,22 @@ class RunningConsumer:
         self._retired: list[native.Consumer] = []
         self._starting = asyncio.Lock()
         self._closing: asyncio.Task[None] | None = None
-        """Closes the oldest of the retired. It goes on if the call that waits for it is cancelled."""
+        """The task that closes the oldest replaced consumer. A cancelled caller does not end it."""
         self._replacing: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # ``subscribe()`` may be called outside of it
+        self._loop: asyncio.AbstractEventLoop | None = None  # kept, since ``subscribe()`` may be called outside of it
 
     def replace(self) -> None:
-        """Use another consumer. The next ``start`` starts it, and closes the present one. Raises ValueError."""
+        """Use another consumer, made now. The next ``start`` starts it and closes the present consumer.
+
+        Raises ValueError for wrong settings.
+        """
         made = self._make()
         self._retired.append(self.now)
         self.is_running = False
         self.now = made
 
     def start_soon(self) -> None:
-        """Start in the background: a member whose subscription has ended leaves its group."""
+        """Start in the background, so that a member whose subscription has ended leaves its group."""
         if self.is_running or self._loop is None:
             return
         if self._replacing is not None:
@@ -73,7 +76,7 @@ class RunningConsumer:
             await self.start()
 
     async def start(self) -> native.Consumer:
-        """Return the consumer when it runs. A member of a group has its first assignment then."""
+        """Start the consumer if necessary, and return it. A member of a group then has its first assignment."""
         if not self.is_running:
             self._loop = asyncio.get_running_loop()
             async with self._starting:
@@ -98,7 +101,7 @@ class RunningConsumer:
         self.is_running = consumer is self.now
 
     async def close(self) -> None:
-        """Close all of them. Raises aiokafka's exception of the last one."""
+        """Close all consumers. Raises aiokafka's exception of the last close."""
         if self._replacing is not None:
             self._replacing.cancel()
             await asyncio.wait([self._replacing])

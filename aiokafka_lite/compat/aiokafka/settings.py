@@ -138,7 +138,7 @@ def seconds(name: str, milliseconds: object) -> float:
 
 
 def changed(values: Mapping[str, object], defaults: Mapping[str, object] | None) -> dict[str, object]:
-    """The times among ``values`` that are not the defaults, as they were passed."""
+    """The times in ``values`` that differ from the defaults, in the unit in which they were passed."""
     return {
         name: values[name]
         for name, default in (defaults or {}).items()
@@ -148,9 +148,9 @@ def changed(values: Mapping[str, object], defaults: Mapping[str, object] | None)
 
 @contextmanager
 def naming(given: Mapping[str, object]) -> Iterator[None]:
-    """Raise aiokafka's exceptions. Errors of settings name aiokafka's keywords.
+    """Raise aiokafka's exceptions. An error about a setting names aiokafka's keyword.
 
-    ``given`` are the keywords that the program passed. An error begins with a time only if it is among them.
+    ``given`` has the keywords that the program passed.
     """
     with translating(), spelled(_NAMES, {name: value for name, value in given.items() if value is not None}):
         yield

@@ -1,4 +1,4 @@
-"""The values that aiokafka returns."""
+"""The values that the methods of aiokafka take and return."""
 
 from __future__ import annotations
 
