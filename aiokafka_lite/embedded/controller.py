@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -205,14 +205,16 @@ class Controller:
         assignments: Sequence[tuple[int, Sequence[int]]] | None = None,
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
+        beside: Collection[str] = (),
     ) -> Topic:
         """Create a topic. ``-1`` is the broker's default; ``assignments`` are partitions with their replicas.
 
+        ``beside`` has the topics of the same request: as in Kafka, their names are not compared with each other.
         Raises Refused.
         """
         if name in self.topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
-        _check_name(name, self.topics)
+        _check_name(name, (each for each in self.topics if each not in beside))
         own = checked_configs(configs or {})
         if assignments is not None:
             if partitions != -1 or replication_factor != -1:

@@ -121,7 +121,7 @@ class FetchSessions:
     """The sessions of a node; the least recently used ones make room for others. Owner: the node.
 
     A session that is too large by itself is not kept: its first request is answered without a session, a later one with
-    FETCH_SESSION_ID_NOT_FOUND, after which the reader opens a new session.
+    FETCH_SESSION_ID_NOT_FOUND, after which the reader opens a new session. A session ends with its last partition.
     """
 
     def __init__(self, random: Random, slots: int = SLOTS) -> None:
@@ -167,6 +167,8 @@ class FetchSessions:
         self._end(session.session_id)
         session.add(request)
         session.forget(request)
+        if not session.partitions:
+            return self._begin(request, 0)
         self._keep(session)
         if session.session_id not in self._sessions:
             return FetchSession(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -422,13 +422,22 @@ class Log:
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
         """The first record with the highest timestamp (KIP-734); None without records.
 
-        Records without a timestamp have -1.
+        Records without a timestamp have -1. As in Kafka, it may be a deleted record whose segment is still there.
         """
-        return self.offset_for_time(max((segment.max_timestamp for segment in self.segments), default=-1))
+        segment = max(self.segments, key=_peak_of)
+        if not segment.batches:
+            return None
+        highest = segment.max_timestamp
+        batch = segment.batches[bisect_left(segment.peaks, highest)]
+        return _first_record(batch, lambda at, offset: at >= highest)
 
 
 def _base_of(segment: Segment) -> int:
     return segment.base_offset
+
+
+def _peak_of(segment: Segment) -> int:
+    return segment.max_timestamp
 
 
 def _epoch_of_batch(batch: StoredBatch) -> int:

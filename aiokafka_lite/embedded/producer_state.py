@@ -193,6 +193,7 @@ class ProducerStates:
             return ONGOING
         known = self._verifications.get(producer_id)
         if known is None or known.epoch < epoch:
+            adds = adds if known is None else known.adds  # as in Kafka, the first question decides
             known = self._verifications[producer_id] = Verification(epoch, first_sequence, adds=adds)
         if known.epoch == epoch:
             known.lowest_sequence = min(known.lowest_sequence, first_sequence)

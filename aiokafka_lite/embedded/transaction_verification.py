@@ -17,7 +17,7 @@ from ..errors import ErrorCode
 from ..protocol.messages import AddPartitionsToTxnRequest
 from ..protocol.records import RecordBatch
 from .handling import BrokerParts
-from .producer_state import ONGOING, Verification
+from .producer_state import ONGOING, SequenceRejected, Verification
 from .topics import PartitionKey
 
 CONCURRENT_PAUSE = 0.02
@@ -60,9 +60,13 @@ async def verify_partitions(
         partition = broker.replica_manager.partitions.get(key)
         verification = ONGOING  # without a leader here the append fails
         if partition is not None and partition.is_leader:
-            verification = partition.producers.start_verification(
-                batch.producer_id, batch.producer_epoch, batch.base_sequence, adds=adds
-            )
+            producer_id, epoch = batch.producer_id, batch.producer_epoch
+            try:
+                partition.producers.check_epoch(producer_id, epoch)
+            except SequenceRejected as refusal:
+                answers[key] = Answer(refusal.code)
+                continue
+            verification = partition.producers.start_verification(producer_id, epoch, batch.base_sequence, adds=adds)
         if verification is ONGOING:
             answers[key] = Answer(ErrorCode.NONE, ONGOING)
         else:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ...acls import AclOperation
 from ...arguments import must_be
@@ -55,10 +55,11 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Crea
         except Refused as refusal:
             results.append(_not_created(name, refusal))
     _check_records(context, allowed)
+    names = {wanted.name for wanted in allowed}
     for wanted in allowed:
         try:
             _check_quota(context, strict=context.version >= CreateTopicsRequest.STRICT_QUOTA)
-            topic = _create(context, wanted, validate_only=request.validate_only)
+            topic = _create(context, wanted, names, validate_only=request.validate_only)
             _count(context, 0 if request.validate_only else len(topic.partitions))
             results.append(_created(context, topic))
         except Refused as refusal:
@@ -77,7 +78,7 @@ def _check_records(context: RequestContext, topics: Sequence[CreatableTopic]) ->
     records = 0
     for wanted in topics:
         try:
-            records += 1 + len(wanted.configs) + len(_create(context, wanted, validate_only=True).partitions)
+            records += 1 + len(wanted.configs) + len(_create(context, wanted, (), validate_only=True).partitions)
         except Refused:
             continue  # answered with its own error
     if records > MAX_NEW_PARTITIONS:
@@ -119,7 +120,7 @@ def _allow(context: RequestContext, operation: AclOperation, name: str, *, by_cl
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation.name} is denied on topic {name!r}")
 
 
-def _create(context: RequestContext, wanted: CreatableTopic, *, validate_only: bool) -> Topic:
+def _create(context: RequestContext, wanted: CreatableTopic, beside: Collection[str], *, validate_only: bool) -> Topic:
     assignments = [(each.partition_index, each.broker_ids) for each in wanted.assignments] or None
     nulls = [each.name for each in wanted.configs if each.value is None]
     return context.broker.controller.create_topic(
@@ -129,6 +130,7 @@ def _create(context: RequestContext, wanted: CreatableTopic, *, validate_only: b
         assignments=assignments,
         configs={each.name: each.value for each in wanted.configs} | dict.fromkeys(nulls),
         validate_only=validate_only,
+        beside=beside,
     )
 
 

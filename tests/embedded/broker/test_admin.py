@@ -98,6 +98,16 @@ async def test_topics_are_created_or_refused(
             assert {each.name for each in response.topics[0].configs or []} >= {"retention.ms", "cleanup.policy"}
 
 
+async def test_similar_names_collide_with_older_topics_but_not_in_one_request(one: EmbeddedCluster) -> None:
+    async with Peer(one) as peer:
+        both = await peer.ask(CreateTopicsRequest(topics=[creation("a.b"), creation("a_b")]))
+        assert [each.error_code for each in both.topics] == [ErrorCode.NONE, ErrorCode.NONE]
+        later = await peer.ask(CreateTopicsRequest(topics=[creation("c.d")]))
+        again = await peer.ask(CreateTopicsRequest(topics=[creation("c_d")]))
+        assert later.topics[0].error_code == ErrorCode.NONE
+        assert again.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
 async def test_validate_only_creates_nothing_and_assignments_are_used(three: EmbeddedCluster) -> None:
     async with Peer(three) as peer:
         await peer.ask(CreateTopicsRequest(topics=[creation("t")], validate_only=True))

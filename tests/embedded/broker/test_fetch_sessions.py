@@ -58,6 +58,15 @@ async def test_forgotten_partitions_are_no_longer_read(one: EmbeddedCluster) -> 
         assert told(await peer.ask(request(full.session_id, 2, {}), 12)) == []
 
 
+async def test_a_session_ends_with_its_last_partition(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", 1)
+    async with Peer(one) as peer:
+        full = await peer.ask(request(0, 0, {0: 0}), 12)
+        last = await peer.ask(request(full.session_id, 1, {}, forget=[0]), 12)
+        assert (last.error_code, last.session_id) == (ErrorCode.NONE, 0)
+        assert (await peer.ask(request(full.session_id, 2, {}), 12)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
 async def test_a_wrong_session_epoch_or_id_has_its_own_error(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     async with Peer(one) as peer:

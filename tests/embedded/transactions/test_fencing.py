@@ -34,6 +34,17 @@ async def test_a_new_producer_fences_the_old_one_and_aborts_its_transaction(
         assert await new.read("t") == [b"new"]
 
 
+async def test_the_epoch_of_a_batch_is_checked_before_its_transactional_id(cluster: EmbeddedCluster) -> None:
+    async with TransactionalPeer(cluster, "id") as first, TransactionalPeer(cluster, "other") as other:
+        await other.initialize()
+        await first.initialize()
+        other.producer_id, other.epoch = first.producer_id, first.epoch
+        await first.write("t", b"value")
+        await first.commit()
+        await first.until_complete()
+        assert await other.produce("t", b"late") is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 async def test_old_versions_name_a_fenced_producer_otherwise(
     cluster: EmbeddedCluster, first: TransactionalPeer
 ) -> None:

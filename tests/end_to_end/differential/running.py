@@ -73,9 +73,9 @@ async def disagreements(
     After the first one the two brokers may be in different states: later differences may only follow from it.
     """
     for number, step in enumerate(scenario.steps):
-        if step.settles:
+        for transactional_id in step.settles:
             for side in (embedded, real):
-                await _until_complete(side, step.settles)
+                await _until_complete(side, transactional_id)
         requests = [step.make(side) for side in (embedded, real)]
         answers = [await side.try_to_ask(request, step.version) for side, request in zip((embedded, real), requests)]
         if step.only_of_scenario:

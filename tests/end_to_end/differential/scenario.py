@@ -36,7 +36,7 @@ def common_versions() -> dict[int, range]:
 class Step:
     """A request for both brokers. ``changes`` names the topics whose state it may change.
 
-    ``settles`` is the transactional id whose markers must be written before the request is sent.
+    ``settles`` has the transactional ids whose markers must be written before the request is sent.
     """
 
     kind: type[Request[Any]]
@@ -46,7 +46,7 @@ class Step:
     only_of_scenario: bool = False
     """Whether the response contains everything on the broker, so that only this scenario's part is compared."""
     note: str = ""
-    settles: str = ""
+    settles: tuple[str, ...] = ()
 
 
 class Scenario:

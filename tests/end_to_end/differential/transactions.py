@@ -34,7 +34,8 @@ class Ids:
 
 
 def _step(scenario: Scenario, kind: type[Request[Any]], version: int, make: Callable[[Side], Any]) -> None:
-    scenario.steps.append(Step(kind, version, make, settles=f"{scenario.prefix}txn"))
+    settles = (f"{scenario.prefix}txn", f"{scenario.prefix}unknown")
+    scenario.steps.append(Step(kind, version, make, settles=settles))
 
 
 def begin(scenario: Scenario, ids: Ids) -> None:
@@ -222,7 +223,7 @@ def list_all(scenario: Scenario, ids: Ids) -> None:
             version,
             lambda side: m.ListTransactionsRequest(state_filters=states, producer_id_filters=[], **fields),
             only_of_scenario=True,
-            settles=ids.used,
+            settles=(ids.used,),
         )
     )
 

@@ -66,6 +66,15 @@ def test_a_time_lookup_finds_single_records() -> None:
     assert highest.offset == 5
 
 
+def test_the_highest_timestamp_may_be_that_of_a_deleted_record_as_in_kafka() -> None:
+    log = filled(1)
+    log.append(stored(1, 1, timestamp=5))
+    log.delete_before(1)
+    highest = log.offset_of_max_timestamp()
+    assert highest is not None
+    assert highest.offset == 0
+
+
 def test_a_time_lookup_finds_no_record_before_the_start_of_the_log() -> None:
     log = filled(5)
     log.delete_before(3)

@@ -162,6 +162,14 @@ def test_the_first_batch_of_a_partition_is_the_lowest_that_was_asked_about() -> 
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_the_generation_of_the_first_question_stays_as_in_kafka() -> None:
+    """A transaction of generation 2 begins with sequence 0, but not after a question of generation 1."""
+    states = ProducerStates()
+    states.start_verification(7, 0, 0, adds=False)
+    states.start_verification(7, 1, 1, adds=True)
+    states.check_sequence(7, 1, 1)
+
+
 def test_a_question_about_a_batch_counts_for_batches_outside_of_transactions_as_in_kafka() -> None:
     states = ProducerStates()
     states.start_verification(7, 0, 0, adds=False)
