@@ -43,7 +43,7 @@ class Outage:
 
 
 class Outages:
-    """The outages of one client. The client owns it; all calls are made on its loop and cost one dictionary look-up.
+    """The outages of one client. The client owns it; all calls are made on its loop and cost one dictionary lookup.
 
     ``report`` and ``recovered`` also log. A caller that logs in its own way uses ``failed`` and ``over``.
     """

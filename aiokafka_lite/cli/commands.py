@@ -362,7 +362,7 @@ async def lag(
     """Show the lag of groups, by topic.
 
     With --watch, the command also shows by how many records per second the lag grows (negative: it shrinks), and after
-    how many seconds it will be 0. Both are measured over the last ten look-ups.
+    how many seconds it will be 0. Both are measured over the last ten lookups.
     """
     from .lag import View
     from .lag import lag as run_lag

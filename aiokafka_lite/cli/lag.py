@@ -22,7 +22,7 @@ _GROUP, _TOPIC, _LAG = map(HEADINGS.index, ("GROUP", "TOPIC", "LAG"))
 TREND_HEADINGS = (*HEADINGS, "LAG-PER-SECOND", "CATCH-UP-SECONDS")
 
 TREND_LENGTH = 10
-"""Number of look-ups over which the trend is measured. A difference between only two is too random."""
+"""Number of lookups over which the trend is measured. A difference between only two is too random."""
 
 LookUp = Callable[[], Awaitable[tuple[Table, Sequence[KafkaError]]]]
 
@@ -81,7 +81,7 @@ def selected(rows: Sequence[tuple[Cell, ...]], view: View) -> list[tuple[Cell, .
 
 
 class Trend:
-    """How the lag of each group and topic changes from one look-up to the next. Pure."""
+    """How the lag of each group and topic changes from one lookup to the next. Pure."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[Cell, Cell], deque[tuple[float, int]]] = {}
@@ -89,7 +89,7 @@ class Trend:
     def add(self, table: Table, at: float) -> Table:
         """The rows with their change per second and, where the lag shrinks, the seconds until it is 0.
 
-        ``at`` is the time of the look-up in seconds.
+        ``at`` is the time of the lookup in seconds.
         """
         return Table(TREND_HEADINGS, [(*row, *self._measure(row, at)) for row in table.rows])
 

@@ -24,7 +24,7 @@ class Start:
 
     @property
     def is_lookup(self) -> bool:
-        """Whether the command looks up the offsets. A policy needs no look-up: the consumer applies it."""
+        """Whether the command looks up the offsets. A policy needs no lookup: the consumer applies it."""
         return (self.offset, self.time, self.last) != (None, None, None)
 
 

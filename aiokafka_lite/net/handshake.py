@@ -54,7 +54,7 @@ class AgreedVersions:
         self._picked: dict[type[Message], int] = {}
         self._capped: dict[type[Message], int] = {}  # the version that was last used under ``at_most``, for diagnoses
 
-    # Hot: one dictionary look-up per request.
+    # Hot: one dictionary lookup per request.
     def pick(self, cls: type[Message], at_most: int | None) -> int:
         """The newest version that both sides support, at most ``at_most``. Raises UnsupportedVersion."""
         if at_most is not None:

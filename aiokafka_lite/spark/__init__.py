@@ -28,7 +28,7 @@ def register(spark: SparkSession) -> None:
     """Register ``format("kafka-lite")`` with a session, classic or Spark Connect. Registering twice is allowed.
 
     The workers of a local session get this interpreter, unless ``PYSPARK_PYTHON`` or ``spark.pyspark.python`` names
-    one: Spark would take the first ``python3`` of the PATH, which may not have this package.
+    another one. Spark itself would use the first ``python3`` of the PATH, which may not have this package.
     """
     from .data_source import KafkaLiteDataSource
 

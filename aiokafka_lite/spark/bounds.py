@@ -1,4 +1,4 @@
-"""The partitions that a query reads and the bounds in them: the values of these options, parsed. Pure.
+"""Parses the options that say which partitions a query reads, and where it begins and ends in them. Pure.
 
 The forms are those of Spark's own Kafka connector, including JSON: ``{"topic":{"0":23,"1":-2}}``.
 """
@@ -59,7 +59,7 @@ class Edge(Enum):
 
 
 class Unmatched(Enum):
-    """The meaning of a timestamp in a partition without a record at or after it."""
+    """How to begin in a partition that has no record at or after the given timestamp."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -74,7 +74,10 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Timestamps:
-    """Times in milliseconds: one for all partitions, or one for each. Reading begins at the first record not older."""
+    """Times in milliseconds: one for all partitions, or one for each.
+
+    The bound is the offset of the first record at this time or later.
+    """
 
     times: int | Mapping[TopicPartition, int]
     unmatched: Unmatched
@@ -89,7 +92,7 @@ Bound = Edge | Offsets | Timestamps
 
 
 def wrong(name: str, value: object, what: str) -> ConfigurationError:
-    """The error for the value of an option, which must be ``what``."""
+    """The error for a wrong value of an option. ``what`` describes the values that are allowed."""
     return ConfigurationError(must_be(f"option {name}", what, value))
 
 
@@ -161,16 +164,16 @@ def timestamps(name: str, text: str) -> dict[TopicPartition, int]:
 
 
 def option(end: Literal["starting", "ending"], bound: Bound) -> str:
-    """The option that a bound comes from."""
+    """The name of the option that has set a bound."""
     if not isinstance(bound, Timestamps):
         return f"{end}Offsets"
     return f"{end}Timestamp" if isinstance(bound.times, int) else f"{end}OffsetsByTimestamp"
 
 
 def check_same_partitions(selection: Selection, bound: Bound, name: str) -> None:
-    """ConfigurationError if a bound names a topic or partition outside of the selection.
+    """Raise ConfigurationError if a bound names a topic or partition outside of the selection.
 
-    This check needs no cluster. ``check_all_named`` needs the partitions of the cluster.
+    This check needs no cluster, unlike ``check_all_named``.
     """
     by_partition = named(bound)
     if by_partition is None:
@@ -190,7 +193,7 @@ def check_same_partitions(selection: Selection, bound: Bound, name: str) -> None
 
 
 def check_order(starting: Bound, ending: Bound) -> None:
-    """ConfigurationError if a time at which reading begins is after the time at which it ends."""
+    """Raise ConfigurationError if the starting time of a partition is after its ending time."""
     if not isinstance(starting, Timestamps) or not isinstance(ending, Timestamps):
         return
     begins, ends = named(starting), named(ending)
@@ -205,7 +208,7 @@ def check_order(starting: Bound, ending: Bound) -> None:
 
 
 def check_all_named(partitions: tuple[TopicPartition, ...], bound: Bound, name: str) -> None:
-    """ConfigurationError unless a bound that names partitions names exactly these."""
+    """Raise ConfigurationError if a bound names partitions, but not exactly these."""
     by_partition = named(bound)
     if by_partition is None:
         return
@@ -221,7 +224,7 @@ def check_all_named(partitions: tuple[TopicPartition, ...], bound: Bound, name: 
 
 
 def named(bound: Bound) -> Mapping[TopicPartition, int] | None:
-    """The value of each partition that a bound names; None if it has one value for all."""
+    """The value of each partition that a bound names; None if the bound has one value for all partitions."""
     match bound:
         case Offsets(by_partition):
             return by_partition

@@ -1,4 +1,4 @@
-"""From ``kafka.*`` options to a client: its settings, and the sharing of one client by the tasks of a process.
+"""Makes a client from ``kafka.*`` options. The tasks of a process share one client.
 
 Values given as ``file:`` and ``env:`` are looked up here: on the node that connects, each time it makes a client.
 """
@@ -20,7 +20,7 @@ _FOR_CONSUMER = frozenset(field.name for field in fields(ConsumerConfig))
 
 
 def client_config(properties: Properties) -> ClientConfig:
-    """The settings of a client. ConfigurationError names the option as the user wrote it."""
+    """The settings of a client. Raises ConfigurationError, which names the option as the user wrote it."""
     given = properties.settings(consumer_settings)
     with properties.named():
         return ClientConfig(
@@ -30,7 +30,7 @@ def client_config(properties: Properties) -> ClientConfig:
 
 
 def consumer_config(properties: Properties, **defaults: int) -> ConsumerConfig:
-    """The settings of fetching. The user's options override ``defaults``. A deleted offset raises an error."""
+    """The settings of fetching. The user's options override ``defaults``. A deleted offset is always an error."""
     given = properties.settings(consumer_settings)
     chosen = {name: value for name, value in given.items() if name in _FOR_CONSUMER}
     fixed = {"isolation_level": properties.isolation_level, "auto_offset_reset": "none"}

@@ -1,7 +1,7 @@
 """Spark's daemon of Python workers, with the modules of this package that a worker needs.
 
 Spark forks its workers from a daemon, and ends a worker that is idle for a minute. The imports of this package take
-some 100 ms of CPU time in each worker. A worker of this daemon has them from its first moment.
+some 100 ms of CPU time in each worker. This daemon imports the modules once, before it forks the workers.
 
 Rule: nothing that is imported here starts a thread, because a process with threads must not be forked. So the daemon
 imports neither pyarrow nor numpy. ``aiokafka_lite.spark.interpreter`` starts it in a local session.

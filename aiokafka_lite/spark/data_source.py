@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class KafkaLiteDataSource(DataSource):
-    """Topics of Kafka as tables and streams. The page on Spark in the documentation lists all options."""
+    """The format ``kafka-lite``: topics as tables and streams. The page about Spark lists all options."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
@@ -50,7 +50,7 @@ class KafkaLiteDataSource(DataSource):
             check_topics(read)
 
     def _warn(self) -> None:
-        """Spark makes one instance for a ``load()``, ``save()`` or ``start()``, so there is one warning."""
+        """Warn about options without effect. Spark makes one instance per ``load()``, ``save()`` or ``start()``."""
         dropped = options.without_effect(self._options)
         if dropped:
             logger.warning("options without effect here, which Java's clients have: %s", ", ".join(dropped))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 10_000
 MAX_BYTES = 8 * 1024 * 1024
-"""A record batch for Spark has about this number of rows or bytes, whichever is reached first."""
+"""A record batch for Spark is full at about this number of rows or bytes."""
 
 
 class Decoder:
@@ -45,9 +45,9 @@ class Decoder:
         return self._columns.schema
 
     def decode(self, fetched: Iterable[Fetched]) -> Iterator[pyarrow.RecordBatch]:
-        """The record batches that are full. The other records wait for more, or for ``rest``.
+        """The record batches that are full. The other records stay until a later call, or until ``rest``.
 
-        CorruptRecord, which names the partition and the offset, for bytes that are not records.
+        Raises CorruptRecord, which names the partition and the offset, for bytes that are not records.
         """
         for each in fetched:
             for batch, aborted in each.batches:
@@ -70,7 +70,7 @@ class Decoder:
 
 
 def _corrupt(packed: PackedBatch, reason: str) -> CorruptRecord:
-    """The error for a batch that cannot be decoded, with advice for a query: it has no ``seek``, and other settings."""
+    """The error for a batch that cannot be decoded. It advises what to do in a query, which cannot seek."""
     batch, position = packed.batch, max(packed.low, packed.batch.base_offset)
     reason = reason.replace("raise max_decompressed_size", "raise the option maxDecompressedSize")
     return CorruptRecord(

@@ -2,39 +2,37 @@
 
 Each task of a batch writes its rows in a transaction, flushes it, and leaves it open (``write_rows``). When all tasks
 have finished, the driver decides to commit the batch, and ends the transactions (``commit``). Only then does Spark add
-the batch to the query's commit log. If the driver is killed between these steps, Spark repeats the batch. If it is
-frozen, it may wake while its successor writes the same batch. These rules make that harmless:
+the batch to the query's commit log. If the driver is killed between these steps, Spark repeats the batch. If the driver
+is frozen, it may wake while its successor writes the same batch. These rules make both harmless:
 
-Rule 1: the transactional id of a task is that of the query and the number of the task. A task begins by starting its
+Rule 1: the transactional id of a task is made of the query's id and the number of the task. A task first starts its
 producer. This aborts the transaction of an earlier attempt, or waits for the end of its commit, and fences that
-attempt: neither its rows nor its end reach the topic later.
+attempt: it can neither write rows nor end its transaction later.
 
-Rule 2: each transaction contains a marker, the offset that a group of the same name commits. It has the number of the
-batch. A task that finds the marker of its batch, read after rule 1, writes nothing: an earlier run has committed its
-rows. The task still reads its rows, because the computation of the query may keep a state, and compares their number
-and size with the marker. So each task is committed once in a batch, whatever runs there are.
+Rule 2: each transaction contains a marker with the number of the batch: an offset that a group, named like the
+transactional id, commits. After rule 1, a task reads the marker. If it is of this batch, an earlier run has committed
+the rows, and the task writes nothing. It still reads its rows, because the computation of the query may keep a state,
+and compares their number and size with the marker. So each task of a batch is committed once, in any number of runs.
 
 Rule 3: a run decides a batch before it commits any task of it. The decision is a marker with the number of tasks in the
 group of the query, committed in a transaction with the id of the query. The driver begins that transaction when its
-tasks have finished, which fences earlier drivers; it reads the marker; it commits the decision if there is none. So a
-batch is decided once: a driver that another one has followed cannot decide. A run without an open transaction commits
-nothing, so it only reads the decision.
+tasks have finished, which fences earlier drivers. Then it reads the marker, and commits the decision if there is none.
+So a batch is decided once: a driver cannot decide after its successor has begun. A run without an open transaction
+commits nothing, so it only reads the decision.
 
 Rule 4: a run that finds its batch decided must have the same number of tasks. It fences its tasks without rows and
 reads their markers: none may be committed. Otherwise the batch fails before this run commits anything.
 
 Rule 5: the driver adds the markers to all its open transactions before it fences tasks, decides or commits anything.
-That is refused if another run has taken over one of the tasks. So a frozen driver that wakes after its successor has
-begun fails, and disturbs no transaction of a task. It has begun its decision before (rule 3), so it may fence the
-decision of a successor that is just then deciding. The successor's batch fails then, and its rows are written once when
-it is repeated.
+The coordinator refuses a marker if another run has taken over the task. So a frozen driver that wakes after its
+successor has begun fails, and disturbs no transaction of a task. But it has begun its decision before (rule 3), which
+may fence the decision of the successor. Then the successor's batch fails, and its repetition writes the rows once.
 
-Rule 6: a batch that is older than a marker is refused: it can no longer be detected whether an earlier batch was
-committed.
+Rule 6: a batch that is older than a marker fails, because nothing shows any more whether it was committed.
 
 Rule 7: the driver aborts the open transactions of the query that no task of this run holds. An earlier run with more
-tasks, or with rows in other tasks, has left them open, and readers would wait for them until the timeout. They are
-listed before the markers are added (rule 5), so that they are not those of a run that takes over later.
+tasks, or with rows in other tasks, has left them open, and readers would wait for them until the timeout. The driver
+lists them before it adds the markers (rule 5), so the list has no transaction of a run that takes over later.
 
 A driver can also be frozen between rule 5 and its next requests. Then it may fence tasks of its successor when it
 wakes, or decide for another number of tasks. The successor's batch fails then, and writes nothing twice.
@@ -102,7 +100,8 @@ TRANSACTION_TIMEOUT_PROPERTY = "transaction.timeout.ms"
 TRANSACTION_TIMEOUT_OPTION = KAFKA_PREFIX + TRANSACTION_TIMEOUT_PROPERTY
 
 DEFAULT_TRANSACTION_TIMEOUT = 900.0
-"""Seconds. A transaction is open until all tasks of the batch have finished. Brokers allow 15 minutes by default."""
+"""The default timeout of a transaction, in seconds: the most that brokers allow by default. A transaction is open until
+all tasks of the batch have finished."""
 
 LONGEST_DECISION = 60.0
 """Seconds that the transaction with the decision of a batch may be open."""
@@ -127,7 +126,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a task has written. ``transaction`` is None without rows, and if an earlier run has committed the rows.
+    """The result of a task. ``transaction`` is None without rows, and if an earlier run has committed the rows.
 
     ``topic`` is a topic of the rows, None without rows. The marker is committed for its partition 0. ``rows`` and
     ``size`` count the rows and the bytes of their keys and values.
@@ -194,7 +193,7 @@ def _started_producer(loop: WorkerLoop, properties: Properties, place: Place) ->
 
 
 def make_transactional_producer(properties: Properties, transactional_id: str) -> Producer:
-    """A producer that is not started. ConfigurationError names the option as the user wrote it."""
+    """A producer that is not started. Raises ConfigurationError, which names the option as the user wrote it."""
     fixed: dict[str, object] = {"transactional_id": transactional_id}
     if TRANSACTION_TIMEOUT_PROPERTY not in properties:
         fixed["transaction_timeout"] = DEFAULT_TRANSACTION_TIMEOUT
@@ -202,10 +201,11 @@ def make_transactional_producer(properties: Properties, transactional_id: str) -
 
 
 def check_transaction_timeout(options: Mapping[str, str], trigger: str) -> None:
-    """ConfigurationError if the given transaction timeout is below the interval of a trigger, such as '10 seconds'.
+    """Raise ConfigurationError if the given transaction timeout is below the interval of a trigger.
 
-    A batch may take as long as the interval, and its transactions are open for that time. Triggers without an interval
-    pass, and so does the default timeout, because brokers refuse a longer one.
+    ``trigger`` is text such as ``10 seconds``. A batch may take as long as the interval, and its transactions are open
+    for that time. Without an interval there is no check. The default timeout is not checked either, because brokers
+    refuse a longer one.
     """
     interval = _seconds_of(trigger)
     given = options.get(TRANSACTION_TIMEOUT_OPTION, "")
@@ -232,7 +232,7 @@ _PART = r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?"
 
 
 def _seconds_of(interval: str) -> float | None:
-    """The seconds of an interval of Spark, such as '1 minute 30 seconds'. None if it has another form."""
+    """The seconds of an interval of Spark, such as ``1 minute 30 seconds``. None for any other form."""
     text = interval.strip().lower().removeprefix("interval ").strip()
     if not re.fullmatch(rf"{_PART}(\s+{_PART})*", text):
         return None
@@ -243,9 +243,9 @@ def _seconds_of(interval: str) -> float | None:
 
 
 class _Counted:
-    """Batches of rows. Counts the rows that were taken, and the bytes of their keys and values.
+    """An iterable of batches. Counts the rows that were taken, and the bytes of their keys and values.
 
-    The order of the rows is not compared: after a shuffle, it may differ from run to run.
+    It does not compare the order of rows, which may differ from run to run after a shuffle.
     """
 
     def __init__(self, batches: Iterable[pyarrow.RecordBatch]) -> None:
@@ -270,8 +270,9 @@ class _Counted:
 def commit(target: Target, batch: int, tasks: Sequence[Prepared]) -> None:
     """End the transactions of all tasks of a batch, each with its marker.
 
-    Raises IllegalStateError if the batch was begun with another number of tasks, or if a later one was written. Raises
-    KafkaError if the batch was not decided, or a transaction not committed; others of the batch may be committed then.
+    Raises IllegalStateError if the batch was begun with another number of tasks, or if a later batch was written.
+    Raises KafkaError if the batch was not decided, or if a transaction was not committed. In the latter case, other
+    transactions of the batch may be committed.
     """
     if not tasks:
         return
@@ -293,10 +294,12 @@ async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prep
             await _check_without_rows(admin, without_rows, topics)
         return
     timeout = min(LONGEST_DECISION, *timeouts)
+    # Rule 3: this fences earlier drivers. None of them can decide after the marker is read below.
     with _not_committed(batch):
         decision = await begin_detached(client, query, timeout)
     newest = await _read_marker(admin, query, topics)
     is_decided = _check_decided(batch, tasks, newest)
+    # Rule 7: listed before the markers are added, or the list could have transactions of a run that takes over later.
     former = await _former_transactions(admin, query, tasks, newest)
 
     async def mark(task: Prepared, transaction: DetachedTransaction) -> None:
@@ -306,8 +309,10 @@ async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prep
     async def end(task: Prepared, transaction: DetachedTransaction) -> None:
         await end_detached(client, transaction, committed=True)
 
+    # Rule 5: this fails if another run has taken over a task. So it comes before fencing, deciding and committing.
     await _with_each(batch, tasks, mark)
     if is_decided:
+        # Rule 4: a task without rows must not have committed rows in the run that decided.
         await _fence(client, {*former, *(place.transactional_id for place in without_rows)}, timeout)
         await _check_without_rows(admin, without_rows, topics)
     else:
@@ -333,7 +338,7 @@ def _not_committed(batch: int) -> Iterator[None]:
 
 
 async def _each(step: Callable[[Item], Awaitable[None]], items: Sequence[Item]) -> Iterator[tuple[Item, BaseException]]:
-    """Take a step with each item. Returns the items whose step has failed, with their errors.
+    """Call ``step`` with each item at the same time. Returns the items that failed, with their errors.
 
     All steps are awaited, because Spark's reaction to a failure must not overlap with a commit in progress.
     """
@@ -350,7 +355,7 @@ async def _each(step: Callable[[Item], Awaitable[None]], items: Sequence[Item]) 
 async def _with_each(
     batch: int, tasks: Sequence[Prepared], step: Callable[[Prepared, DetachedTransaction], Awaitable[None]]
 ) -> None:
-    """Take a step of the commit with each open transaction. Raises KafkaError if one of them was refused."""
+    """Call ``step`` with each open transaction. Raises KafkaError if a step fails."""
 
     async def of_task(task: Prepared) -> None:
         if task.transaction is not None:
@@ -368,7 +373,7 @@ async def _with_each(
 
 
 def _warn_if_slow(batch: int, tasks: Sequence[Prepared]) -> None:
-    """Log a warning if a transaction was open for more than half of its timeout: the next batch may be slower."""
+    """Warn if a transaction was open for more than half of its timeout. A slower batch could exceed the timeout."""
     now = time.time()
     for task in tasks:
         timeout = 0.0 if task.transaction is None else task.transaction.transaction_timeout
@@ -410,8 +415,8 @@ async def _former_transactions(
         return [f"{query}-{task}" for task in range(len(tasks), newest.counts.get("tasks", 0) if newest else 0)]
     except KafkaError as error:
         raise KafkaError(
-            f"whether an earlier run of the query has left a transaction open is not known: {error}. Restart the query:"
-            " it repeats the batch"
+            f"the search for open transactions of earlier runs of the query failed: {error}. Restart the query: it"
+            " repeats the batch"
         ) from error
     return [name for each in listed if of_query.fullmatch(name := each.transactional_id) and name not in held]
 
@@ -432,8 +437,9 @@ async def _fence(client: Client, transactional_ids: Collection[str], timeout: fl
 
 
 async def _check_without_rows(admin: Admin, places: Sequence[Place], topics: Collection[str]) -> None:
-    """Raise IllegalStateError if a task that has no rows now had rows in an earlier run: another task may have them
-    now.
+    """Raise IllegalStateError if a task without rows had rows in an earlier run of this batch.
+
+    Another task may have these rows now, and would write them again.
     """
     markers = await _read_markers(admin, [place.transactional_id for place in places], topics)
     for place in places:
@@ -478,11 +484,11 @@ async def _read_marker(admin: Admin, group: str, topics: Collection[str]) -> _Ma
 
 
 async def _read_markers(admin: Admin, groups: Sequence[str], topics: Collection[str]) -> dict[str, _Marker | None]:
-    """The newest marker of each group. The topics of a query may change, so a group may have several.
+    """The newest marker of each group. The topics of a query may change, so a group may have several markers.
 
-    Waits for the end of the transactions that commit markers of these groups. Brokers look for the first marker of a
-    group only in named partitions, so they are asked about ``topics``, those of this batch, before they are asked about
-    all.
+    Waits for the end of the transactions that commit markers of these groups. A broker finds an open transaction with
+    the first marker of a group only if the request names its partition. So the first request names ``topics``, those
+    of this batch, and the second one asks for all.
     """
     found: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]] = {}
     named = [TopicPartition(topic, 0) for topic in topics]

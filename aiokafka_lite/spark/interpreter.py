@@ -1,4 +1,4 @@
-"""The Python of Spark's workers in a local session: this interpreter, with less to import.
+"""The Python of Spark's workers in a local session: this interpreter, with fewer imports.
 
 Spark puts ``pyspark.zip``, which has no bytecode, before the installed PySpark on the path of its Python processes. So
 each of them compiles PySpark again: its imports take 1.0 s of CPU time instead of 0.3 s. A script that removes the zip

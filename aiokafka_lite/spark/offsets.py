@@ -19,22 +19,22 @@ from ..types import TopicPartition
 
 PartitionOffsets = Mapping[TopicPartition, int]
 TopicIds = Mapping[str, bytes]
-"""The ids of topics by name, without the topics of brokers that have no ids (before Kafka 2.8)."""
+"""The ids of topics by name. Topics without an id, before Kafka 2.8, are left out."""
 
 OffsetJson = dict[str, dict[str, int]]
 """Offsets in a checkpoint, in the form of Spark's own Kafka connector: ``{"topic":{"0":23}}``."""
 
 START = "$start"
-"""The key, in the end offset of a query's first batch, of the start of that batch. No topic can have this name.
+"""The key for the start of a query's first batch, in the end offset of that batch. No topic can have this name.
 
-Spark does not log the start of a query. Without it, a first batch that is killed would begin somewhere else after the
-restart.
+Spark does not log the start of a query. Without this key, a first batch that was killed could begin at another offset
+after the restart.
 """
 
 TOPIC_ID = "$id"
-"""The first part of a key ``$id:topic:id``, which has the id of the topic that the offsets belong to.
+"""The first part of a key ``$id:topic:id``, which says to which topic id the offsets of a topic belong.
 
-Its value is an empty object: Spark's own connector reads the key as a topic without partitions, and ignores it.
+The value is an empty object. Spark's own connector reads the key as a topic without partitions, and ignores it.
 """
 
 
@@ -78,7 +78,7 @@ def from_json(json: Mapping[str, object]) -> dict[TopicPartition, int]:
 
 
 def topic_ids_of(json: Mapping[str, object]) -> dict[str, bytes]:
-    """The topic ids that an offset contains. Offsets of Spark's connector, and of old brokers, contain none."""
+    """The topic ids in a checkpoint's offset. There are none with Spark's own connector, or with old brokers."""
     found: dict[str, bytes] = {}
     for key in json:
         if not key.startswith(f"{TOPIC_ID}:"):
@@ -95,7 +95,7 @@ def topic_ids_of(json: Mapping[str, object]) -> dict[str, bytes]:
 
 
 def recreated(before: TopicIds, now: TopicIds) -> dict[str, str]:
-    """The topics whose id has changed, each with an error text."""
+    """The topics that were deleted and created again, since their id has changed. The values are error texts."""
     return {
         topic: f"topic {topic!r} was deleted and created again (its id was {id_text(before[topic])}, and is "
         f"{id_text(topic_id)})"
@@ -125,7 +125,7 @@ def _strange(json: object) -> ConfigurationError:
 
 
 def backlog(start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartition, int]:
-    """The number of offsets between the two, by partition, without partitions that have none.
+    """The number of offsets from ``start`` to ``end`` by partition, without partitions that have no offsets to read.
 
     A partition that is not in ``start`` is new, and begins at 0.
     """
@@ -136,7 +136,7 @@ def backlog(start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartiti
 def rate_limited(start: PartitionOffsets, end: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:
     """The end of a trigger that may read ``limit`` offsets, each partition in proportion to its backlog.
 
-    Each partition gets at least one offset, as in Spark's own connector, so that a small one is not starved.
+    Each partition gets at least one offset, as in Spark's own connector. So a small backlog is read too.
     """
     sizes = backlog(start, end)
     total = sum(sizes.values())
@@ -158,8 +158,8 @@ def rate_limited(start: PartitionOffsets, end: PartitionOffsets, limit: int) -> 
 class Range:
     """The records of a partition from offset ``start`` up to, and without, offset ``end``.
 
-    There may be fewer records than offsets: compaction and transactions leave gaps. ``topic_id`` is the topic that the
-    driver has planned for; ZERO_UUID if it is not known.
+    There may be fewer records than offsets: compaction and transactions leave gaps. ``topic_id`` is the id of the topic
+    in the driver's plan; ZERO_UUID if the id is not known.
     """
 
     partition: TopicPartition
@@ -195,9 +195,8 @@ def tasks(
 ) -> list[Task]:
     """Split large ranges and combine small ones, because a task has a fixed cost.
 
-    A task gets at most ``max_records_per_partition`` offsets. There are about ``min_partitions`` tasks or more, if
-    there are that many offsets. Otherwise ranges are combined up to ``records_per_task`` offsets. The ranges of a
-    partition stay in order.
+    A task gets at most ``max_records_per_partition`` offsets. Small ranges are combined up to ``records_per_task``
+    offsets, as long as there are at least about ``min_partitions`` tasks. The ranges of a partition stay in order.
     """
     pieces = [each for each in wanted if each.size > 0]
     if max_records_per_partition is not None:

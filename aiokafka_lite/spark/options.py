@@ -1,8 +1,8 @@
 """The values of ``.option(...)``: parsed, checked and typed, for a batch read, a stream read and a write.
 
-Names, defaults and meanings are those of Spark's own Kafka connector, so that a query can change to this format by
-changing its name. ``OPTIONS`` marks the options that only this source has. An option that does not exist, or not for
-this kind of query, is an error that names a similar option, because an ignored option shows only in production.
+Names, defaults and meanings are those of Spark's own Kafka connector, so a query only has to change the name of the
+format. ``OPTIONS`` marks the options that only this source has. An option that does not exist, or is not for this kind
+of query, is an error that names a similar option. If it were ignored, users would notice the mistake in production.
 
 This module imports neither pyspark nor any other slow module, because every planner worker imports it.
 """
@@ -166,7 +166,7 @@ class Properties(Mapping[str, str]):
         return f"<Properties {' '.join(sorted(self._values))}>"
 
     def settings(self, convert: Callable[[Mapping[str, str]], dict[str, object]]) -> dict[str, Any]:
-        """The settings that ``convert`` makes. ConfigurationError has the option as the user wrote it."""
+        """The settings that ``convert`` makes. Raises ConfigurationError with the option as the user wrote it."""
         try:
             return convert(self)
         except ConfigurationError as error:
@@ -174,7 +174,7 @@ class Properties(Mapping[str, str]):
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Name the option in errors of a client or a configuration that is made of these settings."""
+        """Errors of a client or configuration in the body name the option as the user wrote it."""
         names = {setting: KAFKA_PREFIX + name for setting, name in property_names(self).items()}
         try:
             with spelled(names, {KAFKA_PREFIX + name: value for name, value in self.items()}):
@@ -267,8 +267,8 @@ def is_read(options: Mapping[str, str]) -> bool:
 def check_read(options: Mapping[str, str]) -> Read:
     """The options of a read of either kind. Raises ConfigurationError if they fit neither.
 
-    The kind is not known here. If an option is for batches only, the rules of a batch read apply, else those of a
-    stream read. A stream read has fewer rules: only a batch must not begin at the end.
+    The kind is not known here. If an option is for batches only, the rules of a batch read apply, otherwise those of a
+    stream read. Only a batch has the rule that it must not begin at the end.
     """
     try:
         return batch_read(options, quiet=True)
@@ -370,7 +370,7 @@ class _Given:
             meant = f"did you mean {_BY_LOWER_CASE[close[0]]}?" if close else f"there are {', '.join(OPTIONS)}"
             raise ConfigurationError(f"option {name} does not exist; {meant}")
         if not OPTIONS[known] & self._scope:
-            # A write's option is for neither kind of read, and the kind may not be known yet.
+            # Without a known kind, the text says "a read", because an option of writes is for neither kind of read.
             here = "a read" if OPTIONS[known] is Scope.WRITE else _SCOPE_NAMES[self._scope]
             raise ConfigurationError(f"option {known} is not for {here}; {_elsewhere(known)}")
 
@@ -449,7 +449,7 @@ class _Given:
         return forms[name](text)
 
     def bound(self, end: Literal["starting", "ending"], default: Edge) -> Bound:
-        """The bound at which reading begins or ends. One time overrides times by partition, which override offsets."""
+        """The bound at which reading begins or ends. One time overrides times by partition; times override offsets."""
         unmatched = Unmatched.LATEST if end == "ending" else self._unmatched()
         if (text := self.text(f"{end}Timestamp")) is not None:
             return Timestamps(bounds.timestamp(f"{end}Timestamp", text), unmatched)

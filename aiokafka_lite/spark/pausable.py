@@ -1,8 +1,8 @@
 """A stream source that can be paused, so that a query can be stopped between two batches.
 
 ``StreamingQuery.stop()`` interrupts the running batch. The restarted query repeats that batch, and a topic then has its
-rows twice. So the source is paused first: while a file exists on the driver, it reports no new records. The running
-batch finishes, no other one begins, and the query can be stopped.
+rows twice. So the source is paused first: while a file exists on the driver, the source reports no new records. The
+running batch finishes, no other batch begins, and the query can be stopped.
 """
 
 from __future__ import annotations

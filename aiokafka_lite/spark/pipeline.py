@@ -1,10 +1,10 @@
-"""A topic to files and to another topic: ``aiokafka-lite pipeline``.
+"""Copies or aggregates a topic to files and to another topic: ``aiokafka-lite pipeline``.
 
-The rows are windows of event time, aggregated from the JSON of the topic; the fields of the JSON; or the records as
-they are. A window is written when the watermark has passed its end.
+A row is a record as it is, the fields of its JSON, or a window of event time, aggregated from the JSON. A window is
+written when the watermark has passed its end.
 
-Each destination is a query with a checkpoint of its own, and so has its own guarantee: files have every row exactly
-once. A topic has it at least once, or exactly once, in transactions.
+Each destination is a query with its own checkpoint and its own guarantee. Files have every row exactly once. A topic
+has every row at least once, or in transactions exactly once.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ TEXT_FORMATS = ("csv", "json", "xml")
 """Formats of files that cannot contain bytes. Keys and values are written as text."""
 
 RESTARTS = 10
-"""The number of times that a pipeline starts a query again which Spark could not begin."""
+"""The maximum number of restarts of queries that Spark could not begin."""
 
 _TOO_SLOW = "Python worker failed to connect back"
-"""Spark waits 10 seconds for the Python process of a source, which no setting changes. A busy machine may need more."""
+"""The error of a query that Spark could not begin. Spark waits 10 seconds for the Python process of a source. A busy
+machine may need more, and no setting changes the limit."""
 
 POLL_INTERVAL = 0.1
 """Seconds between two checks of the queries."""
@@ -180,7 +181,7 @@ class Pipeline:
         finally:
             for query in running.values():
                 query.stop()
-            # Spark's events are late: without this, the lines of the last batches are missing.
+            # Spark delivers its events late. Without this wait, the lines of the last batches would be missing.
             self._listener.wait_for_ends([str(query.runId) for query in running.values()], LAST_EVENTS)
             self._spark.streams.removeListener(self._listener)
 
@@ -219,7 +220,7 @@ class Pipeline:
     def _check_format(self, form: str) -> None:
         try:
             self._spark.read.format(form).schema("value STRING").load()
-        except PySparkException as error:  # a known format may refuse to load nothing
+        except PySparkException as error:  # a known format may refuse to load without files
             if error.getCondition() == "DATA_SOURCE_NOT_FOUND":
                 raise
 
@@ -239,7 +240,7 @@ class Pipeline:
         return writer.options(**to.options, checkpointLocation=self._checkpoint(to)).start()
 
     def _is_complete(self, to: Destination, running: dict[str, StreamingQuery]) -> bool:
-        """Whether a query has ended. Starts it again if Spark could not begin it; raises other errors of the query."""
+        """Whether a query has ended. Starts the query again if Spark could not begin it. Raises its other errors."""
         query = running[to.name]
         if query.isActive:
             return False
@@ -289,7 +290,7 @@ class ProgressListener(LagListener):
             self._changed.notify_all()
 
     def wait_for_ends(self, runs: Collection[str], timeout: float) -> None:
-        """Wait until these runs of queries have ended here too, for ``timeout`` seconds at most."""
+        """Wait until the events of the end of these queries have arrived here, at most ``timeout`` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended.issuperset(runs), timeout)
 

@@ -63,8 +63,8 @@ class Planner:
     def partitions(self, *, must_exist: bool = True) -> Selected:
         """The partitions that the query selects now.
 
-        If the query names a topic or partition that does not exist, it is left out, or with ``must_exist`` a
-        ConfigurationError is raised.
+        A topic or partition that the query names but that does not exist is left out. With ``must_exist``, it raises
+        ConfigurationError.
         """
         return self._run(lambda client: _selected(client, self._read, must_exist))
 
@@ -97,7 +97,7 @@ class Planner:
         *,
         latest: PartitionOffsets | None = None,
     ) -> dict[TopicPartition, int]:
-        """The offsets of a bound. ``name`` is its option; ``latest`` has the ends of logs that are known already.
+        """The offsets of a bound. ``name`` is its option, ``latest`` the ends of logs, if they are known already.
 
         Raises ConfigurationError if the bound names other partitions, or a time after the last record of a partition.
         """

@@ -50,14 +50,14 @@ PROBE_TIMEOUT = 5.0
 """Seconds that a probe may take. Records that arrive meanwhile wait for it."""
 
 STALE_METADATA = 2.0
-"""Seconds until every broker knows a topic that another broker has returned to the driver."""
+"""Seconds that a broker may need until it knows a topic that the driver knows from another broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """Consecutive batches of one partition, each with the aborted transactions of its response.
 
-    Only records of ``range`` are wanted; the first and the last batch may have others.
+    Only records of ``range`` are wanted. The first and the last batch may also have records outside of it.
     """
 
     range: Range
@@ -65,7 +65,7 @@ class Fetched:
 
 
 class RangeReader(Component, SubscriptionObserver):
-    """Reads one range of each of several partitions. Owner: one Spark task, which shares the client with others.
+    """Reads several ranges, each of another partition. Owner: one Spark task; other tasks use the same client.
 
     ``config`` bounds the bytes per partition that are fetched and not taken yet. ``poll_timeout`` is in seconds.
     """
@@ -105,7 +105,7 @@ class RangeReader(Component, SubscriptionObserver):
         self._fetching.start()
 
     async def _wait_for(self, topic: str) -> None:
-        """Wait until the topic is known. A topic that does not exist any more is lost."""
+        """Wait until the topic is known. The records of a topic that does not exist any more are lost."""
         try:
             await self._client.topic(topic)
         except UnknownTopic as error:
@@ -134,7 +134,7 @@ class RangeReader(Component, SubscriptionObserver):
     # Records out.
 
     def on_ready(self) -> None:
-        """Queue fetched records, and unsubscribe partitions whose range is fetched to its end."""
+        """Queue the fetched records, and unsubscribe a partition after the last fetch of its range."""
         is_complete = False
         for state in self._subscription.ready.values():
             wanted = self._ranges[state.partition]
@@ -151,10 +151,10 @@ class RangeReader(Component, SubscriptionObserver):
         self._subscription.assign(self._ranges)
 
     async def take(self) -> list[Fetched]:
-        """All fetched batches, after waiting for the first; an empty list when every range is read to its end.
+        """Wait for a fetched batch, and return all that have arrived; an empty list at the end of all ranges.
 
-        Raises OffsetOutOfRange for deleted records, KafkaTimeout if no record arrives within ``poll_timeout``, and any
-        error that ended the fetching.
+        Raises OffsetOutOfRange for deleted records, KafkaTimeout if no record arrives within ``poll_timeout`` seconds,
+        and any error that ended the fetching.
         """
         return await self._service.while_running(self._take())
 
@@ -202,7 +202,7 @@ class RangeReader(Component, SubscriptionObserver):
     # Ranges whose end has no record.
 
     async def _probe(self, partition: TopicPartition) -> None:
-        """Finish a range without further records. Compaction may have deleted its last ones; no fetch reports that."""
+        """Finish a range if the log has no further records of it (rule 3)."""
         state, wanted = self._subscription[partition], self._ranges[partition]
         leader = self._client.view.leader_of(partition)
         topic = self._client.view.topics.get(partition.topic)
@@ -227,7 +227,7 @@ class RangeReader(Component, SubscriptionObserver):
     # Lost records.
 
     async def _check_topic_ids(self) -> None:
-        """Compare the topics with those that the driver has planned for. Another topic of the same name is a loss."""
+        """Compare topic ids with the driver's plan. Another topic of the same name means that records are lost."""
         planned = {each.partition.topic: each.topic_id for each in self._ranges.values() if each.topic_id != ZERO_UUID}
         others = recreated(planned, self._known_ids(planned))
         loop, backoff = asyncio.get_running_loop(), self._client.retry_backoff()
@@ -276,7 +276,7 @@ class RangeReader(Component, SubscriptionObserver):
         elif reason is ResetReason.TRUNCATED or kept != wanted:
             self._lost(_deleted(wanted, log))
         else:
-            await anyio.sleep(self._refused.next())  # the broker that refused the offset is behind the others
+            await anyio.sleep(self._refused.next())  # the log has the offset, but this broker does not know it yet
         if kept is None:
             self._finish(partition)
             return
@@ -287,7 +287,7 @@ class RangeReader(Component, SubscriptionObserver):
             self._fetching.changed()
 
     async def _skip_truncated(self) -> bool:
-        """Finish the ranges whose next offset is the end of the log, if losses are allowed. True if there are any."""
+        """If losses are allowed, finish the ranges whose next offset is not in the log. Returns whether any were."""
         if self._fail_on_data_loss:
             return False
         found = False
@@ -311,7 +311,7 @@ class RangeReader(Component, SubscriptionObserver):
             logger.warning("%s; reading continues with the offsets that the log still has (failOnDataLoss=false)", what)
 
     async def _log_of(self, partition: TopicPartition) -> Range | None:
-        """The readable offsets of a log; None if there is no such partition any more."""
+        """The readable offsets of a log; None if the partition does not exist any more."""
         try:
             return Range(partition, await self._edge(EARLIEST, partition), await self._edge(LATEST, partition))
         except UnknownTopic:
@@ -325,7 +325,7 @@ class RangeReader(Component, SubscriptionObserver):
 
 
 def _probe_request(partition: TopicPartition, topic_id: bytes, offset: int, isolation: IsolationLevel) -> FetchRequest:
-    """A fetch of what the log has from an offset on, which the leader answers at once."""
+    """A Fetch request for the records from an offset on. The leader answers at once, even without records."""
     wanted = FetchRequestPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=MIB)
     return FetchRequest(
         max_wait_ms=0,

@@ -20,11 +20,11 @@ COLUMNS: Mapping[str, str] = {
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
-"""The columns of Spark's own Kafka connector, with their types in DDL. Headers need an option, as there."""
+"""The columns of Spark's own Kafka connector, with their types in DDL. The column headers needs an option."""
 
 
 def columns_of(schema: StructType, *, include_headers: bool) -> tuple[str, ...]:
-    """The columns to produce. Raises ConfigurationError unless each is a column of this source, with its type."""
+    """The columns that the user's schema selects. Raises ConfigurationError for a wrong column or type."""
     if not schema.fields:
         raise ConfigurationError("the schema has no columns: leave it out, or name at least one column")
     names: list[str] = schema.fieldNames()
@@ -46,7 +46,7 @@ def columns_of(schema: StructType, *, include_headers: bool) -> tuple[str, ...]:
 
 
 def _takes_nulls(kind: DataType) -> bool:
-    """Whether every part of a type is nullable. Spark requires that the type of a source's rows is declared so."""
+    """Whether every part of a type is nullable, as Spark requires of a source's columns."""
     from pyspark.sql.types import ArrayType, StructType
 
     if isinstance(kind, ArrayType):

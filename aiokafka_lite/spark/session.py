@@ -32,7 +32,7 @@ PACKAGE = Path(__file__).parents[1]
 
 _FOR_ALL = {"spark.sql.session.timeZone": "UTC"}
 
-# The command reports an error in one line; Spark's log has it with the stacks of Java and Python.
+# The command prints an error as one line. Spark's log would print it again, with the stacks of Java and Python.
 _FOR_DRIVER = {"spark.log.level": "OFF"}
 
 _FOR_LOCAL = {
@@ -44,14 +44,14 @@ _FOR_LOCAL = {
 
 
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?|local-cluster\[[^\]]+\]|yarn|[a-z][\w+.-]*://.+")
-"""The forms of Spark's masters. Spark reports another one by Java's stack."""
+"""The forms of Spark's masters. For any other form, Spark prints a Java stack trace."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparkCluster:
     """The place where Spark runs. ``remote`` is the address of a Spark Connect server, and overrides ``master``.
 
-    ``settings`` are settings of Spark. ConfigurationError for a ``master`` of a form that Spark does not have.
+    ``settings`` are settings of Spark. Raises ConfigurationError for a ``master`` of a wrong form.
     """
 
     master: str = "local[*]"
@@ -100,8 +100,8 @@ def ship(spark: SparkSession, directory: Path, *, through_connect: bool) -> None
 def pack(directory: Path) -> Path:
     """A zip with the modules of this package, from which Python can import.
 
-    It has their bytecode too: without it, every Python worker would compile the modules again, which takes 0.3 s of CPU
-    time. Another version of Python ignores the bytecode and uses the source.
+    The zip has bytecode too. Otherwise every Python worker would compile the modules, which takes 0.3 s of CPU time.
+    Another version of Python ignores the bytecode and uses the source.
     """
     target, compiled = directory / f"{PACKAGE.name}.zip", directory / "module.pyc"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -134,7 +134,7 @@ def _builder(cluster: SparkCluster, name: str) -> SparkSession.Builder:
 
 def _locally() -> dict[str, str]:
     os.environ["PYSPARK_PYTHON"] = worker_python()
-    # Each batch of a stream writes a state file per shuffle partition, of which there are 200 by default.
+    # Each batch of a stream writes a state file per shuffle partition. Spark's default is 200 partitions.
     return {
         **_FOR_LOCAL,
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),

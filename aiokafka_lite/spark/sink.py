@@ -1,10 +1,9 @@
-"""The writers that Spark calls: made and checked in a planner worker, pickled to the tasks, and committed on the
-driver.
+"""The writers that Spark calls: made in a planner worker, pickled for the tasks, and committed on the driver.
 
-They write at least once. Spark repeats a task that failed, and a batch of a stream that was not committed when the
-query ended; the topic then has their rows twice. Within one run of a task, the rows of a partition stay in their order.
+They write at least once. Spark repeats a task that failed, and a stream's batch that was not committed when the query
+ended. Then the topic has their rows twice. Within one run of a task, the rows of a partition stay in their order.
 
-The option ``delivery`` chooses a writer of streams that writes exactly once, in transactions.
+The option ``delivery`` of a stream selects a writer that writes exactly once, in transactions.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Finished(WriterCommitMessage):
-    """The message of a task to the driver: what the task has written."""
+    """The message of a task to the driver: the records that the task has written."""
 
     outcome: Outcome
 
@@ -50,11 +49,11 @@ class BatchWriter(DataSourceArrowWriter):
         return Finished(write_rows(self._target, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log what was written. The records are in the log already."""
+        """Log the written records, which brokers have acknowledged already."""
         logger.info("wrote %s", summary(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log what a failed job has written. These records stay in the log."""
+        """Log the records that a failed job has written. They stay in the topics."""
         logger.warning("the job failed; the records that it has written stay in the log: %s", summary(messages))
 
 
@@ -69,11 +68,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return Finished(write_rows(self._target, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log what was written. The records are in the log already."""
+        """Log the written records, which brokers have acknowledged already."""
         logger.info("batch %d wrote %s", batchId, summary(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log what a failed batch has written. These records stay in the log, and Spark writes the batch again."""
+        """Log the records that a failed batch has written. They stay in the topics; Spark writes the batch again."""
         logger.warning(
             "batch %d failed; the records that it has written stay in the log: %s", batchId, summary(messages)
         )
@@ -81,13 +80,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 @dataclass
 class FinishedInTransaction(WriterCommitMessage):
-    """The message of a task to the driver: the transaction that is to be committed."""
+    """The message of a task to the driver: the open transaction, which the driver commits."""
 
     prepared: Prepared
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
-    """The writer of ``df.writeStream`` with the delivery exactly-once. ``prefix`` begins the transactional ids."""
+    """The writer of ``df.writeStream`` with exactly-once delivery. All transactional ids begin with ``prefix``."""
 
     def __init__(self, target: Target, prefix: str) -> None:
         self._target = target
@@ -137,7 +136,7 @@ def batch_writer(options: Write, schema: StructType, *, overwrite: bool) -> Batc
 
 
 def stream_writer(options: Write, schema: StructType, *, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """The writer of ``df.writeStream``. In the complete output mode (``overwrite``), every batch has all rows."""
+    """The writer of ``df.writeStream``. In the output mode complete (``overwrite``), each batch has all rows."""
     if overwrite:
         logger.info("output mode complete: every batch appends the whole result to the topic")
     target = _checked(options, schema)

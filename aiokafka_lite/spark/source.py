@@ -1,7 +1,7 @@
 """The readers that Spark calls: on the driver to plan, on executors to read.
 
-Spark pickles a reader for the executors, so it holds options and no connection. The state of a stream reader is used by
-its planning calls only, all of which come from one process of the driver.
+Spark pickles a reader for the executors, so a reader holds options and no connection. Only the planning calls use the
+state of a stream reader, and all of them come from one process of the driver.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 SMALLEST_FETCH = 64 * 1024
 LARGEST_FETCH = 8 * 1024 * 1024
-"""Bounds of the fetched bytes of one partition that wait for the decoder, unless the user sets them."""
+"""The default limits of fetched bytes that wait for the decoder, for each partition."""
 
 
 class TaskPartition(InputPartition):
@@ -84,7 +84,7 @@ def input_partitions(wanted: list[Range], read: Read) -> list[InputPartition]:
 def read_task(read: Read, columns: tuple[str, ...], partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
     """The rows of a task as Arrow record batches, in an executor's worker."""
     if not isinstance(partition, TaskPartition):
-        return  # Spark's own empty partition, for a batch with nothing to read
+        return  # for a batch without records, Spark passes an empty partition of its own
     loop = worker_loop()
     with leased_client(loop, read.properties) as client:
         yield from _read_with(loop, client, read, columns, partition.task)
@@ -142,7 +142,7 @@ class BatchReader(DataSourceReader):
     def _check_start(self, planner: Planner, start: PartitionOffsets, end: PartitionOffsets) -> None:
         """Check the user's starting offsets.
 
-        If one is after the end of the log, it is wrong or its records are deleted.
+        If a starting offset is after the end of the log, it is wrong, or its records were lost.
         """
         latest = planner.latest(each for each, offset in end.items() if offset < start[each])
         for partition, offset in latest.items():
@@ -156,7 +156,7 @@ class BatchReader(DataSourceReader):
             logger.warning("%s; the partition is skipped", what)
 
     def _check_end(self, planner: Planner, start: PartitionOffsets, end: PartitionOffsets) -> None:
-        """Check the user's ending offsets, because one after the end of the log would never be reached."""
+        """Check the user's ending offsets. An offset after the end of the log would never be reached."""
         latest = planner.latest(end)
         for partition, offset in end.items():
             if offset > latest[partition]:
@@ -200,7 +200,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 — Spark's name
         """The first offsets of a new query.
 
-        Every call returns the same offsets, because Spark calls twice, and "latest" changes.
+        Every call returns the same offsets. Spark calls twice, and the latest offsets change between the calls.
         """
         if self._initial is None:
             partitions = self._planner.partitions().partitions
@@ -208,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             name = option("starting", starting)
             initial = self._planner.resolve(starting, partitions, name, latest=self._target)
             if self._target is not None and isinstance(starting, Timestamps):
-                # The times were looked up after the target, so they may have found later offsets.
+                # The lookup of a time came after that of the target, so it may have found a later offset.
                 initial = {each: min(offset, self._target.get(each, offset)) for each, offset in initial.items()}
             self._initial = initial
         return to_json(self._initial)
@@ -225,7 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 — Spark's name
-        """Fix the target: the query reads up to the present ends of the logs, and stops there."""
+        """Store the present ends of the logs as the target: the query reads up to them, and stops there."""
         partitions, self._target_ids = self._planner.partitions(must_exist=False)
         self._target = self._planner.latest(partitions)
 
@@ -249,7 +249,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest is None else to_json(self._latest)
 
     def _end_for(self, begin: PartitionOffsets, begin_ids: TopicIds) -> tuple[dict[TopicPartition, int], TopicIds]:
-        """The present end of the readable records, and the topic ids. Lost records are an error or a warning."""
+        """The present end of the readable records, and the topic ids. Also checks that no records were lost."""
         if self._target is not None:
             end, topic_ids = self._target, self._target_ids
         else:
@@ -262,7 +262,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_nothing_lost(
         self, begin: PartitionOffsets, end: PartitionOffsets, other_topics: Mapping[str, str]
     ) -> None:
-        """Lost records are an error or a warning, by ``failOnDataLoss``. ``other_topics`` are created again."""
+        """Raise an error or log a warning (``failOnDataLoss``) if records were lost.
+
+        ``other_topics`` has the topics that were deleted and created again, each with an error text.
+        """
         for what in other_topics.values():
             self._lost(what)
         for partition, offset in begin.items():
@@ -288,7 +291,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             logger.warning("%s; the query continues (failOnDataLoss=false)", what)
 
     def _skip_deleted(self, begin: PartitionOffsets, end: PartitionOffsets) -> PartitionOffsets:
-        """``begin``, moved to the start of each log if records may be lost (``failOnDataLoss=false``).
+        """``begin``, moved past deleted records to the start of each log (``failOnDataLoss=false`` only).
 
         Without this, a limited trigger would use its limit for deleted records, batch after batch.
         """
@@ -298,7 +301,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {each: max(begin.get(each, 0), min(earliest[each], offset)) for each, offset in end.items()}
 
     def _has_to_wait(self, begin: PartitionOffsets, end: PartitionOffsets) -> bool:
-        """Whether there are fewer records than ``minOffsetsPerTrigger``, and ``maxTriggerDelay`` is not over."""
+        """Whether there are fewer offsets than ``minOffsetsPerTrigger``, and ``maxTriggerDelay`` has not passed."""
         least = self._read.min_offsets_per_trigger
         if least is None or self._target is not None or self._last_trigger is None:
             return False  # availableNow gets no further records; the first trigger never waits
@@ -316,8 +319,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if logged is not None:
                 begin = logged
             elif begin == self._initial and any(offset > until.get(each, offset) for each, offset in begin.items()):
-                # A first batch whose end lacks its start was empty: Spark runs one if the first trigger finds no
-                # records. With "latest", the new lookup of the start is behind that end.
+                # A first batch whose end lacks its start was empty: Spark runs an empty batch if the first trigger
+                # finds no records. With "latest", the new lookup of the start may be after that end.
                 begin = until
         topic_ids = topic_ids_of(end)
         self._check_nothing_lost(begin, until, recreated(topic_ids_of(start), topic_ids))
@@ -329,9 +332,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Raises the error of wrong options from Spark's first call.
+    """A reader for wrong options: Spark's first call of any method raises their error.
 
-    Spark hides an error of ``DataSource.streamReader`` behind an UnboundLocalError of its own.
+    If ``DataSource.streamReader`` raised it, Spark would hide it behind an UnboundLocalError of its own.
     """
 
     def __init__(self, error: ConfigurationError) -> None:

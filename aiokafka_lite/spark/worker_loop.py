@@ -2,9 +2,9 @@
 
 Spark reuses its Python workers for many tasks, and asks for rows from a thread of its own. So each process has one
 daemon thread with one event loop. Components that are expensive to start (connections, metadata, a producer) are kept
-in this loop by their settings, leased to tasks, and closed when they are not used for ``IDLE_TIMEOUT`` seconds. Workers
-are forked: a process that finds the loop of its parent has neither its thread nor its sockets, and makes a loop of its
-own.
+in this loop by their settings, leased to tasks, and closed when they are not used for ``IDLE_TIMEOUT`` seconds.
+
+Workers are forked. A forked process cannot use its parent's loop, whose thread it does not have, and makes its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Component)
 
 IDLE_TIMEOUT = 60.0
-"""Seconds that an unused client is kept: as long as Spark keeps an idle worker."""
+"""Seconds after which an unused client is closed. Spark ends an idle worker after the same time."""
 
 
 class _Lease:
@@ -62,7 +62,7 @@ class WorkerLoop:
         return self._loop.is_closed()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop, and return or raise its result. An interrupted wait cancels it."""
+        """Run a coroutine on the loop, and return its result or raise its error. An interrupt cancels it."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -74,8 +74,8 @@ class WorkerLoop:
     def lease(self, key: Hashable, make: Callable[[], S]) -> Iterator[S]:
         """The started component of a key. ``make`` creates it, on the loop, if there is none. Leases may overlap.
 
-        The component is closed after ``idle_timeout`` seconds without a lease. An error of its start is raised; the
-        next lease makes a new component, as it does after the component has failed.
+        The component is closed after ``idle_timeout`` seconds without a lease. Raises the error of its start. After
+        such an error, or a failure of the component, the next lease makes a new component.
         """
         service = self.run(self._take(key, make))
         try:
@@ -139,7 +139,7 @@ class WorkerLoop:
 
 
 async def close_quietly(service: Component) -> None:
-    """Close a component. An error that ended it was raised in the calls that used it."""
+    """Close a component. If an error has ended it, the calls that used it have raised that error."""
     try:
         await service.close()
     except KafkaError as error:
@@ -163,8 +163,8 @@ def worker_loop() -> WorkerLoop:
 def freeze_gc() -> None:
     """Exclude the objects that exist now from garbage collection, once per process.
 
-    Spark's worker collects after every task, and would scan some 30,000 objects of imported modules: half of the time
-    of a small task.
+    Spark's worker collects garbage after every task. The collection would scan some 30,000 objects of imported modules,
+    which takes half of the time of a small task.
     """
     global _frozen_in
     if _frozen_in != os.getpid():

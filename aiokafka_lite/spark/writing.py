@@ -1,7 +1,7 @@
 """Writes the rows of a task to their topics, through the producer of this process.
 
-The tasks of a process share one idempotent producer, one after another, so a task opens no connection. When the
-producer's buffer is full (``kafka.buffer.memory``), the task waits, and so does Spark's computation of its rows.
+The tasks of a process use the same idempotent producer, one after another, so a task opens no connection. When the
+producer's buffer is full (``kafka.buffer.memory``), the task waits, and Spark stops to compute its rows.
 
 This module does not import Spark. A task is an iterator of Arrow record batches on a thread of Spark.
 """
@@ -29,7 +29,7 @@ RECORD_COLUMNS = ("key", "value", "headers", "partition")
 """The columns that become records. Other columns, also ``timestamp``, are ignored, as in Spark's own connector."""
 
 DEFAULTS: Mapping[str, Any] = {"batch_size": 256 * 1024}
-"""Settings of the producer, unless the user sets them. Tasks have thousands of rows at once, so batches are large."""
+"""Defaults of the producer. A task has thousands of rows at once, so batches are large."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Target:
 class WrittenRange:
     """The number of records written to one partition, and their first and last offset, -1 if unknown (acks=0).
 
-    Other writers may have records between them.
+    Between the two offsets, there may be records of other writers.
     """
 
     records: int
@@ -79,8 +79,8 @@ class Outcome:
 def write_rows(target: Target, batches: Iterable[pyarrow.RecordBatch]) -> Outcome:
     """Write all rows, in their order within each partition, and return when all are acknowledged.
 
-    Raises the error of the first record that failed. Other records of the task may be in the log then; Spark repeats
-    the task, which writes them again.
+    Raises the error of the first record that failed. Other records of the task may be in the log by then. Spark repeats
+    the task, so these records are written twice.
     """
     if target.freeze_gc:
         freeze_gc()
@@ -94,9 +94,9 @@ def write_rows(target: Target, batches: Iterable[pyarrow.RecordBatch]) -> Outcom
 
 
 def check_topic(target: Target) -> None:
-    """Look up the topic of the target, if it has one. A broker that creates topics creates a missing one by this.
+    """Look up the topic of the target, if it has one. The broker may create a missing topic.
 
-    UnknownTopic if it does not exist and is not created.
+    Raises UnknownTopic if the topic does not exist and the broker does not create it.
     """
     if target.topic is not None:
         loop = worker_loop()
@@ -110,9 +110,9 @@ def leased_producer(loop: WorkerLoop, properties: Properties) -> AbstractContext
 
 
 def make_producer(properties: Properties, **fixed: Any) -> Producer:
-    """A producer that is not started. ConfigurationError names the option as the user wrote it.
+    """A producer that is not started. ``fixed`` are settings that the user cannot change.
 
-    ``fixed`` are settings that the user cannot change.
+    Raises ConfigurationError, which names the option as the user wrote it.
     """
     settings = {**DEFAULTS, **properties.settings(producer_settings)}
     # In Java, only the consumer has this property. Here it also prevents a write from creating a topic with a
@@ -132,7 +132,7 @@ class RowsOfTask:
         self._outcome = Outcome()
 
     async def accept(self, parts: Iterable[tuple[str, pyarrow.RecordBatch]]) -> None:
-        """Give rows to the producer when it has room, and count the earlier rows that are acknowledged."""
+        """Pass rows to the producer when it has room, and count the earlier rows that are acknowledged."""
         for topic, rows in parts:
             self._open.append((topic, await self._producer.put_arrow(topic, rows)))
         while self._open and self._open[0][1].done():

@@ -49,7 +49,7 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _INT64_MAX: Final = (1 << 63) - 1
 _RECORDS_A_CHUNK = 1 << 14  # decoded in 20 ms
-# Compiled code reads a Final without a look-up in the module's dictionary.
+# Compiled code reads a Final without a lookup in the module's dictionary.
 _append_record: Final = append_record
 _encode_headers: Final = encode_headers
 
