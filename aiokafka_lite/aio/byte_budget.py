@@ -1,4 +1,4 @@
-"""A bound on the bytes that many tasks hold in memory together."""
+"""A limit for the bytes that many tasks hold in memory together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class ByteBudget:
 
     Rule 1: A small request does not overtake a large one that waits, because the large one could wait forever.
 
-    Rule 2: A request does not overtake a caller that has received its bytes and has not run since. Otherwise a later
+    Rule 2: A request does not overtake a caller that has received its bytes and has not run yet. Otherwise a later
     record would enter its partition before an earlier one.
     """
 
@@ -29,7 +29,7 @@ class ByteBudget:
 
     @property
     def free(self) -> int:
-        """The bytes that no caller holds. Waiting callers come first."""
+        """The bytes that no caller holds. Callers that wait already get them first."""
         return self._free
 
     @property
@@ -55,7 +55,7 @@ class ByteBudget:
         return False
 
     async def acquire(self, size: int) -> None:
-        """Take ``size`` bytes, after the callers that wait already. When cancelled, it takes none.
+        """Take ``size`` bytes, after the callers that wait already. A cancelled call takes none.
 
         Raises ValueError if ``size`` is above the total, since the call could wait forever.
         """
@@ -65,7 +65,8 @@ class ByteBudget:
     async def room_for(self, size: int) -> None:
         """Wait until ``size`` bytes are free, after the callers that wait already, and take none.
 
-        ``acquire`` and ``release`` would not do: two callers in turn would each hold the bytes while the other tries.
+        Callers cannot use ``acquire`` and ``release`` instead: two of them could in turn hold the bytes, so that each
+        prevents the other from taking them.
         """
         if self.try_acquire(size):
             self.release(size)
@@ -76,8 +77,8 @@ class ByteBudget:
         loop = asyncio.get_running_loop()
         granted = loop.create_future()
         self._waiters.append((granted, size, taken))
-        # There may be room already, but callers that are about to run come first. So this checks in the next turn of
-        # the loop.
+        # There may be room already, but callers that are about to run come first. So check in the next turn of the
+        # loop.
         loop.call_soon(self._grant)
         try:
             await granted

@@ -1,4 +1,4 @@
-"""Logs exceptions of user callbacks that have no caller to raise them to. These exceptions affect no record."""
+"""Logs exceptions of user callbacks, for callbacks whose caller cannot raise them. They affect no record."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import logging
 logger = logging.getLogger(__name__)
 
 RAISED = (Exception, asyncio.CancelledError)
-"""Exceptions that a callback may raise. CancelledError is one of them: a callback that reads the result of a cancelled
-future raises it, although no task is cancelled."""
+"""Exceptions that a callback may raise. A callback that reads the result of a cancelled future raises CancelledError,
+although no task is cancelled."""
 
 
 class CallbackErrors:

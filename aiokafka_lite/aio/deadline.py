@@ -1,7 +1,7 @@
 """One way to bound a call in time: ``with deadline(seconds, describe): ...`` raises KafkaTimeout.
 
-Use it wherever a timeout becomes an error that a user sees. Use ``anyio.move_on_after`` where a timeout is part of the
-normal flow, for example a long poll that returns nothing.
+Use it if a timeout becomes an error that a user sees. Use ``anyio.move_on_after`` if a timeout is part of the normal
+flow, for example in a long poll that returns nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ class deadline:  # noqa: N801 - used as a statement, like contextlib.closing
     """Cancel the body after ``seconds`` and raise KafkaTimeout with the text that ``describe()`` returns then.
 
     With ``None`` there is no timeout. A timeout of zero or less expires at the first await. A KafkaTimeout or
-    TimeoutError that the body itself raises passes through unchanged, and so does a cancellation from outside: the
-    caller never has to ask whose timeout it was.
+    TimeoutError that the body itself raises passes through unchanged. A cancellation from outside does so too.
 
     This is an anyio cancel scope, so a body that catches the cancellation is cancelled again at its next await.
     """

@@ -21,7 +21,7 @@ Frame: TypeAlias = bytes | memoryview
 """A frame without its size. Its memory is not reused, so views of it may be kept."""
 
 ABORT_AFTER = 2.0
-"""Seconds that written bytes have to leave after ``close()``. Then the connection is reset."""
+"""Seconds after ``close()`` in which the written bytes must be sent. After this time, the connection is reset."""
 
 UNREAD_BYTES = 4 * 1024 * 1024
 """Bytes of frames that may wait for ``read_frame`` before the transport stops reading."""
@@ -100,7 +100,7 @@ class FramedStream(asyncio.BufferedProtocol):
         await drainer
 
     def close(self) -> None:
-        """Close after the written bytes have left, or abort after ``ABORT_AFTER`` seconds."""
+        """Close after the written bytes are sent, or abort after ``ABORT_AFTER`` seconds."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -109,7 +109,7 @@ class FramedStream(asyncio.BufferedProtocol):
             self._abort_timer = asyncio.get_running_loop().call_later(ABORT_AFTER, transport.abort)
 
     def abort(self) -> None:
-        """Close at once, and drop the bytes that have not left."""
+        """Close at once, and drop the bytes that are not sent."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -181,7 +181,7 @@ class FramedStream(asyncio.BufferedProtocol):
 
 
 class FramedStreamReader(FramedStream):
-    """Frames one after another, by ``await read_frame()``. One reader at a time.
+    """A stream whose frames are read by ``await read_frame()``, one reader at a time.
 
     Unread frames are bounded: above ``UNREAD_BYTES`` or ``UNREAD_FRAMES`` the transport stops reading, which slows the
     peer down. It continues when half of them have been read.
@@ -199,8 +199,8 @@ class FramedStreamReader(FramedStream):
     async def read_frame(self) -> Frame | None:
         """The next frame without its size, or None when the peer has closed the connection between two frames.
 
-        Raises ProtocolError for a wrong size, and ConnectionLost for an end within a frame or a reset connection. The
-        complete frames before that are returned first. A cancelled call loses no frame.
+        Raises ProtocolError for a wrong size, and ConnectionLost for an end within a frame or a reset connection.
+        Complete frames that came earlier are returned first. A cancelled call loses no frame.
         """
         while not self._frames:
             if self._error is not None:

@@ -26,9 +26,9 @@ HEDGE_DELAY = 1.0
 async def hedged(candidates: Iterable[C], ask: Callable[[C], Awaitable[R | None]], *, name: str) -> R | None:
     """The first answer that is not None, or None if every candidate failed.
 
-    ``ask`` returns None for a failure that another candidate may cure. It returns an error as a value to end the
-    search with it. ``candidates`` is read lazily, so it may leave out what an earlier attempt has ruled out. ``name``
-    names the tasks.
+    ``ask`` returns None for a failure if another candidate may succeed. To end the search with an error, it returns the
+    error as a value. ``candidates`` is read lazily, so an earlier attempt may remove later candidates. ``name`` is for
+    the names of the tasks.
     """
     answers: list[R] = []
     delay = HEDGE_DELAY

@@ -1,8 +1,9 @@
-"""An event that tasks wait for, in less memory than asyncio's: a client has twenty of them, and few have a waiter.
+"""An event that takes less memory than asyncio's. A client has twenty events, and tasks wait for few of them.
 
-Producers, consumers and admin clients use it where an event lives as long as the client: in services, connections,
-metadata, groups, fetching and transactions. ``asyncio.Event`` stays where the saving would be small: events of one
-call, claim or session, and the few of a ``ConsumerGroup``, a share consumer, the embedded broker and the command line.
+Producers, consumers and admin clients use it for an event that lives as long as the client: in services, connections,
+metadata, groups, fetching and transactions. ``asyncio.Event`` is used where the saving would be small: events of one
+call, claim or session, and the few events of a ``ConsumerGroup``, a share consumer, the embedded broker and the command
+line.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import asyncio
 
 
 class LightEvent:
-    """As ``asyncio.Event``, but ``wait`` returns None, and the event is not bound to a loop.
+    """Works as ``asyncio.Event``, but ``wait`` returns None, and the event is not bound to a loop.
 
-    Without waiters it takes 48 bytes instead of 850, because it has no deque then.
+    Without waiting tasks it has no deque, so it takes 48 bytes instead of 850.
     """
 
     __slots__ = ("_is_set", "_waiters")
@@ -38,7 +39,7 @@ class LightEvent:
                 waiter.set_result(None)
 
     def clear(self) -> None:
-        """Let tasks wait again from now on."""
+        """Clear the event: from now on, tasks wait again."""
         self._is_set = False
 
     async def wait(self) -> None:

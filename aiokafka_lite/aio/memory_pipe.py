@@ -1,8 +1,7 @@
 """Two connected asyncio transports in memory, which behave like TCP.
 
 One side receives the bytes of the other by ``loop.call_soon``: in order, never within the call of ``write``, and
-without a socket, so it works in virtual time. Flow control, half close, close and
-reset are those of a socket.
+without a socket, so it works in virtual time. Flow control, half close, close and reset are those of a socket.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def memory_pipe(
 class MemoryTransport(asyncio.Transport):
     """One end of a pipe. ``_incoming`` is its receive buffer: the other end has written it, this end has not read it.
 
-    The two ends are one implementation, and are the only objects here that use each other's private attributes.
+    The two ends of a pipe use each other's private attributes. No other objects may do this.
     """
 
     _peer: MemoryTransport

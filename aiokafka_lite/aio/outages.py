@@ -39,7 +39,7 @@ class Outage:
     last: float
     began: float | None
     count_before: int = 0
-    """``count`` when the present outage began."""
+    """The value of ``count`` when the present outage began."""
 
 
 class Outages:
@@ -65,11 +65,11 @@ class Outages:
         *arguments: object,
         level: int = logging.WARNING,
     ) -> None:
-        """Count a failure and log ``message % arguments``: at ``level`` if an outage begins with it, else at DEBUG."""
+        """Count a failure and log ``message % arguments``, at ``level`` if it begins an outage, otherwise at DEBUG."""
         logger.log(level if self.failed(place, error) else logging.DEBUG, message, *arguments, stacklevel=2)
 
     def recovered(self, logger: logging.Logger, place: str, message: str, *arguments: object) -> bool:
-        """An attempt succeeded. If that ends an outage, log ``message`` and what the outage was, and return True.
+        """Record a success. If it ends an outage, log ``message`` with the outage's figures, and return True.
 
         The log reads ``<message> after 3 failed attempts in 2.0 s``.
         """
@@ -80,7 +80,7 @@ class Outages:
         return True
 
     def failed(self, place: str, error: BaseException) -> bool:
-        """Count a failure. True if an outage begins with it."""
+        """Count a failure. Returns True if it begins an outage."""
         now = asyncio.get_running_loop().time()
         outage = self._by_place.pop(place, None)
         if outage is None:
@@ -97,7 +97,7 @@ class Outages:
         return begins
 
     def over(self, place: str) -> Ended | None:
-        """An attempt succeeded. Return the outage that it ended, or None if the place was healthy before."""
+        """Record a success. Returns the outage that it ended, or None if the place was healthy before."""
         if place not in self._ongoing:
             return None
         self._ongoing.remove(place)

@@ -1,7 +1,7 @@
-"""When to try again: whether an error is retriable, and how long to wait before the next attempt.
+"""The rules of retries: which errors are retriable, and how long to wait before the next attempt.
 
-These are the rules that every component shares. A component may need an exception to them: for example, a fetch retries
-after UNKNOWN_SERVER_ERROR, as Java's consumer does. It states the exception where it classifies the answer.
+All components follow these rules. A component that needs an exception states it where it classifies the answer: for
+example, a fetch is retried after UNKNOWN_SERVER_ERROR, as in Java's consumer.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ..setting_checks import SHORTEST_PAUSE
 logger = logging.getLogger(__name__)
 
 _MAX_DOUBLINGS = 64
-"""After this many doublings, any initial value is above any maximum. More doublings would overflow a float."""
+"""The maximum number of doublings. They bring any initial value above any maximum. More would overflow a float."""
 
 
 def is_retriable(error: BaseException) -> bool:
     """Whether the same request may succeed later, on a new connection or at another broker.
 
-    Lost connections and timeouts are retriable. So is a ProtocolError: the connection is closed, and the next one may
-    reach a healthy peer. A broker's answer is retriable if Kafka marks its code so (https://kafka.apache.org/protocol),
-    and so is BROKER_NOT_AVAILABLE: the client raises it for a broker that has just left the cluster. A refused
-    login, a missing version and wrong arguments are not retriable.
+    Lost connections and timeouts are retriable. A ProtocolError is retriable too: the connection is closed, and the
+    next one may reach a healthy peer. A broker's error is retriable if Kafka marks its code as retriable
+    (https://kafka.apache.org/protocol). BROKER_NOT_AVAILABLE is retriable, because the client raises it for a broker
+    that has just left the cluster. A refused login, a missing version and wrong arguments are not retriable.
     """
     if isinstance(error, BrokerError):
         return error.code.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
@@ -72,7 +72,7 @@ class Backoff:
         return self.after(self._failures - 1)
 
     def after(self, failures: int) -> float:
-        """The pause in seconds after a failure that follows ``failures`` other failures in a row. Counts nothing."""
+        """The pause in seconds after ``failures + 1`` failures in a row. Does not change the count of ``next``."""
         if self._function is not None:
             pause = self._own(self._function, failures + 1)
             if pause is not None:

@@ -1,6 +1,6 @@
 """The time of day and the random numbers of a client, in one value that every component receives from its owner.
 
-Durations never come from here: they use the loop's own clock, so that tests can run in virtual time.
+Durations never use this clock. They use the loop's own clock, so that tests can run in virtual time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ is_seeded: ContextVar[bool] = ContextVar("is_seeded", default=False)
 class Runtime:
     """``clock`` returns seconds since the epoch, for record timestamps; ``random`` a number in [0, 1), for jitter.
 
-    A test that passes both, and runs in virtual time, gets the same trace from the same seed. Raises
-    ConfigurationError if one of them is not a function.
+    A test that passes both, and runs in virtual time, gets the same trace from the same seed. The constructor raises
+    ConfigurationError if one of the two is not a function.
     """
 
     clock: Callable[[], float] = time.time
@@ -35,8 +35,8 @@ class Runtime:
     def new_id(self) -> str:
         """A random UUID.
 
-        It comes from the operating system, because two programs may seed the module ``random`` with the same value. If
-        ``random`` was given, or the run must be repeatable, it comes from ``random``.
+        The UUID comes from the operating system, because two programs may seed the module ``random`` with the same
+        value. If ``random`` was given, or the run must be repeatable, the UUID comes from ``random``.
         """
         import uuid  # imported here, because few clients need it
 

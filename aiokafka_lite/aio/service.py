@@ -1,8 +1,8 @@
 """The lifetime of a component with tasks: it starts, runs, fails as a whole, and closes in bounded time.
 
-A task group that is entered in the user's task breaks when ``start()`` and ``close()`` are called from different
-tasks, as pytest fixtures and web frameworks do. So each component has one root task, created here and nowhere else in
-the package. All background work of the component is a child of it (``Children``), and ends before it.
+A task group in the user's task breaks if ``start()`` and ``close()`` are called from different tasks, as pytest
+fixtures and web frameworks do. So each component has one root task, which only this module creates. All background
+work of the component runs in children of the root task (``Children``), and ends before it.
 
 Rule 1: A component fails as a whole. When a child raises, all its tasks are cancelled.
 
@@ -12,11 +12,11 @@ Rule 2: A failure is never silent. The exception reaches the calls that wait (``
 Rule 3: ``close()`` takes a bounded time, even if a peer does not answer or the caller of ``close()`` is cancelled.
 
 Rule 4: A component that is dropped without ``close()`` is garbage-collected, with a ResourceWarning. So no object that
-a running task holds may refer to the component: a Service has weak references to it. The tasks run until the event loop
-ends, because they may still deliver accepted records.
+a running task holds may refer to the component, and a Service has only weak references to it. The tasks run until the
+event loop ends, because they may still deliver accepted records.
 
-A component derives from ``Component``, which shows users ``start``, ``close``, ``state`` and ``async with`` and nothing
-else. The machinery is a ``Service`` that the component holds: it calls ``self._service.check()`` and so on.
+A component derives from ``Component``, whose only public parts are ``start``, ``close``, ``state`` and ``async with``.
+The machinery is in a ``Service`` that the component holds: it calls ``self._service.check()`` and so on.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 CLOSE_TIMEOUT = 3.0
-"""Seconds that a component has for an orderly close, by default. After this time, its tasks are cancelled."""
+"""The default time for an orderly close, in seconds. After this time, the tasks of the component are cancelled."""
 
 NOT_STARTED = "is not started: use it in 'async with', or await its start() first"
 CLOSED = "is closed and cannot be started again: create a new one"
@@ -98,9 +98,9 @@ TRANSITIONS: dict[ServiceState, dict[ServiceEvent, ServiceState]] = {
 class Service:
     """The machinery of one component: its state, its root task and its children. Owned by the loop of ``start()``.
 
-    ``on_start`` prepares the component and ``on_close`` ends it in an orderly way; both run in the root task. An
-    exception of ``on_start`` comes out of ``start()``; ``on_close`` is cancelled when the time for closing is over.
-    ``component`` is named in errors, log lines and task names.
+    ``on_start`` prepares the component and ``on_close`` ends it in an orderly way; both run in the root task.
+    ``start()`` raises the exception of ``on_start``. ``on_close`` is cancelled when the time for closing is over.
+    Errors, log lines and task names contain the name of ``component``.
     """
 
     def __init__(
@@ -151,14 +151,14 @@ class Service:
 
     @property
     def is_own_task(self) -> bool:
-        """Whether the current task belongs to the component, so that it cannot wait for the component's end."""
+        """Whether the current task belongs to the component. Such a task cannot wait for the component's end."""
         return asyncio.current_task() in (self._root, *self._children.tasks)
 
     async def start(self, timeout: float | None = None, *, is_attached: bool = False) -> None:
-        """Run ``on_start`` in a new root task. Raises its exceptions; after one, or a cancellation, no task remains.
+        """Run ``on_start`` in a new root task, and raise its exception. After an error, no task remains.
 
-        Raises KafkaTimeout after ``timeout`` seconds. ``is_attached``: another service owns this service, bounds its
-        start, and logs for both.
+        Raises KafkaTimeout after ``timeout`` seconds. With ``is_attached``, another service owns this service, bounds
+        its start, and logs for both. No task remains after a cancellation either.
         """
         check_timeout(timeout)
         if self._state is not ServiceState.NEW:
@@ -185,10 +185,10 @@ class Service:
     async def close(self, timeout: float | None = None) -> None:
         """Run ``on_close`` for at most ``timeout`` seconds, then cancel all tasks and wait for their end.
 
-        May be called from any task of the loop, at any time, more than once. Cancelling a caller does not undo the
-        close, but cuts it short: the tasks are cancelled at once, and the cancellation is raised after they have ended.
-        If a task of the component calls it, the call returns at once, since a task cannot wait for its own end. Raises
-        the exception that ended the component, if there is one; KafkaTimeout when a task resists cancellation.
+        May be called from any task of the loop, at any time, more than once. If a caller is cancelled, the tasks are
+        cancelled at once, and the cancellation is raised after they have ended. If a task of the component calls it,
+        the call returns at once, since a task cannot wait for its own end. Raises the exception that ended the
+        component, if any, and KafkaTimeout if a task resists cancellation.
         """
         if self._state is ServiceState.NEW:
             self._advance(ServiceEvent.CLOSE)
@@ -200,7 +200,8 @@ class Service:
         if self.is_own_task:
             return
         try:
-            # Two waits: cancelling 100,000 calls blocks the loop for seconds, which costs one slice of the second wait.
+            # Two waits, because the cancellation of 100,000 calls blocks the loop for seconds. The block costs one slice
+            # of the second wait.
             ended = await self._wait_for_end(bound) or await self._wait_for_end(CANCEL_TIMEOUT)
         except BaseException:
             self._begin_closing(0.0)
@@ -219,7 +220,7 @@ class Service:
     # Used by the methods of the component.
 
     def check(self) -> None:
-        """Raise unless the component is usable in this loop: its failure, or IllegalStateError."""
+        """Raise the component's failure, or IllegalStateError if it cannot be used now or in this loop."""
         # Hot: runs for each record. If the loop of ``start()`` is running, and this is the thread in which it was
         # started, it is the running loop of this thread. Asking asyncio for the running loop takes three times as long
         # on Python 3.11.
@@ -233,8 +234,8 @@ class Service:
     async def while_running(self, awaitable: Awaitable[T]) -> T:
         """Await ``awaitable``, but stop waiting when the component fails or ends. This creates no task.
 
-        Raises the component's failure then, or IllegalStateError if it was closed; the awaitable is cancelled, as it is
-        when the caller is cancelled.
+        Then it raises the component's failure, or IllegalStateError if the component was closed. The awaitable is
+        cancelled in this case, and also when the caller is cancelled.
         """
         if self._state in (ServiceState.NEW, ServiceState.CLOSED, ServiceState.FAILED):
             if asyncio.iscoroutine(awaitable):
@@ -258,7 +259,7 @@ class Service:
     ) -> anyio.CancelScope:
         """Run ``function(*args)`` as a task. Its exception ends the component, its return does not.
 
-        The returned scope cancels this one task and nothing else.
+        The returned scope cancels only this task.
         """
         if (
             self._root_scope is None
@@ -274,8 +275,8 @@ class Service:
     async def attach(self, service: Service) -> None:
         """Start the service of a component inside this service, and own it. Call it from ``on_start`` or from a child.
 
-        It is closed after the tasks of this component have ended, in reverse order of attaching. Its failure is also
-        the failure of this component.
+        The attached service is closed after the tasks of this component have ended. Services close in reverse order of
+        attaching. A failure of the attached service is also the failure of this component.
         """
         self._attached.append(service)
         await service.start(self.start_timeout, is_attached=True)
@@ -376,7 +377,7 @@ class Service:
         self._cancel_tasks()
 
     def _cancel_tasks(self) -> None:
-        """Cancel what the root task runs, and all children."""
+        """Cancel ``on_start`` or ``on_close`` in the root task, and all children."""
         if self._root_scope is not None:
             self._root_scope.cancel()
         self._children.cancel()
@@ -402,8 +403,8 @@ class Service:
             self._cancel_tasks()
 
     async def _wait_for_end(self, timeout: float) -> bool:
-        # The wait is in slices. While the loop is blocked, the clock runs on but no task can end; a block costs only
-        # one slice of the timeout.
+        # The wait is in slices. While the loop is blocked, the clock runs but no task can end. With slices, a block
+        # costs only one slice of the timeout.
         for _ in range(WAIT_SLICES):
             # The wait is shielded from the caller's cancel scopes, which would cancel each await again. A plain
             # cancel() still reaches it.
@@ -452,7 +453,7 @@ class Service:
             raise self.failure.with_traceback(self._traceback)
 
     def forked(self) -> None:
-        """This is a child process: its thread has the same number as the parent's, but does not run the loop."""
+        """Correct the state in a forked process: its thread has the parent's number, but does not run the loop."""
         self._thread = 0
 
     def _raise_unusable(self, why: str) -> NoReturn:
@@ -495,7 +496,7 @@ class Component(AsyncContext):
     async def start(self, timeout: float | None = None) -> None:
         """Start the component within ``timeout`` seconds (``api_timeout`` by default).
 
-        Raises KafkaTimeout, or another error that prevents the start. After an error or a cancellation, no task or
+        Raises KafkaTimeout, or the error that prevented the start. After an error or a cancellation, no task and no
         connection remains.
         """
         await self._service.start(timeout)
@@ -513,9 +514,8 @@ class Component(AsyncContext):
     async def close(self, timeout: float | None = None) -> None:
         """Close in an orderly way within ``timeout`` seconds (3 by default), then cancel the remaining tasks.
 
-        May be called more than once, from any task of the event loop; if the call is cancelled, all tasks are cancelled
-        at once. Raises the exception that ended it before, if there is one; KafkaTimeout when a task resists
-        cancellation.
+        May be called more than once, from any task of the event loop. If the call is cancelled, all tasks are cancelled
+        at once. Raises the exception that ended the component, if any, and KafkaTimeout if a task resists cancellation.
         """
         await self._service.close(timeout)
 
@@ -546,7 +546,7 @@ class Component(AsyncContext):
 class _Interruptible:
     """A task that waits in ``while_running`` and is interrupted when the component ends.
 
-    As in ``asyncio.timeout``, the task is cancelled, and ``uncancel`` shows whether that was the only reason.
+    As in ``asyncio.timeout``, the task is cancelled, and ``uncancel`` shows whether there was another cancellation.
     """
 
     __slots__ = ("_before", "_interrupted", "_task")
@@ -576,7 +576,7 @@ def _check_loop(loop: asyncio.AbstractEventLoop | None, component: object) -> No
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """The one error that a task group raised, without the groups around it. Several errors stay a group."""
+    """The error that a task group raised, without the exception groups around it. Several errors stay a group."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -1,8 +1,8 @@
 """Calls that several tasks wait for: the first caller starts a task, and the others get the same answer.
 
-A caller that is cancelled does not end the call, which belongs to this object: a ``poll`` with a short timeout cancels
-its deserializer, and the next ``poll`` must find the answer. So these tasks do not run in a ``Service``, which needs a
-start, and fails as a whole when one task fails.
+A cancelled caller does not end the call: a ``poll`` with a short timeout cancels its deserializer, and the next
+``poll`` must find the answer. So the tasks belong to ``SharedCalls``. They do not run in a ``Service``, which needs a
+start, and fails as a whole if one task fails.
 """
 
 from __future__ import annotations

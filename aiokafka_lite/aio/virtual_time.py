@@ -1,7 +1,7 @@
 """An event loop whose clock jumps to the next timer, so that an hour of waiting takes no time.
 
-For tests: with in-memory transports a cluster and its clients run in one loop on this clock, and the same seed gives
-the same trace. Real sockets work too if both ends are in this loop. Otherwise the clock jumps while data is in transit.
+For tests: with in-memory transports, a cluster and its clients run in one loop on this clock. The same seed gives the
+same trace. Real sockets work too if both ends are in this loop. Otherwise the clock jumps while data is in transit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .runtime import is_seeded
 T = TypeVar("T")
 
 STALL_LIMIT = 10.0
-"""Real seconds without a timer and without I/O after which the loop raises TimeoutError: it is deadlocked."""
+"""Real seconds without a timer and without I/O, after which the loop raises TimeoutError, because it is deadlocked."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -73,7 +73,7 @@ def run(main: Coroutine[Any, Any, T], *, seed: int = 0, debug: bool | None = Non
 
 
 class _OrderedSet(dict[Hashable, None]):
-    """A set that is iterated in the order of its additions."""
+    """A set that iterates over its elements in the order in which they were added."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
 """The brokers that a client can connect to: those of the snapshot, and the bootstrap addresses.
 
-Owns the ``Broker`` objects and knows which of them are unreachable. Chooses a broker for a request that any broker can
+Owns the ``Broker`` objects, marks those that are unreachable, and chooses a broker for a request that any broker can
 answer. Does no I/O itself.
 """
 
@@ -50,7 +50,7 @@ class Brokers:
         return broker
 
     def __iter__(self) -> Iterator[Broker]:
-        """All brokers known now, with the bootstrap addresses that were tried."""
+        """All known brokers, and the bootstrap addresses that were tried."""
         return iter(tuple(self._brokers.values()))
 
     def follow(self, view: ClusterView) -> None:
@@ -78,7 +78,7 @@ class Brokers:
                     connection.retire()
 
     def mark_unreachable(self, broker: Broker) -> None:
-        """Avoid this broker, because it failed: use it only if no other broker is reachable."""
+        """Mark a broker as unreachable after a failure: it is used only if no other broker is reachable."""
         if broker.node.node_id >= 0:
             self._unreachable.add(broker.node.node_id)
 
@@ -88,7 +88,7 @@ class Brokers:
             self.mark_unreachable(self.of(node))
 
     def mark_reachable(self, broker: Broker) -> None:
-        """This broker answered, so every node id with its address is reachable."""
+        """Mark every node id with the address of this broker as reachable, because the broker answered."""
         if self._unreachable:  # called for each answer, and nearly always empty
             address = _address(broker.node)
             self._unreachable = {
@@ -98,7 +98,7 @@ class Brokers:
             }
 
     def mark_all_reachable(self) -> None:
-        """Try every broker again, since none is reachable."""
+        """Mark every broker as reachable again, because all are unreachable."""
         self._unreachable.clear()
 
     def candidates(self, view: ClusterView) -> Iterator[Broker]:
@@ -136,7 +136,7 @@ class Brokers:
                 await broker.wait_closed()
 
     def _reachable(self, view: ClusterView) -> list[Broker]:
-        """Listed brokers that are reachable, best first. If none is, all listed brokers."""
+        """The reachable brokers of the snapshot, best first. If none is reachable, all brokers of the snapshot."""
         nodes = [node for node in view.nodes.values() if node.node_id not in self._unreachable]
         now = asyncio.get_running_loop().time()
 

@@ -1,4 +1,4 @@
-"""Checks a response about the cluster before the client uses it. The codec checks bytes; this module checks meaning.
+"""Checks that a response about the cluster makes sense, before the client uses it. The codec has checked the bytes.
 
 Each check raises a ProtocolError that names the wrong value. Then the whole response is refused: the last good snapshot
 stays, another broker is asked, and requests are paced as after any failure. docs/responses.md lists the rules for all

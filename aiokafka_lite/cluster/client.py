@@ -53,8 +53,8 @@ class Client(Component):
 
     ``connector`` makes the connections (TCP if None). Every component takes the time of day and random numbers from
     ``runtime``. ``report_metrics`` makes the metrics to push to brokers (None for a client that pushes none). All
-    methods belong to the loop of ``start``. A call that waits has a deadline, ``api_timeout`` if it has no ``timeout``
-    of its own. Cancelling a call does not affect the lookups that it shares with other calls.
+    methods must be called in the loop of ``start``. A call that waits ends after its ``timeout``, or else after
+    ``api_timeout``. A cancelled call does not end the lookups that it shares with other calls.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Client(Component):
             await self._telemetry.end()
 
     def _push_metrics(self) -> None:
-        """Push metrics from now on, if a broker accepts them. The module is imported here, because few clusters do."""
+        """Push metrics from now on, if a broker accepts them. The import is here, because few clusters do."""
         report = self._report_metrics
         if report is None or not self.config.enable_metrics_push:
             return
@@ -193,17 +193,17 @@ class Client(Component):
         return self._updater.on_change(callback)
 
     def request_refresh(self, topics: Iterable[str] | None = None) -> None:
-        """Request new metadata of the topics, or of all tracked ones, without waiting for it. Calls are cheap."""
+        """Request new metadata of the topics (by default all tracked topics) without waiting. Calls are cheap."""
         self._updater.demand(topics)
 
     async def refresh(
         self, topics: Iterable[str] | None = None, *, timeout: float | None = None, at_once: bool = False
     ) -> ClusterView:
-        """Wait for metadata of the topics, or of all tracked ones, that is newer than this call, and return it.
+        """Wait for metadata that is newer than this call, and return it. Topics are by default all tracked topics.
 
-        Requests are paced, except ``at_once``, for calls that do not repeat by themselves. Topics that are not tracked
-        are in that snapshot only. Raises KafkaTimeout with the last error of each address, InvalidTopic,
-        AuthenticationError.
+        Requests are paced. ``at_once`` skips the pause; a caller that repeats the call in a loop must not set it. Only
+        the returned snapshot has topics that are not tracked. Raises KafkaTimeout with the last error of each address,
+        InvalidTopic, AuthenticationError.
         """
         self._service.check()
         names = None if topics is None else list(topics)
@@ -223,9 +223,9 @@ class Client(Component):
         return self.view
 
     def known_topic(self, name: str, *, in_use_for: float = 0.0) -> TopicView | None:
-        """The topic if its metadata is known and it has no error, without waiting.
+        """The topic if its metadata is known without an error, otherwise None. Does not wait.
 
-        The call counts as a use, so the topic stays tracked, for ``in_use_for`` more seconds if that is given.
+        The call counts as a use, so the topic stays tracked. ``in_use_for`` extends this by a number of seconds.
         """
         topic = self._updater.view.topics.get(name)
         if topic is None or not topic.is_usable:
@@ -250,12 +250,13 @@ class Client(Component):
     def allow_topic_creation(self, allowed: bool) -> None:
         """Override ``allow_auto_create_topics``.
 
-        A subscription by pattern turns it off: a request for a topic that was just deleted would create it again.
+        A subscription by pattern turns the setting off. Otherwise the request for a topic that was just deleted would
+        create the topic again.
         """
         self._updater.creates_topics = allowed
 
     def add_topics(self, names: Iterable[str]) -> None:
-        """Track the topics until ``remove_topics``. Unknown ones are requested at once, or by ``start``."""
+        """Track the topics until ``remove_topics``. Unknown topics are requested at once, or by ``start``."""
         wanted = list(names)
         for name in wanted:
             check_topic_name(name)
@@ -277,7 +278,7 @@ class Client(Component):
     ) -> bool:
         """Apply the hint about a new leader in a Produce or Fetch error (KIP-951).
 
-        Returns False if the hint is not newer than the snapshot, that is, if its epoch is not above the known one.
+        Returns False if the hint is not newer than the snapshot: its epoch is not above the known epoch.
         """
         return self._updater.hint(topic_partition, leader_id, leader_epoch, endpoints)
 
@@ -290,7 +291,7 @@ class Client(Component):
 
     @property
     def brokers(self) -> tuple[Broker, ...]:
-        """All brokers known now, with the bootstrap addresses that were tried."""
+        """All known brokers, and the bootstrap addresses that were tried."""
         return tuple(self._brokers)
 
     def traffic(self) -> dict[int, BrokerTraffic]:
@@ -306,7 +307,7 @@ class Client(Component):
         timeout: float | None = None,
         retry: bool = True,
     ) -> R:
-        """Send the request to a broker, to any one if ``node`` is None, and return the answer.
+        """Send the request to a broker and return the answer. If ``node`` is None, any broker will do.
 
         ``timeout`` bounds the whole call. Lost connections, request timeouts and answers with a retriable top-level
         error are retried with backoff, so the request must be safe to apply twice. An answer with another error is
@@ -367,7 +368,7 @@ class Client(Component):
 
 
 def _login_of(config: ClientConfig) -> Login | None:
-    """The SASL credentials of the settings. Imported here: clients without SASL do not load it."""
+    """The SASL credentials of the settings. The import is here, because clients without SASL do not need it."""
     if not config.uses_sasl:
         return None
     from ..net.login import Login

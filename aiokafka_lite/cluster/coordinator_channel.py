@@ -50,7 +50,7 @@ class CoordinatorChannel:
         timeout: float,
         at_most: int | None = None,
     ) -> tuple[R, int]:
-        """One attempt. Returns the answer and the id of the node that sent it.
+        """Send a request once. Returns the answer and the id of the node that sent it.
 
         ``build`` makes the request for the versions of the connection. ``timeout`` in seconds is for the answer; the
         lookup of the coordinator has ``api_timeout``. Raises the KafkaError of the lookup or the connection. Raises
@@ -72,7 +72,7 @@ class CoordinatorChannel:
     async def versions(self) -> VersionTable:
         """The versions of the coordinator, and the features of its cluster, from the connection for groups.
 
-        One attempt; raises as ``send``.
+        Makes one attempt, and raises the same errors as ``send``.
         """
         broker = await self._client.coordinator(self._name, self._kind)
         node_id = broker.node.node_id
@@ -122,6 +122,6 @@ class CoordinatorChannel:
         self._client.refresh_coordinator(self._name, self._kind)
 
     def record(self, codes: Iterable[ErrorCode], node_id: int) -> None:
-        """Look the coordinator up again before the next request if an error code says that it is not this node."""
+        """Look the coordinator up again before the next request if the error code says that it has moved."""
         if any(code in _NOT_THE_COORDINATOR for code in codes):
             self._client.forget_coordinator(self._name, self._kind, node_id=node_id)

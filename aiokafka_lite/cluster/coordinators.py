@@ -1,7 +1,7 @@
-"""The coordinators of groups and transactional ids: looked up with FindCoordinator, cached until found wrong.
+"""The coordinators of groups and transactional ids: looked up with FindCoordinator, and cached until they are wrong.
 
-Owns the cache and the lookups in progress. A lookup is a task of the client: many callers share it, and a cancelled
-caller does not stop it.
+Owns the cache and the lookups in progress. A lookup is a task of the client: many callers share the task, and a
+cancelled caller does not stop it.
 """
 
 from __future__ import annotations

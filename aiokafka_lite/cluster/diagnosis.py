@@ -1,7 +1,7 @@
 """A diagnosis: the state of a client at one moment, to print or to paste into a bug report.
 
-It is taken without waiting and without a request, so it works while brokers are down. It has no secrets: for a secret
-setting, it only shows that the setting is set. Producers and consumers add their own parts in subclasses.
+A diagnosis is made without waiting and without a request, so it works while brokers are down. It has no secrets: of a
+secret setting, it only shows that the setting is set. Producers and consumers add their own parts in subclasses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .client import Client
 HIDDEN = "(set, not shown)"
 
 MOST_SHOWN = 200
-"""The maximum number of partitions and topics that are listed. Of the others, only the number is shown."""
+"""The maximum number of partitions and topics that are listed. Further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class ConnectionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerReport:
-    """A broker or a bootstrap address. ``offers`` has the versions that it offers, by API key."""
+    """A broker or a bootstrap address. ``offers`` has the versions that the broker offers, by API key."""
 
     broker: str
     connections: tuple[ConnectionReport, ...]
@@ -67,9 +67,9 @@ class ClusterReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutageReport:
-    """The failures of one place: their number, and how many seconds ago the first and the last one were.
+    """The failures of one place: their number, and the seconds since the first and since the last failure.
 
-    ``lasts_for`` is the length of the present outage in seconds, None if there is none.
+    ``lasts_for`` is the length of the present outage in seconds, None without an outage.
     """
 
     place: str
@@ -82,7 +82,7 @@ class OutageReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopReport:
-    """The delay of timers in the event loop, in seconds: average and maximum of the last minute, and maximum ever."""
+    """The delay of timers in the event loop, in seconds: average and maximum of the last minute, and of all time."""
 
     average: float | None
     longest_of_a_minute: float | None
@@ -109,9 +109,9 @@ class Diagnosis(Snapshot):
 
 
 def common(service: Service, client: Client, *configs: object, fatal: BaseException | None = None) -> dict[str, object]:
-    """The common fields, as arguments of a subclass. ``configs`` are the configs besides the client's.
+    """The common fields, as arguments of a subclass. ``configs`` are the configurations beside the client's own.
 
-    ``fatal`` is an error after which the client cannot do its work, although its tasks run.
+    ``fatal`` is an error after which the client cannot do its work, although its tasks still run.
     """
     failure = service.failure or client.service.failure or fatal
     return {

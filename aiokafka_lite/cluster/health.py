@@ -36,8 +36,7 @@ def health_of(
 ) -> Health:
     """The health of a component with this client. ``fatal`` and ``transient`` are the component's own problems.
 
-    ``max_silence`` is the number of seconds without a response of any broker, while requests fail or wait, after which
-    the client is not ready.
+    The client is not ready after ``max_silence`` seconds without a response of any broker, if requests fail or wait.
     """
     check_wait(max_silence, "max_silence")
     failure = service.failure or client.service.failure

@@ -1,14 +1,14 @@
-"""The client's picture of the cluster: immutable snapshots, and pure functions that make the next one from an answer.
+"""The client's view of the cluster: immutable snapshots, and pure functions that make the next one from an answer.
 
-This module decides which of two contradicting answers wins. It does not know connections, clocks or tasks. A snapshot
-is replaced as a whole and never changed, so a reader may keep one. Objects that an answer did not change are reused in
-the next snapshot, so two snapshots can be compared by identity.
+This module decides which of two contradicting answers wins. It has no connections, clocks or tasks. A snapshot is
+replaced as a whole and never changed, so a reader may keep it. The next snapshot reuses objects that an answer did not
+change, so two snapshots can be compared by identity.
 
 Rules of this file, each of which follows from a bug:
 
-Rule 1: A new leader becomes known to different brokers at different times, so an answer may be stale. A partition with
-        a lower leader epoch than the known one is ignored (KIP-320), however often it comes: a broker that is cut off
-        from the controller still answers, and names leaders of before.
+Rule 1: Brokers hear of a new leader at different times, so an answer may be stale. A partition with a lower leader
+        epoch than the known one is ignored (KIP-320), in any number of answers: a broker that has lost the controller
+        still answers, with old leaders.
 Rule 2: A topic that was deleted and created again starts at epoch 0. Another topic id resets everything known of the
         topic (KIP-516). Where topic ids are unknown, an answer that the topic does not exist resets it.
 Rule 3: Epochs in answers older than Metadata v9 are unreliable and are ignored: the answer is taken as it is.
@@ -16,8 +16,9 @@ Rule 4: A topic that is missing for a moment keeps its partitions, and has no le
         it would move keys to other partitions and lose the epochs.
 Rule 5: Partitions are never removed from an existing topic. If a partition is missing in an answer with the same topic
         id, the broker's metadata is outdated.
-Rule 6: An answer about 100,000 partitions takes 0.3 s to merge, and would hold the event loop as long. ``merging`` does
-        it in slices. Its caller gives the loop a turn after each, and starts over if the snapshot changed meanwhile.
+Rule 6: An answer about 100,000 partitions takes 0.3 s to merge, and would block the event loop for that time. So
+        ``merging`` works in slices. Its caller lets the loop run after each slice, and starts over if the snapshot
+        changed meanwhile.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SLICE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition. ``leader`` is None while it has none, ``leader_epoch`` if no reliable one is known (rule 3).
+    """One partition. ``leader`` is None while there is none, ``leader_epoch`` if no reliable epoch is known (rule 3).
 
     ``offline`` lists the replicas that are down. ``error`` is the error of this partition alone.
     """
@@ -80,7 +81,7 @@ class TopicView:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether a refresh may change it soon: a retriable error, or a partition without a leader."""
+        """Whether a refresh may soon improve it: it has a retriable error, or a partition without a leader."""
         if self.error is not ErrorCode.NONE:
             return self.error.retriable
         return any(partition.leader is None for partition in self.partitions)
@@ -116,7 +117,7 @@ class ClusterView:
         return None if self.controller_id is None else self.nodes.get(self.controller_id)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
-        """The partition, or None; also if its topic has an error, when its leader must not be used."""
+        """The partition; None if it is unknown, or if its topic has an error, because its leader is not valid then."""
         topic = self.topics.get(topic_partition[0])
         return None if topic is None else topic.partition(topic_partition[1])
 
@@ -177,7 +178,7 @@ def merging(
 
     ``asked`` are the requested names, None for all topics. Topics outside the answer stay while they are in ``keep``;
     after an answer about all topics they get the error UNKNOWN_TOPIC_OR_PARTITION, since that answer is complete.
-    ``epochs_reliable`` is False for answers before version 9. An answer with another cluster id starts from nothing.
+    ``epochs_reliable`` is False for answers before version 9. An answer with another cluster id replaces everything.
     """
     if view.cluster_id is not None and response.cluster_id is not None and view.cluster_id != response.cluster_id:
         view = ClusterView()
@@ -308,7 +309,7 @@ def _merge_partitions(
 
 
 def _is_unchanged(old: PartitionView, given: MetadataResponsePartition, epochs_reliable: bool) -> bool:
-    """Whether the merged partition would equal the known one, which is nearly always so. Hot: creates no object."""
+    """Whether the merged partition would equal the known one, which is the usual case. Hot: creates no object."""
     return (
         old.partition == given.partition_index
         and (-1 if old.leader is None else old.leader) == given.leader_id

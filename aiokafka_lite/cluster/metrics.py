@@ -1,4 +1,4 @@
-"""Snapshots of the client of a cluster: what producers, consumers, groups and admin clients have in common."""
+"""Snapshots of the client of a cluster: the metrics that producers, consumers, groups and admin clients all have."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 class ClientMetrics(Snapshot):
     """The connections, the metadata and the event loop of a client at one moment.
 
-    ``connections`` are open. ``connects``, ``connect_failures``, ``requests``, ``responses``, ``bytes_sent``,
-    ``bytes_received`` and ``throttle_time`` (seconds) are the sums over ``brokers``, which has the traffic with each
-    broker by its id; a bootstrap address has a negative id. ``metadata_age`` and ``last_response_ago`` are the seconds
-    since the last metadata and since the last response of any broker, None before the first one. ``outages`` is the
-    number of places, such as brokers, whose failures are being retried now. ``loop_delay`` is the longest delay of a
-    timer of the event loop in the last minute, ``loop_delay_max`` the longest one so far, in seconds.
+    - ``connections`` is the number of open connections.
+    - ``connects``, ``connect_failures``, ``requests``, ``responses``, ``bytes_sent``, ``bytes_received`` and
+      ``throttle_time`` (seconds) are sums over ``brokers``.
+    - ``brokers`` has the traffic with each broker by its id. A bootstrap address has a negative id.
+    - ``metadata_age`` and ``last_response_ago`` are the seconds since the last metadata and since the last response of
+      any broker, None before the first one.
+    - ``outages`` is the number of places, such as brokers, whose failures are being retried now.
+    - ``loop_delay`` is the longest delay of a timer of the event loop in the last minute, in seconds, and
+      ``loop_delay_max`` the longest one so far.
     """
 
     client_id: str

@@ -39,7 +39,7 @@ def encode_metrics(
 ) -> bytes:
     """``MetricsData`` with one resource. Times are in nanoseconds since the epoch.
 
-    ``begin_ns`` is the time since which counters count.
+    Counters count from ``begin_ns``.
     """
     points: dict[tuple[str, bool], list[bytes]] = {}
     for each in metrics:

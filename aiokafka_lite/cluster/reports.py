@@ -1,4 +1,4 @@
-"""The parts of the pushed metrics (KIP-714) that producers and consumers have in common."""
+"""The pushed metrics (KIP-714) that producers and consumers have in common."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .metrics import ClientMetrics
 from .otlp import Metric
 
 PREFIX = "org.apache.kafka."
-"""The beginning of all names."""
+"""The prefix of all metric names."""
 
 
 def client_report(kind: str, client: ClientMetrics) -> Iterator[Metric]:

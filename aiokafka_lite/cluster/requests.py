@@ -40,7 +40,7 @@ class Requests:
         self._request_timeout = request_timeout
 
     def broker_of(self, node: int | Node | None) -> Broker:
-        """The broker of a node or a node id; the least loaded one for None. Raises BrokerError."""
+        """The broker of a node or a node id; for None, the least loaded broker. Raises BrokerError."""
         view = self._updater.view
         if node is None:
             return self._brokers.by_load(view)[0]
@@ -57,7 +57,7 @@ class Requests:
     async def send(
         self, request: Request[R], node: int | Node | None, purpose: Purpose, timeout: float, retry: bool
     ) -> R:
-        """``Client.send``, with its defaults filled in."""
+        """``Client.send``, with a value for each argument."""
         api = type(request).__name__.removesuffix("Request")
         what = f"{api} to {'any broker' if node is None else f'broker {node}'}"
 
@@ -70,7 +70,7 @@ class Requests:
             return await attempt()
 
     async def repeat(self, attempt: Callable[[], Awaitable[R]], what: str, timeout: float) -> R:
-        """Retry retriable errors with backoff for ``timeout`` seconds. KafkaTimeout then names the last error."""
+        """Retry retriable errors with backoff. After ``timeout`` seconds, raise KafkaTimeout with the last error."""
         backoff = self._make_backoff()
         last: KafkaError | None = None
 
@@ -114,10 +114,10 @@ class Requests:
 
 
 def _is_final(error: KafkaError) -> bool:
-    """Whether to raise the error at once. Two exceptions to ``is_retriable``, both for the caller's sake.
+    """Whether to raise the error at once, although ``is_retriable`` may call it retriable.
 
-    Undecodable bytes are reported at once instead of at the deadline. And if the caller names a broker that is not in
-    the cluster, waiting for it would only delay the error.
+    There are two exceptions. Undecodable bytes are reported at once instead of at the deadline. If the caller names a
+    broker that is not in the cluster, a wait would only delay the error.
     """
     if isinstance(error, ProtocolError):
         return True

@@ -38,7 +38,7 @@ DEFAULT_INTERVAL = 300.0
 """Seconds between pushes if the subscription has no interval above 0, as in Java's client."""
 
 SHORTEST_INTERVAL = 1.0
-"""Seconds between pushes at least: brokers allow a tenth of it, and a broken one may ask for a thousandth."""
+"""The shortest time between pushes, in seconds. Brokers allow 0.1 s, and a wrong subscription may have 1 ms."""
 
 RETRY_AFTER = 30.0
 """Seconds until the subscription is requested again after a failure."""
@@ -135,7 +135,7 @@ class Telemetry:
         )
         code = ErrorCode.of((await broker.send(request)).error_code)
         if code is ErrorCode.NONE and is_delta:
-            # Only after the answer, so that the counts of a lost push are in the next one.
+            # This comes after the answer, so that the next push repeats the counts of a lost push.
             self._counted = {(each.name, each.attributes): each.value for each in metrics if each.is_counter}
             self._begin_ns = now
         elif code is not ErrorCode.NONE:

@@ -1,7 +1,7 @@
-"""Tickets: many callers share one request, and no caller gets an answer that is older than its question.
+"""Tickets: many callers share one request, and no caller gets an answer that is older than its call.
 
-A caller takes a ticket and waits for it. An answer serves every ticket that was issued before its request was sent. So
-a thousand callers cost one request, and a cancelled caller cancels nothing but its own wait.
+A caller takes a ticket and waits for it. An answer serves every ticket that was issued before the request was sent. So
+a thousand callers cost one request, and a cancelled caller ends only its own wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Tickets:
         self._changed = LightEvent()  # replaced each time tickets are served or fail
 
     def issue(self) -> int:
-        """A ticket for the next request. All callers until then share it."""
+        """A ticket for the next request. All callers share it until that request is sent."""
         if self._issued == self._sent:
             self._issued += 1
         return self._issued

@@ -11,11 +11,11 @@ from .updater import Updater
 
 
 async def wait_for_topic(updater: Updater, name: str, timeout: float) -> TopicView:
-    """The topic, once it exists and has no error; at most ``timeout`` seconds.
+    """Wait until the topic exists and has no error, for at most ``timeout`` seconds.
 
-    A topic that does not exist may appear soon: it was just created, or this request creates it. So it is asked
-    for until the deadline, as Java's client does. Raises UnknownTopic or KafkaTimeout then, and AuthorizationError and
-    other errors that are not retriable at the first answer.
+    A topic that does not exist may appear soon: it was just created, or this request creates it. So the client asks
+    again until the deadline, as Java's client does, and then raises UnknownTopic or KafkaTimeout. AuthorizationError
+    and other errors that are not retriable are raised at the first answer.
     """
     try:
         with deadline(timeout, lambda: f"topic {name!r}: no metadata within {timeout:g} s"):

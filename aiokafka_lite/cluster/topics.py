@@ -1,4 +1,4 @@
-"""Topics whose metadata the client keeps: which names are valid, how long a topic is tracked, which are missing."""
+"""The topics whose metadata the client keeps: valid names, how long a topic is tracked, and missing topics."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def check_topic_name(name: str) -> None:
 
 
 class TrackedTopics:
-    """The topics in use. Added ones stay until removed; used ones stay for ``idle`` seconds after their last use.
+    """The topics in use. Added topics stay until they are removed, used topics for ``idle`` seconds after the last use.
 
-    A producer that keeps writing to new topics must not request metadata of all topics that it has ever used (KIP-526).
+    Without this limit, a producer that writes to ever new topics would request metadata of all of them (KIP-526).
     """
 
     def __init__(self, idle: float) -> None:
@@ -62,7 +62,7 @@ class TrackedTopics:
             self._last_use[name] = math.inf
 
     def remove(self, names: Iterable[str]) -> None:
-        """Drop the topics, whether added or used. Unknown names are ignored."""
+        """Drop the topics, both added and used ones. Unknown names are ignored."""
         for name in names:
             self._last_use.pop(name, None)
 

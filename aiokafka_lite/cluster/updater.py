@@ -7,10 +7,11 @@ Rule 1: ``run`` is the only task that sends requests. Callers take a ticket (``d
 Rule 2: Requests are paced, because an endless loop of metadata requests is the most usual bug of this code in other
         clients. A topic that was never requested is requested at once. Everything else waits ``retry_backoff`` after
         an answer, doubled up to ``retry_backoff_max`` while answers bring no change. A round without an answer backs
-        off in the same way. Calls that a user repeats, such as ``groups.list()``, demand metadata
-        ``at_once``: they are not paced.
+        off in the same way. Calls that only a user repeats, such as ``groups.list()``, demand metadata ``at_once``:
+        they are not paced.
 Rule 3: A round asks the reachable brokers, then the bootstrap addresses (KIP-899). A broker that fails is marked
-        unreachable; when none is left, all are reachable again. Silent brokers are hedged (``aio.hedged``).
+        unreachable; when all are unreachable, all are marked reachable again. If a broker is silent, the next one is
+        asked as well (``aio.hedged``).
 Rule 4: Nothing is awaited between choosing the topics and writing the request, so a ticket is never served by a
         request that does not ask for its topics.
 Rule 5: A large answer is merged in slices, between which other tasks run. The snapshot is replaced once, as a whole. If
@@ -56,7 +57,7 @@ from .topics import MissingTopics, TrackedTopics
 logger = logging.getLogger(__name__)
 
 TOPIC_IDLE = 300.0
-"""Seconds after which a topic that is not used any more is no longer asked for (``TrackedTopics``)."""
+"""Seconds from the last use of a topic until it is no longer requested (``TrackedTopics``)."""
 
 MERGES = 5
 """The maximum number of times that an answer is merged in slices (rule 5). After that, it is merged in one turn of the
@@ -67,7 +68,7 @@ _PLACE = "metadata"
 
 
 class Updater:
-    """Owns the snapshot (``view``), the demanded topics and the pace. ``run`` is its only task; no other method waits.
+    """Owns the snapshot (``view``), the demanded topics and the pace. Only ``run`` sends requests.
 
     All methods belong to the loop of ``run``.
     """
@@ -120,9 +121,9 @@ class Updater:
         return ticket
 
     async def wait_served(self, ticket: int) -> None:
-        """Wait, without a bound, for the answer to a request that was sent after the ticket was issued.
+        """Wait, without a time limit, for the answer to a request that was sent after the ticket was issued.
 
-        Raises AuthenticationError, or ProtocolError or UnsupportedVersion if every bootstrap server fails so.
+        Raises AuthenticationError. Raises ProtocolError or UnsupportedVersion if every bootstrap server fails with it.
         """
         await self._tickets.wait(ticket)
 
@@ -214,7 +215,7 @@ class Updater:
         return False
 
     async def _attempt(self, broker: Broker) -> bool | None:
-        """Ask one broker. True if that ends the round, None to try the next candidate."""
+        """Ask one broker. Returns True to end the round, None to try the next candidate."""
         try:
             return await self._ask(broker)
         except AuthenticationError as error:
@@ -249,7 +250,7 @@ class Updater:
         # Rule 4: no await from here until the request is written.
         now = asyncio.get_running_loop().time()
         if now > self._not_before + self._config.retry_backoff_max:
-            self._pace.reset()  # the last answer is old, so it does not matter that it brought no change
+            self._pace.reset()  # no request was due for a long time, so earlier answers without a change do not count
         ticket, asked = self._tickets.send(), self._topics_to_ask(now)
         self._never_asked.clear()
         self._at_once = False
@@ -300,7 +301,7 @@ class Updater:
         return self._all_topics_ticket > self._tickets.served
 
     def _topics_to_ask(self, now: float) -> set[str]:
-        """All tracked topics if a caller or the interval demands them, otherwise the demanded and unsettled ones."""
+        """All tracked topics if a caller or the interval demands them, otherwise the demanded and unsettled topics."""
         wanted = set(self._wanted)
         if self._asks_for_all:
             self.tracked.expire(now)

@@ -3,14 +3,14 @@
 Rule 1: Callers that need a connection share one attempt. The attempt is a task of its own, so a cancelled caller does
         not end it.
 
-Rule 2: Attempts to one broker are made one after another, with a pause that grows with each failure, for all purposes
-and callers together. Otherwise a hundred clients would keep a broker down that is about to start.
+Rule 2: Attempts to one broker are made one after another, for all purposes and callers together. The pause between them
+grows with each failure. Otherwise a hundred clients could overload a broker that is starting.
 
-Rule 3: A connection that is no longer given out stays in ``_ending`` until its transport is closed, so that closing the
-broker waits for all of them. A connection that is being opened is in ``_ending`` as well.
+Rule 3: ``_ending`` has the connections that get no new callers, until their transports are closed, and the connections
+that are being opened. So closing the broker waits for all of them.
 
-Bootstrap addresses are brokers with a negative node id. They are used only while no other broker is known, and the
-metadata updater reports their failures; so they have no outage of their own.
+Bootstrap addresses are brokers with a negative node id. They are used only while no other broker is known. They have no
+outage of their own, because the metadata updater reports their failures.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SHORTEST_SESSION = 1.05
 """Seconds. Brokers refuse a second login within one second."""
 
 _NAMES_SOFTWARE = 3
-"""The first version of ApiVersions with the client's name. A broker that offers it did not close on that version."""
+"""The first version of ApiVersions with the client's name. A broker that offers it does not close on this version."""
 
 
 class Spawn(Protocol):
@@ -118,7 +118,7 @@ class Broker:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no connection, open or closing, and no caller waits for a connection."""
+        """Whether no connection is open or closing, and no caller waits for a connection."""
         closing = any(not connection.gone for connection in self._ending)
         return not (self._connections or self._wanted or self._connecting or closing)
 
@@ -160,7 +160,7 @@ class Broker:
 
     @property
     def place(self) -> str:
-        """Its name in log lines and outages."""
+        """The broker's name in log lines and outages."""
         return f"broker {self.node.node_id} at {self.address}" if self.node.node_id >= 0 else self.address
 
     def __repr__(self) -> str:
@@ -192,7 +192,7 @@ class Broker:
         timeout: float | None = None,
         at_most: int | None = None,
     ) -> R:
-        """Send a request on the connection for a purpose and wait for the response, as ``Connection.send``.
+        """Send a request on the connection for a purpose, and wait for the response. Raises as ``Connection.send``.
 
         ``timeout`` is for the response alone; ``connect_timeout`` bounds connecting. Raises as ``connection`` does.
         """
@@ -313,7 +313,8 @@ class Broker:
         self.versions = connection.versions
         offered = self.versions.offered(ApiVersionsRequest)
         if self._oldest_first and offered is not None and offered.last >= _NAMES_SOFTWARE:
-            # The peer closed for another reason, so the next connection names the client again.
+            # The peer knows newer versions, so it closed the earlier connection for another reason. The next
+            # connection begins with the newest version again.
             self._oldest_first = False
         self._ending.pop(connection, None)
         retired = self._connections.get(purpose)
@@ -344,7 +345,7 @@ class Broker:
                 await connection.reauthenticate()
 
     def _check_recovered(self, connection: Connection) -> None:
-        """Check some time after a connection was opened. A broker that soon drops its connections has not recovered."""
+        """End the outage if the connection is still open after some time. A broker may drop new connections soon."""
         self._recovery_timer = None
         if connection.ready:
             self._outages.recovered(logger, self.place, "%s is reachable again", self.place)
@@ -377,8 +378,8 @@ class Broker:
         self._drop_gone()
 
     def _drop_gone(self) -> None:
-        # Called when a transport is closed as well, because a connection takes 5 KiB, and the broker of a bootstrap
-        # address may have no other connection. A connection that is being opened has no transport yet, and stays.
+        # Also called when a transport is closed: a connection takes 5 KiB, and the broker of a bootstrap address may
+        # never open another one. A connection that is being opened has no transport yet, and stays.
         self._ending = {each: None for each in self._ending if not (each.gone and each.closed.done())}
 
     def _close_idle(self) -> None:

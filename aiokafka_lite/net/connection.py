@@ -1,18 +1,18 @@
-"""One connection to one broker: opened, then requests out and responses in, in the same order.
+"""One connection to one broker. Requests go out, and responses come in, in the same order.
 
-Rule 1: A connection is used once: NEW, opened, closed. ``closed`` holds the error that closed it.
+Rule 1: A connection is opened once and closed once. ``closed`` holds the error that closed it.
 
-Rule 2: It has no task. Frames are handled in the transport's callback, and one timer watches the deadlines of all
-requests. ``in_flight`` has the promises and deadlines of requests, and throttling; ``handshake`` has the requests that
-precede the user's first one.
+Rule 2: A connection has no task. The transport's callback handles frames, and one timer watches the deadlines of all
+requests. ``in_flight`` has the promises and deadlines of requests, and throttling. ``handshake`` has the requests
+before the user's first request.
 
-Rule 3: Every failure closes it. A response out of order, a bad frame, a request without a response in time: nothing
-that follows can be understood or answered.
+Rule 3: Every failure closes the connection. After a response out of order, a bad frame, or a request without a response
+in time, later responses cannot be assigned to requests.
 
-Rule 4: It is usable from the end of the handshake until it is closed (``_is_open``), also while it logs in again. The
-state table in ``protocol.state`` says where it is; ``_is_open`` exists because each request reads it, and because
-AUTHENTICATING is a state of the handshake and of the later login. ``_retiring`` refuses new callers and lets the
-present requests finish.
+Rule 4: A connection can be used from the end of the handshake until it is closed (``_is_open``), also while it logs in
+again. The state is in the table of ``protocol.state``. The flag ``_is_open`` exists because each request reads it, and
+because AUTHENTICATING is a state of the handshake and of the later login. ``_retiring`` refuses new callers and lets
+the present requests finish.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Purpose(Enum):
 class Connection:
     """A connection that is opened once and closed once. Owned by the loop in which it was made.
 
-    ``closed`` is done when the connection is closed. Its result is the error that closed it, or None after ``close()``
-    without an error. It never raises, and must not be cancelled.
+    The future ``closed`` is done when the connection is closed. Its result is the error that closed the connection, or
+    None after ``close()`` without an error. The future never raises, and must not be cancelled.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Connection:
         self.address = format_address(host, port)
         self.peer = self.address if self.node_id is None else f"broker {self.node_id} ({self.address})"
         self.closed_on_versions = False
-        """Whether the peer closed the connection after ApiVersions. An older version of it may work then."""
+        """Whether the peer closed the connection after ApiVersions. Then an older version of ApiVersions may work."""
         self.opened_at = 0.0
         self.session_ends = 0.0
         """The loop's time at which the login expires; 0.0 if it does not."""
@@ -141,17 +141,17 @@ class Connection:
 
     @property
     def ready(self) -> bool:
-        """Whether it takes requests."""
+        """Whether the connection takes requests."""
         return self._is_open and not self._retiring
 
     @property
     def is_free(self) -> bool:
-        """Whether a request would be written at once: ready, not throttled, and the transport is not closing."""
+        """Whether a request would be written at once: the connection is ready, not throttled and not closing."""
         return self._is_open and not self._retiring and not self._requests.throttled_until and not self._wire.is_closing
 
     @property
     def gone(self) -> bool:
-        """Whether it has no transport: it is not connected yet, or the transport is closed."""
+        """Whether there is no transport: the connection is not open yet, or its transport is closed."""
         return self._wire.gone
 
     @property
@@ -212,7 +212,7 @@ class Connection:
         except KafkaError as error:
             self.close(error)
             raise
-        # Cancelled: a half-open connection has no owner who could close it.
+        # A cancelled caller does not get the connection, so only this code can close it.
         except BaseException:
             self.close(ConnectionLost(f"connecting to {self.peer} was cancelled", sent=False))
             raise
@@ -259,14 +259,14 @@ class Connection:
         return response
 
     def _check_not_closed(self) -> None:
-        """Raise the error of a connection that was closed between an event and the turn of the task that awaited it."""
+        """Raise the error of a closed connection. It may close after an event, before the waiting task runs again."""
         if self._state is ConnectionState.CLOSED:
             raise self.closed.result() or ConnectionLost(f"the connection to {self.peer} was closed here", sent=False)
 
     # Requests. Hot: a few microseconds more than the encoding itself.
 
     async def send(self, request: Request[R], *, timeout: float | None = None, at_most: int | None = None) -> R:
-        """Send a request and wait for its response, as ``send_nowait``. When cancelled, the response is dropped."""
+        """Send a request and wait for its response. Raises as ``send_nowait``. A cancelled call drops the response."""
         return await self.send_nowait(request, timeout=timeout, at_most=at_most)
 
     def send_nowait(
@@ -274,10 +274,10 @@ class Connection:
     ) -> asyncio.Future[R]:
         """Write a request after all earlier ones, and return the promise of its response.
 
-        The broker has ``timeout`` seconds to answer, ``request_timeout`` if None. After that the promise fails with
-        KafkaTimeout, the connection is closed, and all other promises fail with ConnectionLost. Requests are held back
-        while the broker throttles this client. A request that is held for its whole timeout fails alone. ``at_most``
-        bounds the version. The promise may be dropped or cancelled.
+        The broker has ``timeout`` seconds to answer, ``request_timeout`` if None. After that time the promise fails
+        with KafkaTimeout, the connection is closed, and all other promises fail with ConnectionLost. Requests are held
+        back while the broker throttles this client. If a request is held for its whole timeout, only its own promise
+        fails. ``at_most`` is the newest version to use. The promise may be dropped or cancelled.
 
         Raises ConnectionLost(sent=False) when the connection is closed, IllegalStateError when it is not open yet,
         UnsupportedVersion if the broker lacks the API or is too old for the request, and ValueError for a request that

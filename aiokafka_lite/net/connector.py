@@ -33,7 +33,7 @@ class Connector(Protocol):
 
 
 def check_connector(connector: object) -> None:
-    """Raise ConfigurationError unless it is a connector, or None for the default."""
+    """Raise ConfigurationError unless the value is a connector, or None for the default."""
     if connector is not None:
         check_methods("connector", connector, "connect")
 
@@ -49,17 +49,18 @@ ADDRESS_ERRORS = (OSError, OverflowError, ValueError)
 ValueError: a NUL in the name, or a label of more than 63 characters (UnicodeError)."""
 
 _RESERVED = 0.1
-"""The fraction of the timeout that the TLS handshake may not use. So the handshake times out before the whole attempt,
+"""The fraction of the timeout that is kept from the TLS handshake. So the handshake times out before the whole attempt,
 and the error names the handshake."""
 
 
 class TcpConnector:
     """TCP, with TLS if there is an SSL context. Tries each address of a host name until one accepts.
 
-    The addresses share ``timeout`` seconds, so that a silent address leaves time for the next. If none accepts, the
-    error has the reason for each. ``local_address`` is the IP address to connect from, None for any. The peer's
-    certificate must be for the requested host name or address, unless the context does not check that; the host name is
-    sent by SNI as well. A function as ``ssl_context`` returns the context for each connection.
+    The addresses share ``timeout`` seconds, so that a silent address leaves time for the next one. If no address
+    accepts, the error has a reason for each. ``local_address`` is the IP address to connect from, None for any.
+
+    ``ssl_context`` may be a function that returns the context for each connection. The peer's certificate must be for
+    the requested host name or address, unless the context skips that check. The client sends the host name by SNI.
     """
 
     def __init__(

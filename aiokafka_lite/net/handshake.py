@@ -39,7 +39,7 @@ _IS_BLOCKED = (
 
 
 class Send(Protocol):
-    """Sends a request before all held requests. Raises KafkaError, also if the connection has been closed."""
+    """Sends a request ahead of all held requests. Raises KafkaError, for example if the connection is closed."""
 
     def __call__(self, request: Request[R], version: int, timeout: float, /) -> Awaitable[R]: ...
 
@@ -71,7 +71,7 @@ class AgreedVersions:
 
 
 class Handshake:
-    """The handshake of one connection. ``peer``, ``address`` and ``uses_tls`` only choose the texts of errors.
+    """The handshake of one connection. ``peer``, ``address`` and ``uses_tls`` are only for the texts of errors.
 
     ``oldest_first`` begins with version 0 of ApiVersions, for a peer that closed a connection on a newer one.
     """
@@ -99,7 +99,7 @@ class Handshake:
         """Ask for the broker's versions. If the broker refuses the version of the request, an older one is tried.
 
         Has no timeout of its own. A peer that does not support ApiVersions, or is not Kafka, may close the connection.
-        This method does not connect again, since that would double the load on a broker that is shutting down.
+        Then this method does not connect again: that would double the load on a broker that is shutting down.
         """
         ours = ApiVersionsRequest.versions
         version = ours.first if self._oldest_first else ours.last

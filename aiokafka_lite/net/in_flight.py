@@ -3,17 +3,16 @@
 A broker answers the requests of a connection in the order in which it received them. So requests are written one after
 another without waiting (pipelining), and the next response is always for the oldest request.
 
-Rule 1: A request keeps its place until it is answered. A caller that stops waiting cancels its own promise; the
-response is then dropped, and the other requests are not affected.
+Rule 1: A request keeps its place until it is answered. A caller that stops waiting cancels its own promise. Then the
+response is dropped, and the other requests are not affected.
 
 Rule 2: A written request that is not answered in time ends the connection: no later request can be answered either.
 
-Rule 3: A response that does not belong to the oldest request ends the connection: the order of all others is unknown
-  then.
+Rule 3: A response that does not belong to the oldest request ends the connection: no later response can be trusted.
 
 Rule 4: Requests are held back, in order, while the broker throttles this client (KIP-219), while the connection logs in
-again (KIP-368), and while ``max_open`` requests have no response. A held request has not been sent, so it can time out
-alone. ``_is_holding`` is one flag for the three reasons, because each request reads it.
+again (KIP-368), and while ``max_open`` requests have no response. A held request was not sent, so its timeout does not
+end the connection. ``_is_holding`` is one flag for the three reasons, because each request reads it.
 
 One timer watches all deadlines. It is set to the earliest deadline when a request is added, and responses do not touch
 it: most of the time it fires, finds a younger request and sets itself again. That costs less than a timer per request.
@@ -41,14 +40,14 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 LATE_TIMER = 0.5
-"""Seconds. If a timer fires more than this time late, the event loop was blocked, or the machine slept."""
+"""Seconds. If a timer fires later than this, the event loop was blocked, or the machine slept."""
 
 READ_TIME = 1.0
-"""Seconds that a loop has after a block to read the responses that arrived meanwhile, before requests time out."""
+"""Seconds after a block of the loop until requests may time out. The loop first reads the responses that arrived."""
 
 LONGEST_THROTTLE = 60.0
 """The longest time, in seconds, for which requests are held back. A longer throttle time in a response is reduced to
-it. Quotas of brokers use windows of some seconds, and the next response throttles again if necessary; without this
+it. Quotas of brokers use windows of some seconds, and the next response throttles again if necessary. Without this
 limit, a wrong value could stop a connection for weeks.
 """
 
@@ -57,7 +56,7 @@ _TIMER_PRECISION = 0.001
 
 
 class _Promise:
-    """The promise of a response, for a future or for a callback.
+    """The promise of a response, as a future or with a callback.
 
     ``deadline`` is in the loop's time, ``timeout`` in seconds. A callback is called once, in the iteration of the loop
     that reads the outcome. A future costs one more iteration.
@@ -94,7 +93,7 @@ class _Promise:
     def fail(self, error: Exception) -> None:
         """Fail the promise.
 
-        Only the first failure counts: a request that times out is still in flight when the connection closes.
+        Only the first failure counts. A request that has timed out is failed again when the connection closes.
         """
         if self.future is not None:
             if not self.future.done():
@@ -176,8 +175,8 @@ class InFlightRequests:
     def send(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
         """Write a request, or hold it back, and return the promise of its response.
 
-        Raises ConnectionLost when the transport is closed, UnsupportedVersion when only a newer version can carry the
-        request, and ValueError when none can.
+        Raises ConnectionLost if the transport is closed, UnsupportedVersion if the request needs a newer version than
+        the broker has, and ValueError if no version can carry the request.
         """
         future: asyncio.Future[R] = self._loop.create_future()
         self._send(request, version, timeout, future, None)
@@ -245,7 +244,7 @@ class InFlightRequests:
         self._write((frame,))
 
     def receive(self, frames: list[Frame]) -> None:
-        """Fulfil the promises of the oldest requests. Raises ProtocolError; the connection must be closed then."""
+        """Fulfil the promises of the oldest requests. After a ProtocolError, the caller must close the connection."""
         protocol, counters, now = self._protocol, self._counters, self._loop.time()
         counters.last_response_at = now
         for frame in frames:
@@ -286,7 +285,7 @@ class InFlightRequests:
         self._held.append(held)
 
     def handshake_ended(self) -> None:
-        """End the handshake; the requests that follow are requests of users."""
+        """End the handshake. All later requests come from users."""
         self.last_used = self._loop.time()
         self._first_of_users = self._protocol.next_correlation_id
 
@@ -327,8 +326,7 @@ class InFlightRequests:
         if self.throttled_until or self._is_logging_in:
             return
         in_flight, held = self._protocol.in_flight, self._held
-        # Errors are handled for each request: a request that the version cannot carry must not stop the requests behind
-        # it.
+        # Each request has its own error handling: if the version cannot carry one request, the next ones must be sent.
         while held and len(in_flight) < self._max_open:
             entry = held.popleft()
             try:
@@ -369,8 +367,7 @@ class InFlightRequests:
             # Responses may have arrived that the loop could not read yet. Check again after it has read them.
             self._set_timer(now + min(late, READ_TIME))
             return
-        # All requests are checked, because a Fetch or JoinGroup with a long timeout may precede a request with a short
-        # one.
+        # All requests are checked, because an older Fetch or JoinGroup may have a longer timeout than a newer request.
         for request in self._protocol.in_flight:
             if request.promise.deadline <= now + _TIMER_PRECISION:
                 # The connection is closed now, and ``fail_all`` has ended everything else (rule 2).

@@ -4,9 +4,9 @@ The first message of a login needs a ticket for the broker. The library reads th
 the KDC, which blocks for up to half a minute if the KDC does not answer. So this part runs in a thread. All later
 messages are computed in the event loop, in less than a millisecond.
 
-Tickets of a keytab are in a cache in memory, under the names of the keytab and the principal. The library requests a
-new one after half of the lifetime of the old one. Tickets of a user are in the user's ticket cache, which another
-program renews.
+Tickets of a keytab are in a cache in memory, under the names of the keytab and the principal. After half of a ticket's
+lifetime, the library requests a new ticket. Tickets of a user are in the user's ticket cache, which another program
+renews.
 """
 
 from __future__ import annotations
@@ -29,18 +29,17 @@ T = TypeVar("T")
 DEFAULT_SERVICE = "kafka"
 
 _THREADS = 2
-"""Logins at one time. A login that its caller has abandoned may still wait for the KDC in its thread, so the number of
-threads has a bound, and they are not those of the event loop. Logins with the same keytab wait for one another."""
+"""The number of threads for logins. They are not the threads of the event loop, because a login whose caller was
+cancelled may still wait for the KDC in its thread. Logins with the same keytab wait for one another."""
 
 _RETRIABLE = frozenset((-1765328355, -1765328230, -1765328228))
-"""KRB5KDC_ERR_SVC_UNAVAILABLE, KRB5_REALM_UNKNOWN and KRB5_KDC_UNREACH. The realm is unknown too while DNS, which may
-name its KDC, does not answer. A retry cannot cure other errors: an operator has to act."""
+"""KRB5KDC_ERR_SVC_UNAVAILABLE, KRB5_REALM_UNKNOWN and KRB5_KDC_UNREACH. A realm may also be unknown because DNS, which
+may name its KDC, does not answer. After any other error, a retry does not help: an operator has to act."""
 
 _fillings: dict[tuple[int, str], threading.Lock] = {}
-"""A lock for each cache in memory, which all clients of the process share that have the same keytab and principal. The
-library initializes a cache, and then stores a ticket in it. Another login that finds the cache between these two steps
-fails with KRB5_CC_NOTFOUND. The number of the process is in the key: a lock that another thread holds during a fork
-stays locked in the child."""
+"""A lock for each cache in memory. All clients of the process with the same keytab and principal use the same cache.
+The library first initializes a cache, and then stores a ticket in it. A login between these two steps would fail with
+KRB5_CC_NOTFOUND. The key contains the process id: a lock that is held during a fork stays locked in the child."""
 
 _KINIT = "run kinit, or set sasl_kerberos_keytab"
 _NEW_KEYTAB = "export the keytab again, because the keys of the principal have changed"

@@ -1,8 +1,8 @@
 """The SASL login on a connection: the mechanism's messages in Kafka's requests, and the errors for a refusal.
 
-The mechanisms themselves are pure, in ``protocol.sasl``. This module does their I/O: it calls a token provider, derives
-keys in a thread, and sends requests. A client that the broker refuses gets AuthenticationError, which is never retried.
-A connection that is lost during the login, or a token provider that fails, is a ConnectionLost.
+The mechanisms are in ``protocol.sasl``, without I/O. This module does their I/O: it calls a token provider, derives
+keys in a thread, and sends requests. If the broker refuses the client, the error is AuthenticationError, which is never
+retried. If the connection is lost during the login, or a token provider fails, the error is ConnectionLost.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 MAX_ITERATIONS_ON_LOOP = 20_000
-"""The largest number of iterations of a key derivation that runs in the event loop, which takes some milliseconds. A
-longer derivation runs in a thread."""
+"""The largest number of iterations of a key derivation in the event loop; they take some milliseconds. A longer
+derivation runs in a thread."""
 
 _MAX_KEYS = 16
 
@@ -86,9 +86,9 @@ class Login:
     async def exchange(self, host: str) -> Exchange:
         """A new exchange of messages with a broker, with a new token or ticket where the mechanism has one.
 
-        Raises ConnectionLost if the token provider raises it or any other exception, because its next token may be
-        valid, and if the KDC cannot be reached. Raises AuthenticationError if the provider raises it, or returns a
-        value that is not a string, and if Kerberos has no ticket for the broker.
+        Raises AuthenticationError if the token provider raises it or returns a value that is not a string, and if
+        Kerberos has no ticket for the broker. Any other exception of the provider becomes a ConnectionLost, because the
+        next token may be valid. An unreachable KDC is a ConnectionLost too.
         """
         if self._kerberos is not None:
             return await self._kerberos.exchange(host)
@@ -102,7 +102,7 @@ class Login:
     async def log_in(self, exchange: Exchange, ask: Ask, versions: VersionTable, peer: str) -> float:
         """Exchange messages until the broker accepts. Return the session's seconds, 0.0 if it does not expire.
 
-        Raises AuthenticationError, UnsupportedVersion for a broker that is too old, and what ``ask`` raises.
+        Raises AuthenticationError, UnsupportedVersion for a broker that is too old, and the errors of ``ask``.
         """
         handshakes = versions.supports(SaslHandshakeRequest.AUTHENTICATE_REQUESTS)
         if not handshakes or versions.maximum(SaslAuthenticateRequest) is None:

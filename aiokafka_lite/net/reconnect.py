@@ -17,9 +17,8 @@ STABLE_AFTER = 1.0
 class ReconnectBackoff:
     """The pause between attempts to one broker. It grows with each failure. Owned by that broker.
 
-    Only a connection that lived longer than the pause before it, and longer than ``STABLE_AFTER``, shows that the
-    broker is healthy. Otherwise the client would connect in a loop to a broker that accepts each connection and drops
-    it at once.
+    The broker is healthy only if a connection lived longer than ``STABLE_AFTER`` and than the pause before it. Without
+    this rule, the client would connect without a pause to a broker that accepts connections and drops them at once.
     """
 
     def __init__(self, initial: float, maximum: float, random: Callable[[], float]) -> None:
@@ -31,18 +30,18 @@ class ReconnectBackoff:
 
     @property
     def stable_after(self) -> float:
-        """Seconds that a connection must live now to show that the broker is healthy."""
+        """Seconds that the next connection must live to show that the broker is healthy."""
         return max(self._pause, STABLE_AFTER)
 
     def attempt_failed(self) -> None:
-        """Begin a pause, unless one has begun already: connections that are lost together are one failure."""
+        """Begin a pause, unless a pause has begun already: connections that are lost together are one failure."""
         now = asyncio.get_running_loop().time()
         if now >= self.retry_at:
             self._pause = self._backoff.next()
             self.retry_at = now + self._pause
 
     def connection_lost(self, opened_at: float) -> None:
-        """Begin a pause, the shortest one if the connection was stable."""
+        """Begin a pause after a lost connection; the shortest pause if the connection was stable."""
         if asyncio.get_running_loop().time() - opened_at >= self.stable_after:
             self._backoff.reset()
         self.attempt_failed()

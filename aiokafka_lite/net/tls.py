@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 class RenewedContext:
     """The TLS context of a client.
 
-    It is made again for the next connection after a certificate or key file has changed. A process that renews
-    certificates may replace one file after the other. Until the new files belong together, the client keeps the
-    certificates that it has read.
+    After a certificate or key file has changed, the next connection gets a new context. A program that renews
+    certificates may replace one file after the other. Until the new files match, the client keeps the old
+    certificates.
     """
 
     def __init__(self, config: ClientConfig, context: ssl.SSLContext) -> None:

@@ -1,4 +1,4 @@
-"""Counters of the traffic between a client and each broker, which cost next to nothing."""
+"""Counters of the traffic between a client and each broker. Updates are cheap; a snapshot does the work."""
 
 from __future__ import annotations
 
