@@ -3,7 +3,7 @@
 The names here are what most programs need. The rest is in ``aiokafka_lite.admin``, ``.producer``, ``.consumer``,
 ``.group`` (assignment strategies), ``.share``, ``.errors``, ``.types``, ``.config``, ``.metrics``, ``.embedded`` and
 ``.testing``.
-Each name is imported at its first use, so ``import aiokafka_lite`` itself costs next to nothing.
+Each name is imported at its first use, so ``import aiokafka_lite`` itself is fast.
 """
 
 from __future__ import annotations

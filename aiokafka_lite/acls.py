@@ -73,7 +73,7 @@ class AclOperation(_Unknown):
 
 
 class AclPermission(_Unknown):
-    """Whether an ACL allows or denies. An ACL that denies outweighs all that allow. ANY is only for filters."""
+    """Whether an ACL allows or denies. An ACL that denies overrides all ACLs that allow. ANY is only for filters."""
 
     UNKNOWN = 0
     ANY = 1

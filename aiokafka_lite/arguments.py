@@ -56,13 +56,13 @@ def in_seconds(seconds: float) -> str:
 
 
 def check_timeout(timeout: float | None) -> None:
-    """Raise ConfigurationError unless it is a number of seconds, or None. A timeout below zero has already expired."""
+    """Raise ConfigurationError unless the timeout is a number of seconds, or None. Below zero, it has expired."""
     if timeout is not None and not _is_seconds(timeout):
         raise ConfigurationError(must_be("timeout", "a number of seconds, or None", timeout))
 
 
 def check_wait(timeout: float | None, name: str = "timeout") -> None:
-    """Raise ConfigurationError unless it is a number of seconds: the call has no default timeout."""
+    """Raise ConfigurationError unless the value is a number of seconds. None is wrong: the call has no default."""
     if not _is_seconds(timeout):
         raise ConfigurationError(must_be(name, "a number of seconds", timeout))
 
@@ -96,7 +96,7 @@ def check_function(name: str, value: object) -> None:
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is an int and not a bool."""
+    """Whether the value is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -139,7 +139,7 @@ def names(given: str | Iterable[str], what: str) -> list[str]:
 
 
 def mapping(name: str, given: object, keys: str) -> Mapping[Any, Any]:
-    """A mapping; ``keys`` says what its keys are."""
+    """A mapping. ``keys`` describes its keys in errors."""
     if not isinstance(given, Mapping):
         raise TypeError(must_be(name, f"a mapping of {keys}", given))
     return given

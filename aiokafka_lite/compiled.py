@@ -1,4 +1,4 @@
-"""Whether the hot modules run compiled, or as plain Python from the same files.
+"""Decides whether the hot modules run compiled, or as plain Python from the same files.
 
 A compiled build has an extension module beside the source of each hot module, and Python prefers the extension module.
 With ``AIOKAFKA_LITE_PURE=1`` in the environment, Python first asks a finder that finds only source files.
@@ -50,12 +50,12 @@ class SourceFinder:
         return None
 
     def invalidate_caches(self) -> None:
-        """Read the directories again, because the sources may have changed."""
+        """Read the directories again, because source files may have changed."""
         self._directories.clear()
 
 
 def _choose(package: str, path: Sequence[str]) -> bool:
-    """Decide which build of ``package`` runs, before a module of it is imported. True if it is the compiled one.
+    """Decide which build of ``package`` runs, before its modules are imported. Returns True for the compiled build.
 
     Raises ImportError if the environment requires the compiled build and there is none.
     """

@@ -9,17 +9,17 @@ Rule 1: A transaction is committed only for partitions that this member has held
         returned. ``_Transaction`` is created in the same step of the event loop in which the records are returned, and
         the listener marks it as failed when one of its partitions is lost or revoked. So a commit never uses the
         identity of a later generation, in which another member may own the partition.
-Rule 2: The identity of the member is read after that check, without an await in between. If the member loses the
+Rule 2: The member's identity is read after the check of rule 1, without an await in between. If the member loses the
         partition afterwards, the coordinator refuses the identity, because it belongs to an older generation. Under the
-        consumer protocol the identity may be the same again, so the failure is checked once more after the offsets are
-        sent.
-Rule 3: A partition is handed over only when its transaction has ended: a revocation waits until the batch is processed,
-        and the listener then commits. The new owner waits for the end of a transaction that is still open, because it
-        asks for stable offsets.
+        consumer protocol, a member that joins again may get the same identity. So the failure is checked again after
+        the offsets are sent.
+Rule 3: A partition is revoked only after its transaction has ended: a revocation waits until the batch is processed,
+        and then the listener commits. If a transaction is still open, the new owner waits for its end, because the new
+        owner asks for stable offsets.
 Rule 4: The outcome of a commit is never guessed. A commit whose outcome is not known is awaited again.
 Rule 5: After an abort, each partition that is still held is read again from the first record of the transaction. A
         partition that was lost or revoked is not moved: its position, if it was assigned again, is the committed one.
-Rule 6: ``_finish`` can be cancelled anywhere and called again. It continues with what it had decided.
+Rule 6: ``_finish`` can be cancelled anywhere and called again. It then continues with its earlier decision.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ _REPEATED = (
 )
 """Errors after which the same records are processed again.
 
-INVALID_PRODUCER_EPOCH is repeated only after a successful abort, which shows that no other producer has taken over: the
-transaction was open for longer than ``transaction_timeout``. A producer that is fenced cannot abort.
+After INVALID_PRODUCER_EPOCH this happens only if an abort succeeds. The abort shows that no other producer has taken
+over, and that the transaction was open for longer than ``transaction_timeout``. A fenced producer cannot abort.
 """
 
 
 class _ReadAgain(KafkaError):
-    """The reason why a transaction cannot be committed although nothing failed. Users never see this exception."""
+    """The transaction must not be committed, although nothing failed. Users never see this exception."""
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class _Transaction:
     """The partitions that were lost or revoked after they were read."""
     is_begun: bool = False
     is_committing: bool = False
-    """Whether the outcome of a commit is awaited. A loss of partitions comes too late to prevent it (rule 4)."""
+    """Whether the commit has begun. From then on, a loss of partitions cannot prevent it (rule 4)."""
     has_sent_offsets: bool = False
     is_aborted: bool = False
 
@@ -139,22 +139,23 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
                 for record in records:
                     producer.send_nowait("bills", bill_of(record.value), key=record.key)
 
-    Requesting the next batch commits the present one: its offsets, and the records that were sent for it, become
-    visible together. With ``commit_interval`` in seconds, several batches are one transaction, which is committed at
-    the first request after that time, or while no records come. A batch has at most ``max_records`` records.
+    The request for the next batch commits the present batch: its offsets, and the records that were sent for it,
+    become visible together. With ``commit_interval`` in seconds, several batches are one transaction, which is
+    committed at the first request after that time, or while no records come. A batch has at most ``max_records``
+    records.
 
     If the group revokes a partition before the commit, or the cluster aborts the transaction, consumers with
-    ``read_committed`` get nothing of it. The records are returned again, here or by the new owner of the partition.
-    What the body of the loop does outside of Kafka happens again then. If the body raises or is cancelled, closing the
-    producer aborts the transaction; a new iteration of the same object aborts it too, and continues with the records of
-    that transaction.
+    ``read_committed`` get nothing of the transaction. The records are returned again, here or by the new owner of the
+    partition. Then the effects of the loop's body outside of Kafka happen again. If the body raises or is cancelled,
+    closing the producer aborts the transaction. A new iteration of the same object aborts it too, and continues with
+    the records of that transaction.
 
-    The consumer must be a member of a group with ``auto_commit=False``, and the producer must have a
-    ``transactional_id`` of its own. Nothing else may read the consumer, commit its offsets, or begin transactions of
-    the producer. The constructor raises ConfigurationError for others. Iterating raises ProducerFenced if another
-    producer has the same ``transactional_id``, and other errors that would come again. If a transaction was open for
-    longer than ``transaction_timeout``, brokers before Kafka 4.0 fence the producer, too; newer ones let it repeat the
-    batch.
+    The consumer must be a member of a group with ``auto_commit=False``, and the producer must have its own
+    ``transactional_id``. No other code may read the consumer, commit its offsets, or begin transactions of the
+    producer. The constructor raises ConfigurationError for a wrong consumer, producer or argument. Iterating raises
+    ProducerFenced if another producer has the same ``transactional_id``, and other errors if a retry does not help.
+    If a transaction was open for longer than ``transaction_timeout``, brokers before Kafka 4.0 fence the producer.
+    Newer brokers let it repeat the batch.
     """
 
     def __init__(
@@ -183,9 +184,9 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
         self._consumer = consumer
         self._producer = producer
         self._open: _Transaction | None = None
-        """The transaction to which batches belong."""
+        """The transaction to which new batches are added; None before the first batch."""
         self._ending: _Transaction | None = None
-        """The transaction that is being committed or aborted; it stays here if that is cancelled."""
+        """The transaction that is being committed or aborted. It stays here if the commit or abort is cancelled."""
         self._is_in_body = False
         """Whether the user processes a batch now."""
         self._is_stopped = False
@@ -222,15 +223,15 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
                 return records
 
     def stop(self) -> None:
-        """End the iteration: after the present batch is processed, commit, and return no more batches."""
+        """End the iteration: commit after the present batch is processed, and return no more batches."""
         self._is_stopped = True
         self._wake()
 
     async def commit(self) -> None:
         """Commit all records that were read and sent until now, also the present batch.
 
-        Nothing more can be sent until the next batch. If that is not possible, the transaction is aborted, and its
-        records are returned again.
+        Nothing more can be sent until the next batch. If the commit is not possible, the transaction is aborted, and
+        its records are returned again.
         """
         self._is_in_body = False
         await self._finish_at_positions()
@@ -252,7 +253,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
         return self._open.begun_at + self._commit_interval - asyncio.get_running_loop().time()
 
     async def _poll(self) -> list[Record[K, V]]:
-        """Poll for records; returns none if the transaction is due, or if ``_wake`` was called."""
+        """Poll for records. Returns no records if the transaction is due, or if ``_wake`` was called."""
         with anyio.CancelScope() as self._polling:
             return await self._consumer.poll(self._max_records, self._due_in())
         return []
@@ -301,13 +302,13 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
     async def _finish_at_positions(self) -> None:
         """Call ``_finish`` in the task that reads.
 
-        No record is returned meanwhile, so the positions can be committed: they are behind the transaction markers that
+        No record is returned meanwhile, so the positions can be committed. They are after the transaction markers that
         follow the last records.
         """
         transaction = self._open
         if transaction is not None and transaction.failure is None:
             for partition, offset in list(transaction.offsets.items()):
-                # The partition was lost, or its position is being reset.
+                # Both errors mean that the partition has no position now: it was lost, or its position is being reset.
                 with suppress(IllegalStateError, KafkaTimeout):
                     position = await self._consumer.position(partition)
                     if position > offset.offset:
@@ -317,7 +318,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
     async def _finish(self) -> None:
         """Commit the open transaction, or abort it if that is not possible.
 
-        Raises an error that a repetition cannot cure.
+        Raises an error for which a repetition does not help.
         """
         async with self._finishing:
             await self._end()  # a transaction whose end was cancelled
@@ -360,9 +361,8 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
                     raise _ReadAgain(str(error)) from None
                 await self._producer.send_offsets_to_transaction(transaction.offsets, group)
                 transaction.has_sent_offsets = True
-            # A partition was lost while the offsets were sent. With the consumer protocol a member that joins again may
-            # get its former epoch, and reads on from the offsets before these. The coordinator cannot see the
-            # difference.
+            # Rule 2: a partition was lost while the offsets were sent. With the consumer protocol, a member that joins
+            # again may get its former epoch and read the records again. The coordinator cannot notice this.
             if transaction.failure is not None and not transaction.is_committing:
                 return False
             transaction.is_committing = True
@@ -390,7 +390,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
     async def _abort(self, transaction: _Transaction) -> None:
         """Abort the transaction, unless it is aborted already. Raises the error of a producer that cannot continue."""
         if not transaction.is_aborted:
-            # If the coordinator does not answer in time, the producer goes on aborting, and the next transaction waits.
+            # If the coordinator does not answer in time, the producer continues to abort. The next transaction waits.
             with suppress(KafkaTimeout):
                 await self._producer.abort_transaction()
             transaction.is_aborted = True
@@ -424,7 +424,7 @@ explain(ExactlyOnce)
 
 
 class _Listener(RebalanceListener):
-    """Passes rebalances on to an ``ExactlyOnce`` without a strong reference to it (rule 4 of ``aio.service``)."""
+    """Reports rebalances to an ``ExactlyOnce``, with a weak reference (rule 4 of ``aio.service``)."""
 
     def __init__(self, owner: ExactlyOnce[K, V]) -> None:
         self._owner = weakref.ref(owner)

@@ -23,10 +23,10 @@ class FailureTopics:
     through the retry topics in their order, and then goes to ``dead_letter``. The group must read the retry topics, and
     not the dead-letter topic. Later records of its key do not wait for a record in a retry topic.
 
-    Key, value, headers and the partitioning by key stay. These headers are added or replaced: ``error.class``,
-    ``error.message``; and, from the first failure, ``origin.topic``, ``origin.partition``, ``origin.offset`` and
-    ``origin.timestamp`` as decimal text. The record is finished when the producer's send is acknowledged; an error of
-    the send ends ``consume``, so no failed record is lost.
+    Key, value, headers and the partitioning by key stay. Each failure sets the headers ``error.class`` and
+    ``error.message``. The first failure adds ``origin.topic``, ``origin.partition``, ``origin.offset`` and
+    ``origin.timestamp``, with numbers as decimal text. The record is finished when the producer's send is acknowledged.
+    An error of the send ends ``consume``, so no failed record is lost.
 
     If the consumer has deserializers, the producer needs the serializers that reverse them.
     """

@@ -1,7 +1,7 @@
-"""Packages that import a name when it is first used (PEP 562), so that a program imports only the modules it needs.
+"""Makes a package import a name at its first use (PEP 562), so that a program imports only the modules that it needs.
 
-Type checkers and the documentation read the imports under ``TYPE_CHECKING`` in the same file, of the form
-``from .claim import Claim as Claim``, because they accept no other name as public. A test compares both.
+Type checkers and the documentation read the imports under ``TYPE_CHECKING`` in the same file. They accept a name as
+public only in the form ``from .claim import Claim as Claim``. A test compares these imports with ``homes``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from importlib import import_module
 def exports(package: str, **homes: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
     """The ``__all__``, ``__getattr__`` and ``__dir__`` of ``package``.
 
-    ``homes`` has the public names of each of its modules, separated by blanks. A name is set in the package when it is
-    found, so that ``__getattr__`` runs once for each.
+    ``homes`` has the public names of each module of the package, separated by blanks. ``__getattr__`` stores a name in
+    the package, so it runs once for each name.
     """
     home_of = {name: home for home, names in homes.items() for name in names.split()}
     public = list(home_of)

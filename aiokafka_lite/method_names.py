@@ -1,6 +1,6 @@
-"""The errors for calls in the form of another client, or without ``async``.
+"""The errors for calls that are written as for another client, or without ``async``.
 
-``setting_names`` does the same for settings.
+``setting_names`` has the errors for such settings.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ _RENAMED = {
     "types_filter": ("types",),
     "election_type": ("election",),
 }
-"""Arguments of other clients, and the arguments here that mean the same. A method has at most one of them."""
+"""Arguments of other clients, and the arguments here with the same meaning. A method takes at most one of them."""
 
 SEND = {
     "timestamp_ms": "use timestamp, in milliseconds",
@@ -239,9 +239,9 @@ class AsyncIteration:
 
 
 class _Missing:
-    """A descriptor that raises the error.
+    """A descriptor that raises the AttributeError for a method of another client.
 
-    A ``__getattr__`` of the class would make each attribute of a client 90 ns slower.
+    A ``__getattr__`` of the class would make each access to an attribute of a client 90 ns slower.
     """
 
     def __init__(self, name: str, instead: str) -> None:
@@ -277,7 +277,7 @@ def checks_topics(make: Callable[..., None]) -> Callable[..., None]:
 
 
 def other_argument(method: str, given: Iterable[str], instead: Mapping[str, str], takes: Collection[str]) -> TypeError:
-    """The error for arguments that a method does not have. ``takes`` are those that it has."""
+    """The error for an argument that a method does not have. ``takes`` has the arguments of the method."""
     name = next(each for each in given if each not in takes)
     return TypeError(
         f"{name} is not an argument of {method}(); {({**_ALL, **instead}).get(name) or _counterpart(name, takes)}"
@@ -344,12 +344,12 @@ def explain(
 ) -> None:
     """Let a class explain methods and arguments that it does not have.
 
-    Using a method in ``instead`` raises AttributeError, and ``dir()`` of a client does not list it. A call with an
-    argument that a public method does not have raises TypeError, which names the argument to use: the one in
-    ``arguments``, by the name of the method, or one of equal meaning; an async method raises it when it is awaited.
-    Methods in ``each_record`` are not checked: programs call them for each record. ``send``, ``send_nowait`` and
-    ``put`` are not wrapped for the same reason: they collect such arguments as ``*more`` and ``**other``, which their
-    signatures do not show, and raise ``wrong_send`` themselves.
+    - ``instead`` has methods of other clients. Their use raises AttributeError, and ``dir()`` does not list them.
+    - A wrong argument of a public method raises TypeError, which names the argument to use: by ``arguments``, or by its
+      meaning in other clients. An async method raises it when it is awaited.
+    - Methods in ``each_record`` are not checked, because programs call them for each record.
+    - ``send``, ``send_nowait`` and ``put`` are not wrapped for the same reason. They collect wrong arguments as
+      ``*more`` and ``**other``, which their signatures hide, and raise ``wrong_send`` themselves.
     """
     if instead:
         for name, use in instead.items():

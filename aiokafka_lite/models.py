@@ -1,7 +1,7 @@
 """Keys and values as objects of a class: pydantic models, msgspec Structs, dataclasses and classes of attrs, as JSON.
 
-The attributes of the class show which library made it. So a library is imported only for its own classes, and none of
-them is required. Any other kind of class works with an adapter: an object with ``to_json`` and ``from_json``.
+The attributes of a class show which library made the class. So a library is imported only for its own classes, and no
+library is required. Any other kind of class works with an adapter: an object with ``to_json`` and ``from_json``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Functions(Generic[T]):
 
 
 def _pydantic_json(value: Any) -> bytes:
-    """The fields by their aliases, as the validator reads them. The value's own class may have additional fields."""
+    """The JSON of an object, with the aliases that pydantic reads. By its own class, which may have more fields."""
     made: bytes = type(value).__pydantic_serializer__.to_json(value, by_alias=True)
     return made
 

@@ -26,9 +26,9 @@ __all__ = ["AwsMskIam", "ClientCredentials", "TokenFromFile"]
 
 _LARGEST_ANSWER = 1 << 20
 _LONGEST_LIFETIME = 366 * 86_400
-"""Seconds. A token that claims a longer life is used once, like a token without a lifetime."""
+"""The longest lifetime in seconds. A token with a longer one is used once, like a token without a lifetime."""
 _KEPT = 0.8
-"""The part of a token's lifetime in which further logins use the same token."""
+"""The fraction of a token's lifetime in which further logins use the same token."""
 
 
 class ClientCredentials:
@@ -93,7 +93,7 @@ class ClientCredentials:
 
         def connected(connection: HTTPConnection) -> None:
             sockets.append(connection.sock)
-            timer.start()  # not earlier: each address of the endpoint has its own time to connect
+            timer.start()  # after connecting, because each address of the endpoint has its own time to connect
 
         class Plain(HTTPConnection):
             def connect(self) -> None:

@@ -21,7 +21,7 @@ from .errors import ConfigurationError
 from .extras import extra
 
 Read = Callable[[Any, str], Any]
-"""Converts parsed JSON to a value. The second argument names its place in error texts. Raises ValueError."""
+"""Converts parsed JSON to a value. The second argument names the place of the value in errors. Raises ValueError."""
 
 _FROM_TEXT: dict[type, Callable[[str], Any]] = {
     datetime.datetime: datetime.datetime.fromisoformat,

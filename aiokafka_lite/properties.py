@@ -31,7 +31,7 @@ __all__ = ["client_settings", "consumer_settings", "producer_settings", "read_pr
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The properties in a file: TOML if its name ends in ``.toml``, else Java's format.
+    """The properties in a file: TOML if its name ends in ``.toml``, otherwise Java's format.
 
     In TOML, a property may be ``linger.ms = 5``, or ``location`` in a table ``[ssl.truststore]``; lists are joined by
     commas. Raises ConfigurationError, which quotes names and line numbers and never a value.
@@ -93,7 +93,7 @@ def _read_java(text: str, path: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Line numbers and lines: no comments, no blank lines, and lines that end in a backslash joined with the next."""
+    """Line numbers and lines, without comments and blank lines. A backslash at the end joins a line with the next."""
     begun, start = "", 0
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = line.lstrip(_BLANKS)
@@ -377,7 +377,7 @@ _WITHOUT_EFFECT = frozenset(
         "ssl.trustmanager.algorithm",
     )
 )
-"""Properties of Java's clients that a program may leave out here: the same records are read and written without them.
+"""Properties of Java's clients that a program can leave out: it reads and writes the same records without them.
 
 The clients refuse them. A Spark query, which moves over with all its options, drops them with a warning.
 """
@@ -463,7 +463,7 @@ def _settings(properties: Mapping[str, str], meanings: Mapping[str, _Meaning]) -
 
 
 def _raise_maximum(settings: dict[str, object], name: str) -> None:
-    """Raise the maximum of a backoff to its first pause: as in Java's client, the pause is constant then."""
+    """Raise the maximum of a backoff to its first pause if that is longer. As in Java, the pause is constant then."""
     pause, longest = settings.get(name), f"{name}_max"
     default = {field.name: field.default for field in fields(ClientConfig)}[longest]
     if longest not in settings and isinstance(pause, float) and isinstance(default, float) and pause > default:
@@ -563,7 +563,7 @@ _KERBEROS = {
 _KERBEROS_WITHOUT_EFFECT = frozenset(
     ("debug", "doNotPrompt", "isInitiator", "refreshKrb5Config", "renewTGT", "storeKey", "useTicketCache")
 )
-"""Options of Krb5LoginModule that a program may leave out here."""
+"""Options of Krb5LoginModule that have no effect here, and are accepted."""
 
 
 def _add_kerberos(options: dict[str, str], settings: dict[str, object]) -> None:

@@ -1,6 +1,6 @@
 """The TLS context and the secrets of a client's settings.
 
-Passwords and keys become ``Secret`` when the settings are checked: printing one prints three stars. Certificates are
+Passwords and keys become ``Secret`` when the settings are checked; a ``Secret`` prints as three stars. Certificates are
 read once, at the same time, so a wrong path raises an error in the constructor and not at a later connection. Errors
 quote paths, and never the content of a file.
 """
@@ -94,10 +94,10 @@ _UNEXPECTED_MESSAGE = b"\x15\x03\x03\x00\x02\x02\x0a"
 
 
 class _AlertingHandshake(ssl.SSLObject):
-    """A handshake whose alert reaches the client: asyncio closes a failed connection without sending the alert.
+    """A TLS handshake whose alert reaches the client. asyncio closes a failed connection without sending the alert.
 
-    The first failure is reported as a wait for more bytes, and asyncio sends the pending bytes before it waits. The
-    client then closes the connection; if it does not, the next bytes or the handshake timeout end it.
+    So the first failure is reported as a wait for more bytes: asyncio sends the pending bytes, the alert, before it
+    waits. Then the client closes the connection. If it does not, the next bytes or the handshake timeout end it.
     """
 
     outgoing: ssl.MemoryBIO
@@ -201,7 +201,7 @@ CONVERT_JKS = (
 
 
 def _lines(text: str) -> str:
-    """PEM with its line breaks restored, which a properties file may have lost, and without other text around it."""
+    """The PEM blocks of a text, with the line breaks that a properties file may have removed."""
     blocks = []
     for label, body in _PEM.findall(text):
         if ":" not in body:  # a body with headers keeps its line breaks

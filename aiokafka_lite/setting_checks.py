@@ -14,10 +14,10 @@ from .errors import ConfigurationError
 logger = logging.getLogger(__name__)
 
 LONGEST = INT32_MAX / 1000
-"""Seconds, 24.8 days: the longest time that requests can carry, as milliseconds."""
+"""The longest time that requests can carry, in seconds: 24.8 days, sent as milliseconds in 32 bits."""
 
 LONGEST_TIMER = INT64_MAX / 1000
-"""Seconds: the longest time that is not sent in a request. Java's client allows as many milliseconds."""
+"""The longest time that is not sent in a request, in seconds. Java's client has the same limit."""
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -47,7 +47,7 @@ class FromMilliseconds(float):
 
 
 SHORTEST_PAUSE = 0.001
-"""Seconds. Without a pause between failed attempts, a closed port would keep the event loop busy."""
+"""The shortest pause between attempts, in seconds. Without a pause, a closed port would keep the event loop busy."""
 
 
 def wrong(name: str, what: str, value: object) -> ConfigurationError:
@@ -105,9 +105,9 @@ def pauses(settings: object, name: str) -> None:
 
 
 def plain_strings(settings: object) -> None:
-    """Replace members of an Enum that are strings, such as those of a StrEnum, with plain strings.
+    """Replace string members of enumerations with plain strings.
 
-    They are equal to plain strings, but some of them print as ``Codec.GZIP``.
+    Such a member is equal to a plain string, but may print as ``Codec.GZIP``.
     """
     for name in settings.__dataclass_fields__:  # type: ignore[attr-defined]
         value = getattr(settings, name)
@@ -156,7 +156,7 @@ def credential(settings: object, name: str) -> None:
 
 
 def ip_address(settings: object, name: str) -> None:
-    """Check an IP address. A host name is not one."""
+    """Check an IP address. A host name is refused."""
     import ipaddress  # imported here: it takes 2 ms, and few clients set a local address
 
     value = getattr(settings, name)

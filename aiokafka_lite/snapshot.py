@@ -1,4 +1,4 @@
-"""The base of what ``metrics()``, ``traffic()``, ``health()`` and ``diagnose()`` return."""
+"""The base of the results of ``metrics()``, ``traffic()``, ``health()`` and ``diagnose()``."""
 
 from __future__ import annotations
 

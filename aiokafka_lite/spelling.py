@@ -1,6 +1,6 @@
 """Replaces this client's names of settings in errors by the names that the user wrote.
 
-These are properties, options of Spark, or keywords of another client.
+The user wrote properties, options of Spark, or keywords of another client.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WORD = re.compile(r"""(?<!\w)b?'(?:\\.|[^'\\])*(?:'|$)|(?<!\w)b?"(?:\\.|[^"\\])
 
 
 def property_names(properties: Iterable[str]) -> dict[str, str]:
-    """The name of the property for each keyword argument: one of ``properties``, otherwise the usual one."""
+    """The property for each keyword argument: the one in ``properties`` if there is one, otherwise the usual name."""
     usual = {MEANINGS[name].setting: name for name in reversed(MEANINGS)}
     given = {MEANINGS[name].setting: name for name in properties if name in MEANINGS}
     return {**usual, "group_id": "group.id", **given}

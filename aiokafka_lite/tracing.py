@@ -57,7 +57,7 @@ class _Tracing:
         return made
 
     def of_records(self, operation: str, kind: str, records: Sequence[Record[Any, Any]]) -> tuple[str, Attributes]:
-        """The name and the attributes of a span for one record, or for several."""
+        """The name and the attributes of a span for records. With one record, the attributes describe it."""
         topics = {record.topic for record in records}
         topic = topics.pop() if len(topics) == 1 else None
         attributes = self.attributes(operation, kind, topic)
@@ -94,7 +94,7 @@ class TracingProducerInterceptor:
         self._tracing = _Tracing(tracer_provider, {"messaging.client.id": client_id})
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record with the context of its span; a context that its headers have already is replaced."""
+        """The record with the context of its span in the headers, which replaces an earlier context."""
         tracing = self._tracing
         headers = _OpenHeaders(headers_of(record.topic, record.headers))
         attributes = {

@@ -54,7 +54,7 @@ class Compression(IntEnum):
 
     @classmethod
     def parse(cls, name: str | Compression) -> Compression:
-        """The codec of Kafka's name for it, or of its number. Raises ValueError for any other."""
+        """The codec with this name in Kafka, or with this number. Raises ValueError for any other value."""
         if isinstance(name, cls):
             return name
         try:
@@ -141,9 +141,9 @@ class RecordMetadata(NamedTuple):
     """The place of an acknowledged record. It is a NamedTuple for the same reason as ``Record``.
 
     ``offset`` is -1 if the broker does not return it: with ``acks=0``, and for a batch that the broker already had.
-    ``timestamp`` is in milliseconds: the broker's if the topic uses log-append time, else the record's own;
-    ``timestamp_type`` says which. Serialized sizes are in bytes, -1 for a null. ``log_start_offset`` is the first
-    offset of the partition when the record was written, -1 if the broker does not return it.
+    ``timestamp`` is in milliseconds since the epoch: the broker's time if the topic uses log-append time, otherwise the
+    record's own; see ``timestamp_type``. Serialized sizes are in bytes, -1 for a null. ``log_start_offset`` is the
+    first offset of the partition when the record was written, -1 if the broker does not return it.
     """
 
     topic: str

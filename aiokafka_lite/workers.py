@@ -1,14 +1,14 @@
 """``Workers``: processes many records of a consumer group at once, and marks them in the order of their offsets.
 
-How a record passes through, in the claim of its partition:
+The steps of a record, in the claim of its partition:
 
-1. The claim reads the record and adds it to its ``_Progress``. If a record of its lane is unfinished, it waits there: a
-   lane has the records of one key, or those of the partition. Otherwise it is ready.
+1. The claim reads the record and adds it to its ``_Progress``. A lane has the records of one key, or of the whole
+   partition. If an earlier record of its lane is unfinished, the record waits. Otherwise the record is ready.
 2. One of the claim's tasks takes the ready record. There are as many tasks as ready records, at most ``concurrency``; a
-   task ends when none is ready. It holds one of the slots that all claims share while the user's function runs.
-3. A record whose attempt failed is ready again after a pause, for which no task and no slot waits.
+   task ends when no record is ready. All claims share slots. A task holds a slot while the user's function runs.
+3. A record whose attempt failed is ready again after a pause. It holds no task and no slot during the pause.
 4. A processed record is finished in the ``_Progress``, which marks the partition up to the first unfinished record. So
-   a commit never covers a record that is not processed. The next record of the lane is ready then.
+   a commit never covers a record that is not processed. Then the next record of the lane is ready.
 
 Rules:
 
@@ -17,8 +17,8 @@ Rules:
 - ``on_failure`` is awaited inside the lane: a later record of the same key waits until the failed one is settled.
 - A claim that fails lets the records in progress complete before it raises. The records before the failed one are
   marked.
-- A position may move back, when a log was truncated or its topic was made again. Records that were read before that are
-  not marked, because their offsets belong to other records now.
+- A position moves back if the log was truncated or the topic was created again. Records that were read before are not
+  marked, because their offsets now belong to other records.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Workers(ConsumerGroupHandler[K, V]):
         group = ConsumerGroup(servers, group_id="billing")
         await group.consume(["orders"], Workers(bill, concurrency=64))
 
-    ``order`` says which records wait for one another: those with the same ``"key"`` (records without a key do not
-    wait), all of a ``"partition"``, or ``"none"``. Offsets are committed up to the first record that is not finished,
-    so after a crash or a rebalance a record may be processed again, and none is skipped (at least once).
+    ``order`` says which records wait for one another: records with the same ``"key"`` (records without a key do not
+    wait), all records of a ``"partition"``, or ``"none"``. Offsets are committed up to the first record that is not
+    finished. So after a crash or a rebalance a record may be processed again, but no record is skipped (at least once).
 
     An attempt that raises, or takes longer than ``timeout`` seconds, is repeated after ``backoff`` seconds, doubled
     each time up to ``max_backoff``, for ``attempts`` attempts in all. Then ``on_failure`` decides. ``"raise"`` ends
@@ -86,9 +86,9 @@ class Workers(ConsumerGroupHandler[K, V]):
     async function of the record and the exception, such as ``FailureTopics``, finishes the record when it returns. If
     it has an attribute ``delays``, a mapping of topics to seconds, records of these topics wait for that time.
 
-    At most ``max_pending`` records of a partition are read ahead of its first unfinished one. When partitions are
-    revoked, no further record begins; records in progress have until the rebalance timeout of the group. When the group
-    is closed they have 1.5 seconds: call ``drain()`` before ``close()`` if that is too short.
+    In each partition, at most ``max_pending`` records are read after the first unfinished one. When partitions are
+    revoked, no further record begins, and records in progress must end before the rebalance timeout of the group. When
+    the group is closed, they have 1.5 seconds: call ``drain()`` before ``close()`` if they need more time.
 
     Raises ConfigurationError for wrong arguments. One ``Workers`` serves one ``ConsumerGroup`` at a time.
     """
@@ -153,9 +153,9 @@ class Workers(ConsumerGroupHandler[K, V]):
     async def drain(self, *, timeout: float | None = None) -> bool:
         """Begin no further record, and wait until the records in progress are finished and marked.
 
-        Then close the group, which commits the marks. Returns False if that took longer than ``timeout`` seconds. A
-        drained ``Workers`` processes nothing any more; make a new one for another ``consume``. Raises IllegalStateError
-        when ``handle`` or ``on_failure`` calls it, because the function would wait for itself.
+        Close the group afterwards, which commits the marks. Returns False if the records were not finished within
+        ``timeout`` seconds. A drained ``Workers`` processes no more records; make a new one for another ``consume``.
+        Raises IllegalStateError if ``handle`` or ``on_failure`` calls it, because the function would wait for itself.
         """
         check_timeout(timeout)
         if any(work.is_own_task() for work in self._claims):
@@ -261,7 +261,7 @@ class _ClaimWork(Generic[K, V]):
         self._claim = claim
         self._progress: _Progress[K, V] = _Progress(session.mark)
         self._lanes: dict[Hashable, deque[_Item[K, V]]] = {}
-        """The records that wait behind an unfinished one of their lane."""
+        """The records that wait for an unfinished record of their lane."""
         self._ready: deque[_Item[K, V]] = deque()
         self._pauses: set[asyncio.TimerHandle] = set()
         self._tasks = anyio.create_task_group()
@@ -345,7 +345,7 @@ class _ClaimWork(Generic[K, V]):
         return key
 
     async def _wait_until_due(self, record: Record[K, V], delay: float) -> None:
-        """Wait until the record is ``delay`` seconds old. The records behind it are younger."""
+        """Wait until the record is ``delay`` seconds old. Later records are younger, so they wait too."""
         await anyio.sleep(max(0.0, record.timestamp / 1000 + delay - self._plan.clock()))
 
     # Which record is processed next.

@@ -200,8 +200,8 @@ class Service:
         if self.is_own_task:
             return
         try:
-            # Two waits, because the cancellation of 100,000 calls blocks the loop for seconds. The block costs one slice
-            # of the second wait.
+            # Two waits, because the cancellation of 100,000 calls blocks the loop for seconds. The block costs one
+            # slice of the second wait.
             ended = await self._wait_for_end(bound) or await self._wait_for_end(CANCEL_TIMEOUT)
         except BaseException:
             self._begin_closing(0.0)
