@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: unsecured ones (RFC 7515, appendix A.5), as Kafka accepts by default, and their checks.
+"""Unsecured tokens for OAUTHBEARER (RFC 7515, appendix A.5), which Kafka accepts by default, and their checks.
 
 An unsecured token has no signature, so everyone can make one. It is for tests.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 TokenCheck = Callable[[str], Mapping[str, object]]
-"""Returns the claims of a token; an exception refuses the token."""
+"""Returns the claims of a token. If it raises an exception, the token is refused."""
 
 
 class TokenRefused(Exception):
@@ -40,7 +40,7 @@ def unsecured_claims(token: str) -> Mapping[str, object]:
     if len(parts) != 3 or parts[2]:
         raise TokenRefused("the token does not consist of a header, claims and an empty signature")
     if _decoded(parts[0]).get("alg") != "none":
-        raise TokenRefused("the algorithm of the token is not 'none'")
+        raise TokenRefused("the algorithm of an unsecured token must be 'none'")
     return _decoded(parts[1])
 
 

@@ -37,7 +37,7 @@ _MOST_DECISIONS = 10_000
 """The number of decisions that are cached until the ACLs change. A lookup takes 0.22 µs, a new decision 0.16 µs for
 each ACL."""
 _NO_NAME = "hardcode"
-"""The name with which Kafka asks whether a super user, or the default, allows any resource of a type."""
+"""The name with which Kafka asks for the rights that depend on no name: those of super users, and the default."""
 
 
 class Acls:
@@ -112,7 +112,11 @@ class Acls:
         return _ALLOW in permissions and _DENY not in permissions
 
     def allows_any(self, principal: str, host: str, operation: AclOperation, kind: AclResourceType) -> bool:
-        """Whether the principal may do the operation on at least one resource of a type, which need not exist."""
+        """Whether the principal may do the operation on at least one resource of a type.
+
+        The resource need not exist.
+        """
+
         if self.allows(principal, host, operation, kind, _NO_NAME):
             return True
         granted = (AclOperation.ALL, operation)

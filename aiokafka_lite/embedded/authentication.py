@@ -10,8 +10,8 @@ The rules, which are those of Kafka's SaslServerAuthenticator:
 4. The session ends with ``connections.max.reauth.ms`` or with the token, whichever is earlier. The first request after
    that closes the connection. Before that, a client logs in again, with SaslHandshake v1 on the open connection
    (KIP-368), by the same mechanism and as the same principal.
-5. A session without an end is not renewed, and none is renewed twice within a second: the handlers of SaslHandshake and
-   SaslAuthenticate answer such requests, with ILLEGAL_SASL_STATE.
+5. A session without an end cannot be renewed, and no session can be renewed twice within a second. The handlers of
+   SaslHandshake and SaslAuthenticate answer such requests with ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ SHORTEST_SESSION = 1.0
 class LoginState(Enum):
     """The state of the login of a connection."""
 
-    CONNECTED = "ApiVersions or SaslHandshake may come."
-    VERSIONS_ANSWERED = "SaslHandshake must come."
-    EXCHANGING = "Messages of the mechanism come."
-    WRONG_MECHANISM = "The session was to be renewed by another mechanism. The next message closes the connection."
-    COMPLETE = "The client has a principal, and any request may come."
+    CONNECTED = "The client may send ApiVersions or SaslHandshake."
+    VERSIONS_ANSWERED = "The client must send SaslHandshake."
+    EXCHANGING = "The client sends messages of the mechanism."
+    WRONG_MECHANISM = "The client named another mechanism for the renewal. Its next message closes the connection."
+    COMPLETE = "The client has a principal, and may send any request."
 
 
 class LoginEvent(Enum):
@@ -57,7 +57,7 @@ class LoginEvent(Enum):
 
     VERSIONS = "ApiVersions was answered without an error."
     HANDSHAKE = "SaslHandshake named an offered mechanism."
-    OTHER_MECHANISM = "SaslHandshake named another mechanism than the first login of the session."
+    OTHER_MECHANISM = "SaslHandshake named a mechanism that differs from that of the first login of the session."
     ACCEPTED = "The mechanism accepted the credentials."
 
 
@@ -77,7 +77,7 @@ TRANSITIONS: Transitions[LoginState, LoginEvent] = {
 
 
 class LoginFailed(Exception):
-    """The connection must close after the delay for failed logins, with this response if there is one."""
+    """The login failed. After the delay for failed logins, the connection sends ``response``, if any, and closes."""
 
     def __init__(self, reason: str, response: Response | None) -> None:
         super().__init__(reason)
@@ -88,7 +88,7 @@ class LoginFailed(Exception):
 class Credentials:
     """The data with which the brokers of a cluster check logins. Owner: the cluster.
 
-    ``mechanisms`` are those that the brokers offer, ``passwords`` the users of PLAIN. ``time`` returns seconds since
+    The brokers offer ``mechanisms``; ``passwords`` are those of PLAIN, by user. ``time`` returns seconds since
     the epoch, for the expiry of tokens.
     """
 
@@ -122,7 +122,7 @@ class Authentication:
         self._clock = clock
         self._mechanism = ""
         self._verifier: SaslVerifier | None = None
-        self._has_headers = True  # of the mechanism's messages: rule 2
+        self._has_headers = True  # whether the messages of the mechanism have headers: rule 2
         self._session_ends: float | None = None  # in the loop's time
         self._renewal_began: float | None = None
 
@@ -150,10 +150,10 @@ class Authentication:
         if allowed is not None and api_key not in allowed:
             raise ProtocolError(f"a request of API key {api_key} came before the login")
         if self.state is LoginState.WRONG_MECHANISM:
-            raise LoginFailed(f"{self.name!r} renews the session by another mechanism than {self._mechanism}", None)
+            raise LoginFailed(f"{self.name!r} must renew the session by {self._mechanism}, got another mechanism", None)
 
     def versions_answered(self) -> None:
-        """ApiVersions was answered without an error."""
+        """Record that ApiVersions was answered without an error."""
         if not self.is_complete:
             self._change(LoginEvent.VERSIONS)
 
@@ -187,7 +187,7 @@ class Authentication:
         offered = list(self._credentials.mechanisms)
         if request.mechanism not in offered:
             refusal = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
-            # Kafka does not answer it when the session was to be renewed.
+            # Kafka sends no response if the login would have renewed a session.
             answer = None if self.is_complete else refusal
             raise LoginFailed(f"the mechanism {request.mechanism[:50]!r} is not offered", answer)
         if self.is_complete:
@@ -218,7 +218,10 @@ class Authentication:
         )
 
     def _received(self, message: bytes) -> tuple[bytes, int]:
-        """The mechanism's response, and the milliseconds of the session; 0 if it has no end, or has not begun."""
+        """The mechanism's response, and the length of the session in milliseconds.
+
+        The length is 0 if the session has no end, or has not begun.
+        """
         assert self._verifier is not None
         response = self._verifier.received(bytes(message))
         accepted = self._verifier.accepted

@@ -1,6 +1,6 @@
 """Authorization: the operations that a client may do.
 
-Without ACLs, these are all operations that a test has not denied.
+Without ACLs, a client may do every operation that a test has not denied.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ OPERATIONS: dict[AclResourceType, tuple[AclOperation, ...]] = {
         AclOperation.IDEMPOTENT_WRITE,
     ),
 }
-"""The operations of the resources whose descriptions name the operations that a client may do."""
+"""The operations that a response can list as allowed, by type of resource. Other types have no such list."""
 
 
 class Authorizer:
-    """Decides at once what a principal, at an IP address, may do. Owner: the EmbeddedCluster.
+    """Decides what a principal at an IP address may do. Owner: the EmbeddedCluster.
 
     A test may deny operations to every principal. For all other operations, ``acls`` decide; without them, every
     operation is allowed.

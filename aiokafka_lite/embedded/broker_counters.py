@@ -19,7 +19,7 @@ class TopicCounters:
     failed_fetch_requests: int = 0
 
     def produced(self, messages: int, size: int, *, failed: bool) -> None:
-        """Count a batch of this size in bytes from a client, which was appended unless the append ``failed``."""
+        """Count a batch from a client, with its size in bytes. ``failed`` means that it was not appended."""
         self.produce_requests += 1
         if failed:
             self.failed_produce_requests += 1

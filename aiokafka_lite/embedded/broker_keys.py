@@ -388,4 +388,4 @@ THROTTLE_KEYS = {
         "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 }
-"""Limits of a reassignment, which a running broker takes and its file does not: described only while they are set."""
+"""Limits of a reassignment. Only a running broker accepts them, and it describes them only while they are set."""

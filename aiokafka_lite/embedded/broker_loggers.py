@@ -24,7 +24,7 @@ LEVELS = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE"
 """Kafka's names of levels, and Python's numbers. Python has no TRACE; brokers log nothing below DEBUG."""
 
 _changed: dict[str, tuple[int, set[BrokerLoggers]]] = {}
-"""By the name of each changed logger, its level before all changes, and the clusters that changed it."""
+"""The level of each changed logger before all changes, and the clusters that changed the logger."""
 
 
 class BrokerLoggers:
@@ -73,7 +73,7 @@ def _level(name: str) -> str:
 
 def _check(name: str, operation: int, level: str | None, known: Iterable[str]) -> None:
     """Raise Refused for a change that Kafka refuses."""
-    if not 0 <= operation < len(OPERATIONS):  # in Kafka it causes an exception
+    if not 0 <= operation < len(OPERATIONS):  # in Kafka, such a number causes an exception
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no operation {operation}")
     if operation not in (SET, DELETE):
         raise Refused(ErrorCode.INVALID_REQUEST, f"{OPERATIONS[operation]} is not allowed for loggers of brokers")

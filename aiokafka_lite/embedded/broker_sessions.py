@@ -28,7 +28,7 @@ class BrokerSessions:
         self._network = network
         self._replication = replication
         self.advertised_host = advertised_host
-        self._timers: dict[int, asyncio.TimerHandle] = {}  # until a broker is fenced
+        self._timers: dict[int, asyncio.TimerHandle] = {}  # each fences a broker when it ends
 
     def register(self, node: BrokerNode) -> None:
         """Register a broker that runs, and update its metadata. A broker that is cut off stays fenced."""
@@ -43,7 +43,7 @@ class BrokerSessions:
         """Send a changed topic or, with None, the list of brokers to the nodes that the controller reaches."""
         for node in self._nodes.values():
             if not node.is_running or not self._network.reaches_controller(node.node_id):
-                continue  # it catches up at its next registration
+                continue  # the node catches up at its next registration
             if name is None:
                 node.update_brokers()
             else:

@@ -156,7 +156,7 @@ def distinguished_name(subject: Sequence[Sequence[tuple[str, str]]]) -> str:
 
 
 def _attribute(name: str, value: str) -> str:
-    if name == "emailAddress":  # RFC 2253 has no keyword for it, so Java prints its number and its encoding
+    if name == "emailAddress":  # RFC 2253 has no keyword for email addresses, so Java prints a number
         encoded = value.encode()
         return f"1.2.840.113549.1.9.1=#16{len(encoded):02x}{encoded.hex()}"
     escaped = "".join(f"\\{each}" if each in ',+"\\<>;' else each for each in value)

@@ -7,7 +7,8 @@ Rules of this file:
  2. The generation of a member is its epoch. The answer to a sync has the member's partitions at this epoch.
  3. A heartbeat asks the member to join again when the assignment is newer than the member, when the member has to
     revoke partitions, or when the partitions that it waits for are free.
- 4. A member that is asked to join, or that has joined and did not sync yet, has its rebalance timeout to do so.
+ 4. A member that is asked to join must join within its rebalance timeout. A member that has joined must sync within its
+    rebalance timeout.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class ClassicMembers:
         self._new_id = new_id
 
     def join(self, request: JoiningMember, *, require_member_id: bool) -> JoinResult:
-        """Handle the join of a member, or another join."""
+        """Handle a JoinGroup request of a new member, or of a member that joins again."""
         if not self._supports(request):
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         member_id = request.member_id or self._new_id()

@@ -343,7 +343,7 @@ class EmbeddedCluster(Component):
         self._sessions.fence_after(node, noticed_after)
 
     async def start_node(self, node: int, *, port: int | None = None) -> None:
-        """Start a stopped broker, on its old ports, or the first listener on another one; it has its old logs."""
+        """Start a stopped broker with its old logs, on its old ports. ``port`` is for its first listener alone."""
         broker = self.nodes[node]
         await broker.start(port)
         self._sessions.register(broker)
@@ -383,7 +383,7 @@ class EmbeddedCluster(Component):
         return self.leadership.move_leader((topic, partition), node, unclean=unclean)
 
     async def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
-        """Set the in-sync set. Another follower joins again with its next fetch, unless it is cut off or frozen."""
+        """Set the in-sync set. A replica outside joins again with its next fetch, unless it is cut off or frozen."""
         key: PartitionKey = (topic, partition)
         state = self.controller.state_of(key)
         if not set(isr) <= set(state.replicas) or state.leader not in isr:
@@ -395,7 +395,7 @@ class EmbeddedCluster(Component):
         """Hold the markers of transactions for one partition until ``release()`` of the returned object.
 
         Meanwhile the transactions that end are decided but not complete: a producer gets CONCURRENT_TRANSACTIONS for
-        its next transaction, and readers of committed records wait. It is a context manager too.
+        its next transaction, and readers of committed records wait. The object is a context manager too.
         """
         return self._transaction_requests.hold_markers((topic, partition))
 

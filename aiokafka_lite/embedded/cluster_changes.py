@@ -31,7 +31,7 @@ class ClusterChanges:
     def set_topic_configs(self, name: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
         """Replace a topic's own settings. Raises Refused."""
         if not name:
-            raise Refused(ErrorCode.INVALID_REQUEST, "settings belong to one topic, and no topic is named")
+            raise Refused(ErrorCode.INVALID_REQUEST, "settings belong to one topic, but the name of the topic is empty")
         if not is_legal_name(name):
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
         own = checked_configs(configs)
@@ -59,7 +59,7 @@ class ClusterChanges:
             self._apply_settings()
 
     def _apply_settings(self) -> None:
-        """Broker settings changed: so did the settings that topics inherit, on all brokers or on one."""
+        """Parse the settings of all topics again, because topics inherit settings of brokers."""
         for topic in list(self._controller.topics.values()):
             config = TopicConfig.parse(topic.configs, self._settings.merged())
             self._controller.store(replace(topic, config=config))

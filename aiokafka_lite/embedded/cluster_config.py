@@ -43,13 +43,13 @@ class ClusterConfig:
     - ``versions`` limits the versions of APIs: {API key: (first, last)}.
     - ``replication_delay`` is the time between an append and its copy to the followers, ``broker_session_timeout`` the
       time until the cluster fences a broker that it does not reach; both in seconds.
-    - ``topic_creation_delay`` is the time until a topic exists that a Metadata request creates, in seconds. With 0 the
-      topic is in the first response. As in Kafka, any other value makes that response, and those until then,
-      UNKNOWN_TOPIC_OR_PARTITION.
+    - ``topic_creation_delay`` is the time in seconds from a Metadata request that creates a topic until the topic
+      exists. With 0 the topic is in the first response. With any other value, responses have
+      UNKNOWN_TOPIC_OR_PARTITION until the topic exists, as in Kafka.
     - ``storage_limit`` is the size of each broker's log directory in bytes. A full one answers KAFKA_STORAGE_ERROR.
     - ``history_limit`` is the number of requests that ``EmbeddedCluster.history`` keeps; 0 keeps none.
     - ``receive_client_metrics`` is called with each push of metrics by a client (KIP-714), a ``ClientMetrics``. Without
-      it brokers do not offer that, as Kafka without a plugin for telemetry.
+      it, brokers do not offer the APIs of telemetry, like Kafka without a plugin for telemetry.
     - ``wall_clock`` returns seconds since the epoch, for timestamps and retention. Durations use the loop's clock.
 
     Raises ConfigurationError for a wrong value.
@@ -89,7 +89,7 @@ class ClusterConfig:
         return offered
 
     def check(self, brokers: int, *, tcp: bool) -> None:
-        """Raise ConfigurationError unless a cluster of so many brokers can have these settings."""
+        """Raise ConfigurationError unless a cluster with this number of brokers can have these settings."""
         if not is_whole(brokers) or brokers < 1:
             raise ConfigurationError(must_be("brokers", "a whole number >= 1", brokers))
         if tcp and self.host not in LOOPBACK and not self.expose:
@@ -107,7 +107,10 @@ def broker_settings(
     auto_create_topics: bool | None,
     default_partitions: int | None,
 ) -> ClusterSettings:
-    """The static settings of all brokers. Raises ConfigurationError for a wrong one, or for two values of one."""
+    """The static settings of all brokers.
+
+    Raises ConfigurationError for a wrong setting, or if an argument and ``configs`` give a setting two values.
+    """
     settings = dict(configs or {})
     users = None if super_users is None else ";".join(several(super_users, "super_users"))
     flag = None if auto_create_topics is None else str(auto_create_topics).lower()

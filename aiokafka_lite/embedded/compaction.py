@@ -1,9 +1,9 @@
 """Compaction: keep the last record of each key, and the tombstones of deleted keys for a while. Pure.
 
-As in Kafka, only closed segments below the last stable offset are compacted, here all of them at once, and only when
-``is_due`` says so. Offsets stay: batches keep their first and last offsets, records keep theirs, and removed records
-leave gaps. Records of aborted transactions are removed. Neither they nor those of open ones count as the last ones of
-their keys.
+As in Kafka, only closed segments below the last stable offset are compacted. Here all of them are compacted at once,
+when ``is_due`` is true. Offsets stay: batches keep their first and last offsets, records keep theirs, and removed
+records leave gaps. Records of aborted transactions are removed. A record of an aborted or open transaction never counts
+as the last record of its key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .log import MAX_DECOMPRESSED_SIZE, Log, StoredBatch
 
 
 def is_due(log: Log, stable_offset: int, now_ms: int, config: TopicConfig) -> bool:
-    """Whether enough of the log is new since its last compaction, or a new record is old enough."""
+    """Whether to compact: enough of the log is new since its last compaction, or a new record is too old to wait."""
     segments = log.segments[: _cleanable(log, stable_offset, now_ms, config.min_compaction_lag_ms)]
     dirty = [segment for segment in segments if segment.batches[-1].last_offset >= log.compacted_up_to]
     size = sum(segment.size for segment in dirty)

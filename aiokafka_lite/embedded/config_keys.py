@@ -15,7 +15,7 @@ from ..errors import ErrorCode
 
 
 class Scope(Enum):
-    """The brokers whose value a running cluster can change."""
+    """Where a running cluster can change a setting: nowhere, for one broker, or also for all brokers."""
 
     NONE = "fixed"
     BROKER = "broker"
@@ -76,7 +76,7 @@ class ConfigKey(NamedTuple):
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether no response has the value."""
+        """Whether responses leave out the value."""
         return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def check(self, name: str, value: str) -> None:
@@ -122,7 +122,7 @@ _LARGEST = {
 
 
 def check_configs(keys: Mapping[str, ConfigKey], values: Mapping[str, str | None]) -> None:
-    """Raise InvalidConfig for a name that ``keys`` lacks, or a value that its setting does not accept."""
+    """Raise InvalidConfig for a name that is not in ``keys``, or a value that its setting does not accept."""
     for name, value in values.items():
         key = keys.get(name)
         if key is None:

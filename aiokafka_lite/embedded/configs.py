@@ -148,7 +148,7 @@ class TopicConfig:
 
 
 _FAST_LZ4 = 9
-"""The default level of lz4, which for Kafka is the fast compressor: all others are the one for high compression."""
+"""The default level of lz4. Kafka uses the fast compressor at this level, and the compressor of lz4hc at all others."""
 
 
 def _level(compression: Compression | None, value: Callable[[str], str]) -> int | None:
@@ -193,7 +193,7 @@ _OTHER_UNITS = {
     "log.roll.jitter.ms": {"log.roll.jitter.hours": 3_600_000},
     "log.flush.interval.ms": {"log.flush.scheduler.interval.ms": 1},
 }
-"""The settings that count if one in milliseconds is not set, with their milliseconds."""
+"""The settings in other units that apply if a setting in milliseconds is not set, with their units in milliseconds."""
 
 
 def has_default(name: str) -> bool:
@@ -304,7 +304,7 @@ class BrokerSettings:
         return broker_synonyms(self._prefix + name, self._settings.layers(self._broker))[0].value or ""
 
     def own_value(self, name: str) -> str:
-        """The value of a listener alone; empty if it has none."""
+        """The value that is set for this listener alone; empty without one."""
         own = self._prefix + name
         return next((layer[own] for _, layer in self._settings.layers(self._broker) if own in layer), "")
 
@@ -392,5 +392,5 @@ def _check_connection_limits(broker: str, changed: Mapping[str, str], settings: 
 
 
 def _base_names(changed: Mapping[str, str]) -> dict[str, str]:
-    """The settings of one listener, and what each is called for all listeners."""
+    """The settings of one listener, each with its name for all listeners."""
     return {name: base for name in changed if (base := base_name(name)) is not None}

@@ -60,7 +60,7 @@ class Server(Protocol):
     limits: ConnectionLimits
     connection_ids: itertools.count[int]
     long_work: asyncio.Lock
-    """Held for the work of a request that takes several steps."""
+    """A request holds this lock while its work takes several steps; requests with such work wait for it."""
 
     @property
     def is_frozen(self) -> bool: ...
@@ -94,7 +94,7 @@ class UnsentResponses:
         self._sum += size
         while self._sum > self._limit and len(self._sizes) > 1:
             slowest = next(iter(self._sizes))
-            logger.info("%s is disconnected: responses of %d bytes wait for clients to read", slowest.peer, self._sum)
+            logger.info("disconnected %s: %d bytes of responses wait for clients to read them", slowest.peer, self._sum)
             self.remove(slowest)
             slowest.abort()
 
@@ -123,7 +123,7 @@ class ServerStream(FramedStreamReader):
         self._responses: list[bytes | bytearray | memoryview] = []
         self._responses_size = 0
         self.incomplete_since: float | None = None
-        """The loop's time at which the large frame began that is being received."""
+        """The loop's time when the large frame in receipt began; None without such a frame."""
         self.connection: ServerConnection | None = None
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -186,7 +186,7 @@ class ServerStream(FramedStreamReader):
             return
         size = sum(map(len, frames))
         if not self._memory.take(size):
-            logger.info("%s is disconnected: all connections hold %d bytes of requests", self.peer, self._memory.held)
+            logger.info("disconnected %s: all connections hold %d bytes of requests", self.peer, self._memory.held)
             self.abort()
             return
         self._held += size
@@ -249,7 +249,7 @@ class ServerConnection:
         self.idle_since: float | None = None  # None until it is accepted, and while a request is being handled
         self.silent_since: float | None = None  # None until it is accepted, and after its first request
         self.is_refused = False
-        """Whether the broker closes it without an answer: its IP address is above its quota."""
+        """Whether the broker closes the connection without an answer, because its IP address is above its quota."""
         self._is_accepted = False
         self._authentication = authentication
         self._is_logged_in = False
@@ -269,7 +269,7 @@ class ServerConnection:
 
     def replace(self) -> None:
         """Close at once: the client has sent no request, and another one needs the connection."""
-        logger.info("%s is disconnected: it has sent no request, and others need the connection", self.stream.peer)
+        logger.info("disconnected %s: it has sent no request, and others need the connection", self.stream.peer)
         self.stream.drop()
 
     def client_disconnected(self) -> None:
@@ -342,7 +342,10 @@ class ServerConnection:
         self.stream.abort()
 
     def _log_in_by(self, authentication: Authentication, frame: Frame) -> bool:
-        """Answer a message of the login without a header. False if the frame is a request, which may come now."""
+        """Answer a login message that has no header. Returns False if the frame is a request.
+
+        Raises ProtocolError for a request that is not allowed before the login.
+        """
         if not authentication.expects_bare_message:
             authentication.check_api(int.from_bytes(frame[:2], "big"))
             return False
@@ -391,7 +394,7 @@ class ServerConnection:
             await self._pause_reading(throttle / 1000)
 
     async def _prepare(self, context: RequestContext, request: Request[Any]) -> bool:
-        """Do the work before the handler that may take long. False if the node has stopped meanwhile."""
+        """Do the long work that comes before the handler. Returns False if the node has stopped meanwhile."""
         if self._authentication is not None and not self._is_logged_in:
             return True
         turn_began = context.busy
@@ -447,7 +450,7 @@ class ServerConnection:
         except (CloseConnection, KafkaError, LoginFailed):
             raise
         except Refused as refusal:
-            logger.info("%r: %s is refused: %s", self, type(request).__name__, refusal)
+            logger.info("%r refused %s: %s", self, type(request).__name__, refusal)
             failure = error_response(request, refusal.code, context.version)
             if failure is None:
                 raise CloseConnection from None
@@ -479,7 +482,7 @@ class ServerConnection:
         self.stream.accept(self.server.parts.settings.of_listener(self.listener).number(limit))
         if self._is_logged_in:
             self.principal, self.has_token = f"User:{authentication.name}", authentication.by_token
-            logger.debug("%r is logged in as %r", self, authentication.name)
+            logger.debug("%r logged in as %r", self, authentication.name)
             if self._login_timer is not None:
                 self._login_timer.cancel()
 
@@ -493,7 +496,7 @@ class ServerConnection:
         await self._pause_reading(self.server.parts.settings.seconds("connection.failed.authentication.delay.ms"))
 
     async def _wait_for(self, answer: Answer) -> Response | None:
-        """The response, now or later; None if the client disconnects first."""
+        """The response, at once or after a wait; None if the client disconnects first."""
         if answer is None or isinstance(answer, Response):
             return answer
         if self._client_disconnected:

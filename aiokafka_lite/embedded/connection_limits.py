@@ -1,4 +1,4 @@
-"""The connections that a node serves, and when: limits of their number, and of the rate of new ones (KIP-402, KIP-612).
+"""Limits of the connections of a node: of their number, and of the rate of new connections (KIP-402, KIP-612).
 
 A listener accepts one connection after the other. A connection above ``max.connection.creation.rate`` waits at most one
 window, and those behind it wait for their turn. A client that disconnects while it waits leaves the queue. A connection
@@ -47,7 +47,7 @@ class ConnectionLimits:
         self._turns: dict[str, asyncio.Lock] = {}  # by listener; asyncio gives a lock in FIFO order
 
     def clear(self) -> None:
-        """Forget the connections so far: the broker starts."""
+        """Forget all connections, because the broker starts."""
         self._usage.clear()
         self._turns.clear()
 
@@ -70,20 +70,20 @@ class ConnectionLimits:
         return True
 
     def _rivals(self, connections: Collection[C], listener: str, address: str) -> list[C] | None:
-        """The connections of which one less makes room for a new one. None if there is room."""
+        """The connections of which any one can close to make room for a new one. None if there is room already."""
         rivals: list[C] | None = None
         for most, counts in self._limits(listener, address):
             if len(connections) < most:
                 continue
             counted = [each for each in connections if not each.is_refused and counts(each)]
             if len(counted) > most:
-                return []  # one connection less is still too many
+                return []  # one connection fewer is still too many
             if len(counted) == most:
                 rivals = counted if rivals is None else [each for each in rivals if counts(each)]
         return rivals
 
     def _limits(self, listener: str, address: str) -> Iterator[tuple[int, Callable[[Connected], bool]]]:
-        """The limits of a new connection, each with the test of which connections count to it."""
+        """The limits for a new connection. Each has a function that returns whether a connection counts towards it."""
         settings = self._settings
         most = settings.number(MOST_OF_ADDRESS)
         for override in filter(None, settings.value(OVERRIDES).split(",")):

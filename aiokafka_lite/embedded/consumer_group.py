@@ -97,12 +97,12 @@ class MemberHeartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether it has all values, as after an error: the answer then has the assignment."""
+        """Whether the heartbeat has all values, as after an error. Then the answer has the assignment."""
         subscribes = self.topics is not None or self.regex is not None
         return self.rebalance_timeout is not None and subscribes and self.owned is not None
 
     def lists_only(self, member: ConsumerMember) -> bool:
-        """Whether it lists its partitions, and no other than the member has."""
+        """Whether the heartbeat lists partitions, and only partitions that the member has."""
         return self.owned is not None and self.owned <= member.assigned.keys()
 
 
@@ -118,8 +118,8 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
     """A consumer group.
 
     ``persist`` takes the records that changed, and raises GroupRefusal if the log refuses them. ``assignors`` are the
-    names that members may choose, the default first. ``downgrade`` is called after a member left; it may replace the
-    group by a classic one, and is then true.
+    names that members may choose, the default first. ``downgrade`` is called after a member left. It may replace this
+    group by a classic group, and returns whether it did.
     """
 
     type = protocol_type = "consumer"
@@ -215,7 +215,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     def owner(self, instance_id: str, member_id: str | None) -> ConsumerMember:
-        """The member with an instance id. Raises GroupRefusal if it is another one than ``member_id``; None is any."""
+        """The member with an instance id. Raises GroupRefusal unless its id is ``member_id``; None allows any id."""
         member = self._static_member(instance_id)
         if member is None:
             raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

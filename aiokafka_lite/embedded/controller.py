@@ -128,7 +128,7 @@ class Controller:
         if registration is None or not registration.alive:
             return
         self.brokers[node_id] = replace(registration, alive=False)
-        logger.info("node %d is fenced", node_id)
+        logger.info("fenced node %d", node_id)
         self._publish(None)
         self._update_topics(node_id)
 
@@ -153,7 +153,7 @@ class Controller:
                 try:
                     self.store(replace(topic, partitions=partitions))
                 except Refused as refusal:
-                    logger.error("the leaders of %s stay as they are: %s", topic.name, refusal)
+                    logger.error("failed to save new leaders of %s: %s", topic.name, refusal)
                     if self._catching_up is None:
                         loop = asyncio.get_running_loop()
                         self._catching_up = loop.call_later(CATCH_UP_INTERVAL, self._catch_up)
@@ -251,7 +251,7 @@ class Controller:
             try:
                 self.create_topic(name)
             except Refused as refusal:
-                logger.error("topic %s is not created: %s", name, refusal)
+                logger.error("failed to create topic %s: %s", name, refusal)
 
     def stop(self) -> None:
         """Stop creating topics and saving elections."""
@@ -309,7 +309,9 @@ class Controller:
         present = len(topic.partitions)
         if count <= present or count > MAX_PARTITIONS:
             raise Refused(
-                ErrorCode.INVALID_PARTITIONS, f"topic {name!r} has {plural(present, 'partition')}, not {count}"
+                ErrorCode.INVALID_PARTITIONS,
+                f"topic {name!r} has {plural(present, 'partition')}; the new number must be larger, and "
+                f"<= {MAX_PARTITIONS}, got {count}",
             )
         factor = len(topic.partitions[0].replicas)
         if assignments is None:
@@ -403,7 +405,7 @@ _COMPACTION_LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 
 
 def checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """A topic's own settings. Raises Refused for one without a value, an unknown one or a wrong value."""
+    """A topic's own settings. Raises Refused for an unknown setting, and for a wrong or missing value."""
     nulls = [name for name, value in configs.items() if value is None]
     if nulls:
         raise Refused(ErrorCode.INVALID_CONFIG, f"{', '.join(nulls)} must have a value")
@@ -421,7 +423,10 @@ def checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _check_name(name: str, topics: Iterable[str]) -> None:
-    """Metric names write dots as underscores, so two topics may not differ only in them."""
+    """Raise Refused for an illegal name, and for a name that differs from another one only in dots and underscores.
+
+    Kafka's metrics write dots as underscores, so two such topics would have the same metrics.
+    """
     if not is_legal_name(name):
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
     if name == METADATA_TOPIC:

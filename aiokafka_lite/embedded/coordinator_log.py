@@ -71,7 +71,10 @@ class CoordinatorLog:
         return 0 if partition is None else partition.log.end_offset
 
     def is_replicated(self, name: str, end_offset: int) -> bool:
-        """Whether the replicas have the partition of a name up to an offset, or all that a new leader has of it."""
+        """Whether the replicas have the partition of a name up to an offset.
+
+        If a new leader has less, its log is enough: the records behind it are lost.
+        """
         partition = self._replica_manager.partitions.get(self._key(name))
         return partition is None or partition.log.high_watermark >= min(end_offset, partition.log.end_offset)
 

@@ -62,7 +62,7 @@ class DataDir(InMemory):
         self._sections: dict[str, Section] = {}
         self._controller: Controller | None = None
         self._saved: dict[str, Any] = {}  # the state of each section that is on disk
-        self._maybe_written: set[str] = set()  # sections whose disk may have another state, because a write failed
+        self._maybe_written: set[str] = set()  # sections that may differ on disk, because a write failed
         self._topics: dict[str, dict[str, Any]] = {}  # the description of each topic that is on disk
         try:
             self._cluster: dict[str, Any] = read_json(path / "cluster.json") or {}
@@ -91,7 +91,7 @@ class DataDir(InMemory):
             raise ConfigurationError(
                 f"data_dir {str(self._path)!r} cannot be used: {error.strerror}; another broker may use it"
             ) from error
-        self._cluster = read_json(self._path / "cluster.json") or {}  # it may have changed before the lock
+        self._cluster = read_json(self._path / "cluster.json") or {}  # another run may have changed it
         self._controller = controller
         sections = {"configs": controller.settings, "features": controller.features, **sections}
         self._sections = {name: section for name, section in sections.items() if section is not None}
@@ -185,7 +185,7 @@ class DataDir(InMemory):
                     self._sections[name].restore(before[name])
             self._saved = before
             self._maybe_written.update(written)
-            with contextlib.suppress(OSError):  # otherwise the next save writes them
+            with contextlib.suppress(OSError):  # the next save tries again
                 for name in written:
                     self._write_section(name, before[name])
             raise

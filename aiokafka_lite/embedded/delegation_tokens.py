@@ -61,7 +61,7 @@ class DelegationTokens:
 
     def find(self, token_id: str) -> DelegationToken | None:
         """The token with this id; None if there is none."""
-        if not self._secret:  # its HMAC would not be a secret
+        if not self._secret:  # without a key, everyone could compute the HMAC
             return None
         return next((token for token in self._by_hmac.values() if token.token_id == token_id), None)
 

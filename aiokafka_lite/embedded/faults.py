@@ -30,8 +30,8 @@ class Outcome(Enum):
 
     HANDLE = "handled as usual"
     FAIL = "not handled; the response has an error code"
-    DISCONNECT = "the connection is reset, the request not handled"
-    APPLY_THEN_DISCONNECT = "handled, then the connection is reset instead of a response"
+    DISCONNECT = "not handled; the connection is reset"
+    APPLY_THEN_DISCONNECT = "handled; the connection is reset instead of a response"
     DROP = "not handled, no response; the connection stays open"
     TRUNCATE = "handled; the response is truncated and the connection closed"
     REPLY_BYTES = "not handled; raw bytes, with their size prefix, instead of a response"
@@ -208,8 +208,8 @@ class Faults:
 class Exchange:
     """A request and its response, which is None until it is sent.
 
-    ``at`` is the loop's time at which the request came, ``handled_at`` that at which its response was made; ``size`` is
-    in bytes.
+    ``at`` is the loop's time when the request came, ``handled_at`` the time when its response was made; ``size`` is in
+    bytes.
     """
 
     node_id: int
@@ -226,7 +226,7 @@ class Exchange:
 class History:
     """The requests to the cluster with their responses, oldest first. Owner: the cluster.
 
-    A request is listed when its checks have ended: one with large batches may come after requests that came later.
+    A request is added when its checks have ended. So a request with large batches may follow requests that came later.
     """
 
     def __init__(self, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): a reader names its partitions once, and then only the changes.
+"""Fetch sessions (KIP-227): a reader names all its partitions once, and later names only changes.
 
 A request with session id 0 and epoch 0 opens a session. Epoch -1 is a request without a session, and ends the session
 that it names. Any other request is incremental: it adds, moves and removes partitions, and its response has only the
@@ -28,7 +28,7 @@ SlotKey = tuple[str, bytes, int]
 
 
 class SessionPartition:
-    """One partition of a session: the wanted offset, and the values that the reader was sent last."""
+    """One partition of a session: the wanted offset, and the values that were sent to the reader last."""
 
     __slots__ = ("high_watermark", "index", "log_start_offset", "name", "topic_id", "wanted")
 
@@ -57,7 +57,7 @@ class SessionPartition:
         self.high_watermark = fetched.high_watermark
         self.log_start_offset = fetched.log_start_offset
         if fetched.error is not ErrorCode.NONE:
-            self.high_watermark = -1  # the end of the error is news too
+            self.high_watermark = -1  # so that the next response shows that the error has ended
         return news
 
 
@@ -104,7 +104,7 @@ class FetchSession:
     def to_send(
         self, fetched: Sequence[tuple[SessionPartition, FetchedPartition]]
     ) -> Iterator[tuple[SessionPartition, FetchedPartition]]:
-        """The partitions of a response: all of them or, in an incremental session, those with news.
+        """The partitions of a response: all of them or, in an incremental session, those with changes.
 
         A partition with records moves to the end, so that the others get their turn when a response is full.
         """
@@ -120,8 +120,9 @@ class FetchSession:
 class FetchSessions:
     """The sessions of a node; the least recently used ones make room for others. Owner: the node.
 
-    A session that is too large by itself is not kept: its first request is answered without a session, a later one with
-    FETCH_SESSION_ID_NOT_FOUND, after which the reader opens a new session. A session ends with its last partition.
+    A session that is too large by itself is not kept. Its first request is answered without a session. A later request
+    is answered with FETCH_SESSION_ID_NOT_FOUND, after which the reader opens a new session. A session ends when its last
+    partition is removed.
     """
 
     def __init__(self, random: Random, slots: int = SLOTS) -> None:

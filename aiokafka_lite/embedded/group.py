@@ -147,7 +147,7 @@ class Group:
     def _join_known(self, member: Member, request: JoiningMember) -> JoinResult | asyncio.Future[JoinResult]:
         same = member.protocols == request.protocols
         if self.state is GroupState.COMPLETING_REBALANCE and same:
-            return _join_result(self, member)  # it did not receive the answer to its last join
+            return _join_result(self, member)  # the member did not receive the answer to its last join
         if self.state is GroupState.STABLE and same and member.member_id != self.members.leader:
             return _join_result(self, member)
         if self.state is GroupState.EMPTY:
@@ -186,7 +186,7 @@ class Group:
         After an error, the old member is restored.
         """
         if member.joining is not joining:
-            return  # a rebalance has answered it, it has joined again, or it is no member any more
+            return  # a rebalance has answered the join, or the member has joined again or left
         if error is ErrorCode.NONE:
             # The leader must not assign again (KIP-814). The handler hides from old clients that they lead.
             member.answer_join(_join_result(self, member)._replace(skip_assignment=was_leader))
@@ -417,7 +417,7 @@ class Group:
 def check_commit(
     group: Group, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
 ) -> ErrorCode:
-    """Whether to accept a commit of offsets. A ``transactional`` one may name no member (KIP-447)."""
+    """Whether to accept a commit of offsets. A ``transactional`` commit need not name a member (KIP-447)."""
     names_no_member = transactional and not member_id and instance_id is None
     if generation < 0 and (names_no_member or group.state is GroupState.EMPTY):
         return ErrorCode.NONE

@@ -5,8 +5,8 @@ Rules of this file:
  1. The memory of the coordinator is a cache of that partition. When the node becomes the leader, it reads the groups
     from the log, and the sessions of their members restart. When it is no longer the leader, it drops the groups, and
     requests that wait get NOT_COORDINATOR. So a group survives its coordinator if the topic has another replica.
- 2. An offset is acknowledged when all in-sync replicas have it, and so is a heartbeat of a consumer group or a share
-    group, and the answer to a SyncGroup, a LeaveGroup or a static member that returns.
+ 2. Some answers wait until all in-sync replicas have the records: those to a commit, to a heartbeat of a consumer or
+    share group, to a SyncGroup, to a LeaveGroup, and to the join of a static member that returns.
  3. Writing takes time. Afterwards, the group may have been deleted, or belong to another node, so this is checked
     again.
 """
@@ -192,7 +192,7 @@ class GroupCoordinator:
         return group_number(self._settings, group_id, f"{kind}.heartbeat.interval.ms")
 
     def streams_group(self, group_id: str, epoch: int) -> StreamsGroup:
-        """The group for a heartbeat with this member epoch; not hosted yet if it is new. Raises GroupRefusal."""
+        """The group for a heartbeat with this member epoch. A new group is not hosted yet. Raises GroupRefusal."""
         return self._hosted.streams(group_id, epoch)
 
     def host_streams_group(self, group: StreamsGroup) -> None:
@@ -284,7 +284,7 @@ class GroupCoordinator:
         return hosted.offsets
 
     def _expire_offsets(self, hosted: HostedGroup) -> None:
-        """Offsets expire ``offsets.retention.minutes`` after the group lost its last member (KIP-211)."""
+        """Drop the offsets of a group that lost its last member ``offsets.retention.minutes`` ago (KIP-211)."""
         if not hosted.group.is_empty:
             return
         now = self._now_ms()
@@ -380,7 +380,7 @@ class GroupCoordinator:
 
 
 def _is_commit_by_epoch(group: AnyGroup, member_id: str, generation: int) -> bool:
-    """Whether a commit is that of a member with an epoch in place of a generation, which needs OffsetCommit v9."""
+    """Whether a commit needs OffsetCommit v9, because its member has an epoch in place of a generation."""
     if isinstance(group, StreamsGroup):
         return member_id in group.members
     if isinstance(group, ConsumerGroup):

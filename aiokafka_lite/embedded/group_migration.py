@@ -43,7 +43,10 @@ def upgrade(old: Group, new: ConsumerGroup, metadata: MetadataView, *, allowed: 
 
 
 def _consumer_member(group: Group, member: Member, metadata: MetadataView) -> ConsumerMember:
-    """Raises ProtocolError if bytes cannot be read, and ValueError if the bytes of a custom strategy would be lost."""
+    """The member of a consumer group for a member of a classic group.
+
+    Raises ProtocolError if its bytes cannot be read, and ValueError if bytes of a custom strategy would be lost.
+    """
     assigned: dict[tuple[bytes, int], int] = {}
     if member.assignment:
         assignment = decode_versioned(ConsumerProtocolAssignment, member.assignment)[0]

@@ -5,8 +5,8 @@ narrow protocol: no listener, no connection, no other broker. ``@handles(Produce
 ``@handles(DescribeAclsRequest, requires=AclOperation.DESCRIBE)`` refuses clients without that operation on the cluster.
 
 A handler reads and changes the state of the broker without an ``await`` in between. Pure work that may take long, and
-that comes first, is a function with ``@prepares``: the connection runs it in steps and lets others run between them.
-Until its last step it is as if the request were still on its way.
+that comes first, is a function with ``@prepares``. The connection runs it in steps and lets others run between them.
+Until the last step it changes nothing, as if the request were still on its way.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class BrokerParts:
     telemetry: ClientTelemetry | None
     """None without a receiver of the metrics of clients."""
     topic_creation_delay: float
-    """Seconds until a topic exists that a Metadata request creates."""
+    """Seconds from a Metadata request that creates a topic until the topic exists."""
     now_ms: Callable[[], int]
     """Milliseconds of the broker's wall clock, for timestamps."""
 

@@ -175,7 +175,7 @@ class HeartbeatGroup(ABC, Generic[M]):
         return self._setting(f"{self.type}.session.timeout.ms") / 1000
 
     def _restart_revocation(self, member: M) -> None:
-        """Give a member its rebalance timeout to revoke what it has to. Each time that this changes, it begins."""
+        """Start the rebalance timeout of a member that has to revoke something. Each change of that starts it again."""
         member.stop_revocation()
         if member.must_revoke:
             self._limit_revocation(member)
@@ -188,7 +188,7 @@ class HeartbeatGroup(ABC, Generic[M]):
         try:
             self._fence(member)
         except GroupRefusal as refusal:
-            logger.warning("group %s keeps member %s: %s", self.group_id, member.member_id, refusal)
+            logger.warning("group %s failed to remove member %s: %s", self.group_id, member.member_id, refusal)
 
     @abstractmethod
     def _fence(self, member: M) -> None:

@@ -1,8 +1,8 @@
 """The groups in the memory of a coordinator, with their offsets: creation, storage, and changes of their type.
 
-A group id belongs to one group, which has one type. An empty classic group becomes what its first member needs; an
-empty consumer or streams group becomes only a classic one. A group with members changes its type as
-``group_migration`` says, if ``group.consumer.migration.policy`` allows it.
+A group id belongs to one group, which has one type. An empty classic group takes the type of its first member; an empty
+consumer or streams group can become only a classic group. A group with members changes its type as ``group_migration``
+says, if ``group.consumer.migration.policy`` allows it.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class InSyncSets:
             logger.info(
                 "node %d %s the in-sync set of %s-%d from %s to %s",
                 partition.node_id,
-                "expands" if has_grown else "shrinks",
+                "expanded" if has_grown else "shrank",
                 *partition.key,
                 list(state.isr),
                 list(isr),

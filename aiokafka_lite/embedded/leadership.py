@@ -95,7 +95,7 @@ class PartitionLeadership:
         try:
             self._controller.set_partition(key, replace(state, isr=proposed))
         except Refused as refusal:
-            logger.error("the in-sync set of %s-%d stays %s: %s", *key, list(state.isr), refusal)
+            logger.error("failed to save the in-sync set of %s-%d, which stays %s: %s", *key, list(state.isr), refusal)
             return False
         self._end_soon_if_complete(key)
         return True
@@ -161,7 +161,7 @@ class PartitionLeadership:
                 self._move_to(key, state, _without(state.replicas, state.removing))
             except Refused as refusal:
                 if not is_retry:
-                    logger.error("the reassignment of %s-%d does not end yet: %s", *key, refusal)
+                    logger.error("failed to end the reassignment of %s-%d; retrying: %s", *key, refusal)
                 loop = asyncio.get_running_loop()
                 self._ending[key] = loop.call_later(CATCH_UP_INTERVAL, self._end_reassignment, key, True)
 

@@ -57,13 +57,13 @@ def check_listener_configs(configs: Iterable[str], listeners: Sequence[str]) -> 
 
 
 def _no_effect(listener: str, mechanism: str | None, setting: str) -> str | None:
-    """Why a setting of a listener does not act; None if it does."""
+    """The reason why a setting of a listener has no effect; None if it has an effect."""
     if setting not in ACTING:
-        return f"the settings of a listener that act are {', '.join(ACTING)}"
+        return f"the settings of a listener that have an effect are {', '.join(ACTING)}"
     if mechanism is not None and setting != OF_MECHANISM:
         return f"only {OF_MECHANISM} can be set for one mechanism"
     if setting == "ssl.principal.mapping.rules":
-        protocols: Sequence[str] = ("SSL",)  # a login names the principal on all others
+        protocols: Sequence[str] = ("SSL",)  # on all others, the login gives the principal
     elif setting.startswith("ssl."):
         protocols = WITH_TLS
     elif setting.startswith("sasl.") or setting == OF_MECHANISM:
@@ -74,5 +74,5 @@ def _no_effect(listener: str, mechanism: str | None, setting: str) -> str | None
 
 
 def without_prefix(configs: Mapping[str, str]) -> dict[str, str]:
-    """The settings of no listener."""
+    """The settings without the prefix of a listener."""
     return {name: value for name, value in configs.items() if base_name(name) is None}

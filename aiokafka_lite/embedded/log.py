@@ -197,7 +197,7 @@ class Log:
     ) -> None:
         """Begin with the segments of an earlier run, at least one. Only the last one may be empty.
 
-        ``epochs`` are those of the last compaction, which may have removed all batches of one.
+        ``epochs`` are those of the last compaction, which may have removed all batches of an epoch.
         """
         self.segments = segments
         last = segments[-1]
@@ -240,7 +240,7 @@ class Log:
         """Record that ``epoch`` starts at ``start_offset``, if it is later than all others."""
         if epoch > self.last_epoch:
             while self.epochs and self.epochs[-1][1] >= start_offset:
-                self.epochs.pop()  # that epoch has no records
+                self.epochs.pop()  # an epoch that starts here or later has no records
             self.epochs.append((epoch, start_offset))
 
     def advance_high_watermark(self, offset: int) -> bool:

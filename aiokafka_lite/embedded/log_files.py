@@ -4,7 +4,7 @@ A directory ``<topic>-<partition>`` has:
 
 - ``<base offset>.log``: the batches of a segment, as Kafka writes them;
 - ``checkpoint.json``: the topic's id, the first offset, the high watermark of the last orderly end, and the leader
-  epochs of the last compaction, which may have removed all batches of one;
+  epochs of the last compaction, which may have removed all batches of an epoch;
 - ``<base offset>.compacted`` and ``swap.json``: a compaction in progress.
 
 Rules:
@@ -14,7 +14,7 @@ Rules:
  2. The index of a segment, by offset and by time, is in memory. ``open`` makes it from the headers of the batches. The
     first batch that is cut, or whose CRC is wrong, ends the log: it was not acknowledged. Its bytes are cut off.
  3. A compaction writes its segments to new files, then the names of old and new to ``swap.json``, and then swaps them.
-    A crash before ``swap.json`` leaves the old segments, one after it the new ones: ``open`` swaps again.
+    After a crash before ``swap.json``, the old segments remain. After a later crash, ``open`` repeats the swap.
  4. A batch keeps no bytes: ``data`` reads them from the file. The system's page cache keeps recent ones.
 """
 

@@ -71,7 +71,7 @@ class NodeState(Enum):
 
     STOPPED = "no listener, no connections; the logs stay"
     RUNNING = "listens, answers, replicates"
-    FROZEN = "as if the process were suspended: connections stay, nothing is read, answered or replicated"
+    FROZEN = "like a suspended process: connections stay open, and the broker reads, answers and replicates nothing"
 
 
 class NodeEvent(Enum):
@@ -279,7 +279,7 @@ class BrokerNode:
         self._thawed.set()
         self._repeat("log.retention.check.interval.ms", self._clean_up_periodically)
         self._repeat("log.cleaner.backoff.ms", lambda: self.replica_manager.compact(self.now_ms()))
-        if self.settings.number("log.flush.scheduler.interval.ms") < INT64_MAX:  # otherwise, as by default, never
+        if self.settings.number("log.flush.scheduler.interval.ms") < INT64_MAX:  # the default means never
             self._repeat("log.flush.scheduler.interval.ms", lambda: self.replica_manager.flush_old(self.time()))
         self._repeat("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
         self._repeat("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.remove_expired)
@@ -316,7 +316,7 @@ class BrokerNode:
         since, slowest = min(waiting, key=lambda each: each[0], default=(math.inf, None))
         if slowest is None or since > self.time() - INCOMPLETE_REQUEST:
             return False
-        logger.info("%s is disconnected: its request is incomplete, and others need the memory", slowest.peer)
+        logger.info("disconnected %s: its request is incomplete, and others need the memory", slowest.peer)
         slowest.drop()
         return True
 
@@ -330,7 +330,7 @@ class BrokerNode:
         try:
             principal = self._cluster.security.principal_of(listener, stream.subject)
         except NoMatchingRule as error:
-            logger.info("%s is disconnected: %s", stream.peer, error)
+            logger.info("disconnected %s: %s", stream.peer, error)
             stream.abort()
             return
         authentication = None
@@ -428,10 +428,10 @@ class BrokerNode:
         """Call ``action`` at the interval of a setting (milliseconds), at most ten times a second."""
 
         def act() -> None:
-            if self.is_running:  # a frozen broker does it in the next interval
+            if self.is_running:  # a frozen broker acts in the next interval
                 try:
                     action()
-                except OSError as error:  # of logs on disk; retention may make room the next time
+                except OSError as error:  # from a log on disk; the next retention may make room
                     logger.error("node %d: %s failed: %s", self.node_id, setting, error)
             self._repeat(setting, action)
 

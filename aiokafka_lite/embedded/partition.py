@@ -226,7 +226,7 @@ class Partition:
         if required_acks == -1 and self.is_under_min_isr:
             raise RecordsRejected(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"replicas in sync: {len(self.state.isr)}, min.insync.replicas: {self.config.min_insync_replicas}",
+                f"in-sync replicas must be >= min.insync.replicas={self.config.min_insync_replicas}, got {len(self.state.isr)}",
             )
 
     def _append(self, stored: StoredBatch, batch: RecordBatch, now: float) -> None:
@@ -305,7 +305,7 @@ class Partition:
             try:
                 self._files.checkpoint(self.log)
             except OSError as error:
-                logger.error("%r cannot write its high watermark: %s", self, error)
+                logger.error("%r failed to write its high watermark: %s", self, error)
 
     def aborted_in(self, offset: int, size: int) -> list[AbortedTransaction]:
         """The aborted transactions of a read of ``size`` bytes from ``offset`` on."""

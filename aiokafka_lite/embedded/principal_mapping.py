@@ -1,8 +1,8 @@
 """The setting ``ssl.principal.mapping.rules`` (KIP-371): the name of a principal from the subject of a certificate.
 
-Rules are separated by commas, and the first one that matches the whole subject counts: ``DEFAULT`` is the subject as it
-is, ``RULE:pattern/replacement/`` a regular expression and a replacement with ``$1`` for its first group, ``L`` or ``U``
-at the end is lower or upper case. A slash or a backslash in a rule has a backslash before it.
+Rules are separated by commas, and the first rule that matches the whole subject counts. ``DEFAULT`` keeps the subject.
+``RULE:pattern/replacement/`` has a regular expression and a replacement, in which ``$1`` is the first group. ``L`` or
+``U`` at the end changes the name to lower or upper case. A slash or a backslash in a rule has a backslash before it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Rule(NamedTuple):
 
 
 def _group(match: re.Match[str], digits: str) -> str:
-    """``$12`` is the group 12, or the group 1 and a 2; without such a group, as in Kafka, it stays as it is."""
+    """The text for ``$12``: the group 12, or else the group 1 and a 2. Without such a group it stays, as in Kafka."""
     groups = len(match.groups())
     for end in range(len(digits), 0, -1):
         if int(digits[:end]) <= groups:

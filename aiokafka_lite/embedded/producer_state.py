@@ -114,7 +114,7 @@ class ProducerStates:
     def check(
         self, batch: RecordBatch, verification: Verification | None, *, from_client: bool
     ) -> BatchMetadata | None:
-        """The batch that a batch repeats; None if it may be appended. Raises SequenceRejected, in Kafka's order.
+        """The earlier batch that this one repeats; None if it is new. Raises SequenceRejected, in Kafka's order.
 
         The batches of a coordinator, which are not ``from_client``, have no sequences.
         """
@@ -134,7 +134,7 @@ class ProducerStates:
         return None
 
     def find_duplicate(self, producer_id: int, epoch: int, first_sequence: int, count: int) -> BatchMetadata | None:
-        """The batch that a batch repeats; None if it is new. Raises SequenceRejected for an older epoch."""
+        """The earlier batch that this one repeats; None if it is new. Raises SequenceRejected for an old epoch."""
         entry = self.entries.get(producer_id)
         if entry is None:
             return None

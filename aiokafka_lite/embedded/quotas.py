@@ -1,4 +1,4 @@
-"""Quotas: byte rates and request shares of clients, and how long a client over its limit must wait (KIP-124, KIP-219).
+"""Quotas on byte rates and request times of clients, and the wait of a client over its limit (KIP-124, KIP-219).
 
 Limits belong to the cluster and change at run time; each node measures the usage on its own. A rate is an average over
 ``quota.window.num`` windows. A client over its limit has to wait until the average is back at the limit, and the broker
@@ -125,7 +125,7 @@ class Usage:
 
 
 class TokenBucket(Usage):
-    """The usage of an entity that may save unused amounts of all windows together (KIP-599)."""
+    """The usage of an entity that may use the limits of all windows together in one burst (KIP-599)."""
 
     def __init__(self, windows: int, window: float) -> None:
         super().__init__(windows, window)
@@ -204,7 +204,7 @@ class Quotas:
         return self._limits.are_set and self._limits.find(_user_of(principal), client_id, REQUEST) is not None
 
     def clear(self) -> None:
-        """Forget the usage so far: the broker starts."""
+        """Forget all usage, because the broker starts."""
         self._usage.clear()
 
     def clean_up(self) -> None:

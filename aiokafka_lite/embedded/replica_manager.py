@@ -330,7 +330,7 @@ class ReplicaManager:
                     raise RecordsRejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{key[0]} is an internal topic")
                 info = self._append(key, entry, required_acks, now, now_ms, from_client=not internal_topics_allowed)
             except OSError as error:
-                logger.error("node %d cannot write to the log of %s: %s", self.node_id, key, error)
+                logger.error("node %d failed to write to the log of %s: %s", self.node_id, key, error)
                 refused = PartitionResponse(ErrorCode.KAFKA_STORAGE_ERROR, message=f"cannot write to the log: {error}")
                 statuses[key] = ProduceStatus(UNKNOWN_OFFSET, refused)
             except (NotLeader, RecordsRejected, SequenceRejected) as error:
@@ -383,7 +383,7 @@ class ReplicaManager:
         except (NotLeader, RecordsRejected, SequenceRejected) as error:
             return error.code
         except OSError as failed:  # another name than above: compiled, a variable has one class
-            logger.error("node %d cannot write to the log of %s: %s", self.node_id, key, failed)
+            logger.error("node %d failed to write to the log of %s: %s", self.node_id, key, failed)
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._appended(partition)
         statuses = {key: ProduceStatus(info.required_offset, PartitionResponse())}

@@ -11,7 +11,7 @@ from ..protocol.schema import Request, Response
 
 Q = TypeVar("Q", bound=Request[Any])
 IsAbout = Callable[[str | None, int | None], bool]
-"""Takes a topic and a partition, None for unknown."""
+"""Returns whether a fault concerns a topic and a partition. Each of them is None if it is unknown."""
 TopicName = Callable[[bytes], str | None]
 
 

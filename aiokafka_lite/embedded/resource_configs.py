@@ -42,7 +42,7 @@ GROUP_KEYS: dict[str, ConfigKey] = {
 
 
 def group_number(settings: BrokerSettings, group_id: str, name: str) -> int:
-    """A setting of a group that is a number; without an own value, the setting of the broker."""
+    """A numeric setting of a group. Without a value of its own, the group has that of the broker."""
     own = settings.resource(GROUP, group_id)
     return int(own[name]) if name in own else settings.number(f"group.{name}")
 
@@ -72,11 +72,12 @@ def _check_group(name: str, configs: Mapping[str, str], settings: ClusterSetting
     brokers = settings.of()
     for each, value in configs.items():
         kind, _, what = each.partition(".")
-        what = what.removeprefix("num.")  # streams.num.standby.replicas: group.streams.max.standby.replicas
+        what = what.removeprefix("num.")  # num.standby.replicas has the limit max.standby.replicas
         for bound, sign in (("min", 1), ("max", -1)):
             limit = f"group.{kind}.{bound}.{what}"
             if limit in BROKER_KEYS and (int(value) - brokers.number(limit)) * sign < 0:
-                raise InvalidConfig(f"{each} must be {'>=' if sign > 0 else '<='} {limit}, {brokers.number(limit)}")
+                sign_text = ">=" if sign > 0 else "<="
+                raise InvalidConfig(f"{each} must be {sign_text} {limit}={brokers.number(limit)}, got {value}")
 
 
 def _check_client_metrics(name: str, configs: Mapping[str, str], settings: ClusterSettings) -> None:

@@ -1,7 +1,7 @@
 """The broker's side of SASL: one class per mechanism, each a small state machine without I/O.
 
 ``received(message)`` returns the response to a message of the client. When ``accepted`` is set, the login is complete.
-``LoginRefused`` ends it. The messages and texts are those of Kafka's broker, so that clients show what they show there.
+``LoginRefused`` ends it. The messages and texts are those of Kafka's broker, so that clients show the same errors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .scram_users import ScramCredential, ScramUsers
 
 
 class LoginRefused(Exception):
-    """The client does not get in. The message is for the log of the broker.
+    """The login is refused. The message is for the log of the broker.
 
     ``shown`` is the text for the client. The default text is the same for a wrong user and a wrong password.
     """
@@ -104,7 +104,7 @@ class ScramVerifier:
 
     The client's first message names the user; the response has the salt. Its second message has the proof. With the
     extension ``tokenauth=true`` the first message has the id of a delegation token, and the principal is its owner
-    (KIP-48). As in Kafka, a token that has expired is accepted until it is removed, for a session that has expired too.
+    (KIP-48). As in Kafka, a token that has expired is accepted until it is removed; the session then ends at once.
     """
 
     def __init__(self, mechanism: str, users: ScramUsers, tokens: DelegationTokens) -> None:

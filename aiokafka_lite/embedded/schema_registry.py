@@ -104,7 +104,7 @@ class EmbeddedSchemaRegistry(AsyncContext):
     """A schema registry for tests, on a free port of the loopback interface: ``async with EmbeddedSchemaRegistry()``.
 
     With ``username`` and ``password``, or with ``token``, requests need these credentials. ``ssl_context`` makes it
-    speak https. Its client is the program under test: ``SchemaRegistryClient(registry.url)``, or any other.
+    speak https. The program under test connects to it, for example with ``SchemaRegistryClient(registry.url)``.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class EmbeddedSchemaRegistry(AsyncContext):
         await self._server.start()
 
     async def close(self) -> None:
-        """Close the port and all connections. The schemas stay until the object goes."""
+        """Close the port and all connections. The schemas stay in this object."""
         await self._server.close()
 
     async def __aenter__(self) -> Self:

@@ -1,7 +1,7 @@
 """The assignors of the coordinator (KIP-848): which member of a consumer group gets which partition.
 
 ``uniform`` gives all members of equal subscriptions equally many partitions, and moves as few as possible. ``range``
-gives each member a range of every topic, so that members own the same numbers of topics with equal partition counts.
+gives each member a range of every topic: of topics with equal partition counts, a member owns the same partitions.
 Both give the results of Apache Kafka 4.3, except that ``uniform`` may choose other partitions and extra members.
 """
 
@@ -30,7 +30,10 @@ Assignor = Callable[[Mapping[str, Subscriber], Mapping[bytes, int]], Assignment]
 
 
 def uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> Assignment:
-    """Balance first, then few moves: no partition could move to a member that would then own fewer than its owner."""
+    """Balance the members first, and keep moves few.
+
+    At the end, no partition of a member can move to a subscriber that has at least two partitions fewer.
+    """
     subscribers = _subscribers(members, topics)
     found: Assignment = {member: set() for member in members}
     owners: dict[TopicIdPartition, str] = {}
@@ -39,7 +42,7 @@ def uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> A
             if member in subscribers.get(partition[0], ()) and partition[1] < topics[partition[0]]:
                 found[member].add(partition)
                 owners[partition] = member
-    # Topics with many partitions for few members come first: later ones can level out what they leave uneven.
+    # Topics with many partitions for few members come first: later topics can balance what these leave uneven.
     order = sorted(subscribers, key=lambda topic: (-topics[topic] / len(subscribers[topic]), topic))
     partitions = [(topic, number) for topic in order for number in range(topics[topic])]
 

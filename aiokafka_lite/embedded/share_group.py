@@ -158,7 +158,7 @@ class ShareGroup:
         return self.members[member_id]
 
     def remove(self, member_id: str, topics: Mapping[str, Topic]) -> None:
-        """A member left, or its session ended. The other members get its partitions with their next heartbeats."""
+        """Remove a member. The other members get its partitions with their next heartbeats."""
         del self.members[member_id]
         self._assign(topics, has_changed=True)
 
@@ -172,7 +172,7 @@ class ShareGroup:
                 self.states.setdefault((topic_id, index), ShareState())
         self.epoch += 1
         if not self.members:
-            return  # as in Kafka, the assignment epoch stays behind
+            return  # as in Kafka, an empty group keeps its assignment epoch
         self.assignment_epoch = self.epoch
         subscriptions = {
             each.member_id: [topics[name].topic_id for name in each.topics if name in topics]

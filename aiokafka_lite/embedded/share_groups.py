@@ -1,10 +1,10 @@
 """The share groups of a cluster (KIP-932), as their coordinators see them.
 
-In Kafka, a group coordinator has the members of a share group, and a share coordinator the state of its share
-partitions. Brokers send it requests of their own, which clients never see. Here both are this one object of the
-cluster, which every broker calls directly: a new coordinator, or a new leader of a partition, continues with the same
-state. It is written to ``__consumer_offsets`` and ``__share_group_state`` too, so that a cluster with a ``data_dir``
-has it after a restart. The members are not written; after a restart of the cluster they join again.
+In Kafka, a group coordinator has the members of a share group, and a share coordinator has the state of its share
+partitions. Brokers send requests to the share coordinator, which clients never see. Here one object of the cluster has
+both roles, and every broker calls it directly. So a new coordinator, or a new leader of a partition, continues with the
+same state. The state is also written to ``__consumer_offsets`` and ``__share_group_state``, so that a cluster with a
+``data_dir`` has it after a restart. The members are not written; after a restart of the cluster they join again.
 """
 
 from __future__ import annotations
@@ -131,14 +131,14 @@ class ShareGroups:
         try:
             self._remove(group_id, member_id)
         except GroupRefusal as refusal:
-            logger.warning("share group %s keeps member %s: %s", group_id, member_id, refusal)
+            logger.warning("share group %s failed to remove member %s: %s", group_id, member_id, refusal)
             self._start_session(group_id, member_id)
 
     def _max_size(self) -> int:
         return self._controller.settings.of().number("group.share.max.size")
 
     def leave(self, group_id: str, member_id: str) -> None:
-        """A member leaves. Raises GroupRefusal."""
+        """Remove a member that leaves. Raises GroupRefusal."""
         group = self._groups.get(group_id)
         if group is None:
             raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -168,7 +168,7 @@ class ShareGroups:
         return ErrorCode.NONE
 
     def stop(self) -> None:
-        """The cluster stops: cancel all timers."""
+        """Cancel all timers, because the cluster stops."""
         for key in list(self._sessions):
             self._cancel(key)
 
@@ -180,7 +180,7 @@ class ShareGroups:
         return None if group is None else group.states.get(key)
 
     def save(self, group_id: str, key: TopicIdPartition) -> None:
-        """The leader has changed the state of a share partition."""
+        """Write the state of a share partition, which its leader has changed."""
         self._write_states(self._groups[group_id], [key])
 
     def end_offset(self, key: PartitionKey) -> int | None:
@@ -220,7 +220,7 @@ class ShareGroups:
     # The log.
 
     def load(self) -> None:
-        """Read the groups from the logs of the brokers: the cluster has started."""
+        """Read the groups from the logs of the brokers, after the cluster has started."""
         for key, value in self._records(OFFSETS_TOPIC):
             found = read_group(key, value)
             if found is not None:

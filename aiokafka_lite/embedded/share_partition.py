@@ -1,4 +1,4 @@
-"""A share partition (KIP-932): the records that members of a share group may process, and those that are done.
+"""A share partition (KIP-932): the records that members of a share group may process, and those already processed.
 
 It decides and never waits; it has no log and no clock. Its owner passes the time (seconds of any one clock) and the
 batches that the log has.
@@ -50,7 +50,7 @@ class RecordEvent(Enum):
     ACCEPT = "the member has processed it"
     RELEASE = "the member returned it, or the lock or the session of the member ended"
     EXHAUST = "it was released after its last allowed delivery"
-    REJECT = "the member refused it for good, or says that the offset has no record"
+    REJECT = "the member rejected the record, or says that the offset has no record"
     RENEW = "the member extended its acquisition lock"
     DROP = "compaction has removed it, or its transaction was aborted and the group reads committed records"
 
@@ -266,7 +266,7 @@ class SharePartition:
     def archive_aborted(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Archive records of aborted transactions, by their first and last offsets, before they are delivered.
 
-        With that, they and the records before them are in flight.
+        After that, they and the records before them are in flight.
         """
         for first, last in ranges:
             for offset in range(self.end_offset, last + 1):
@@ -339,7 +339,7 @@ class SharePartition:
         record.member_id = ""
 
     def release(self, member_id: str, max_deliveries: int) -> bool:
-        """Release all records of a member: its session has ended. True if it had any."""
+        """Release all records of a member whose session has ended. True if it had any."""
         return self._release_all(
             [each for each in self._records.values() if each.member_id == member_id], max_deliveries
         )
@@ -365,7 +365,7 @@ class SharePartition:
     # The log.
 
     def delete_before(self, offset: int) -> None:
-        """The log starts at ``offset`` now: earlier records are gone, also for the members that have them."""
+        """Drop the records before ``offset``, where the log starts now, also those that members have."""
         if offset <= self.start_offset:
             return
         for each in [each for each in self._records if each < offset]:

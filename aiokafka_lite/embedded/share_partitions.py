@@ -7,7 +7,7 @@ Rules of this file:
     that was replaced without its knowledge is refused: its state is older than that of the new leader.
  2. State is saved after each acknowledgement, release and end of a lock, and not after an acquisition: a delivery
     counts when it ends. So a delivery that a leader's end cuts off is not counted, as in Kafka.
- 3. What makes records available, wakes the fetch requests that wait for the partition.
+ 3. Each change that makes records available wakes the fetch requests that wait for the partition.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class SharePartitions:
         return f"<SharePartitions {len(self._led)}>"
 
     def stop(self) -> None:
-        """The node stops: drop everything, and cancel all timers."""
+        """Drop everything, and cancel all timers, because the node stops."""
         for key in list(self._led):
             self._drop(key)
 
@@ -274,7 +274,7 @@ class SharePartitions:
         self._save(key, share)
 
     def release(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition]) -> None:
-        """Release the records that a member has in partitions: its session has ended."""
+        """Release the records of a member in some partitions, because its session has ended."""
         for partition in list(partitions):
             self._release(ShareKey(group_id, partition), member_id)
 

@@ -5,7 +5,8 @@ The group decides; it neither answers requests nor stores anything. A member sen
 Rules of this file:
 
  1. The first member brings the topology, and every later member must have the same one. As in Kafka 4.3 it cannot be
-    changed, also not when the group is empty. A member with an older epoch of it joins, and is told that it is stale.
+    changed, not even when the group is empty. A member with an older epoch of it joins, and gets the status
+    STALE_TOPOLOGY.
  2. The group epoch grows when a member joins, changes or leaves, and when the topology becomes ready or its topics
     change. ``streams_topology`` says when it is ready.
  3. A heartbeat that finds the assignment older than the group computes the target of all members, at most once in
@@ -105,7 +106,7 @@ class StreamsHeartbeat(NamedTuple):
     shutdown: bool = False
 
     def lists_only(self, member: StreamsMember) -> bool:
-        """Whether it lists its tasks, and no other than the member has."""
+        """Whether the heartbeat lists tasks, and only tasks that the member has."""
         owned = self.owned
         return owned is not None and owned.active <= member.active.keys() and owned.standby <= member.standby
 
@@ -274,13 +275,13 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         return []
 
     def _delay_first_assignment(self) -> None:
-        """Before the first member joins: leave some time to the others."""
+        """Start the initial delay before the first member joins, so that others can join before the assignment."""
         delay = self._setting("streams.initial.rebalance.delay.ms") / 1000
         if self.is_empty and delay > 0 and self._first_assignment is None:
             self._first_assignment = self._call_later(delay, self._assign_first)
 
     def _assign_first(self) -> None:
-        """The initial delay of a new group is over."""
+        """Compute the first assignment, after the initial delay of a new group."""
         self._first_assignment = None
         if not self.members:
             return
@@ -288,7 +289,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         try:
             self._save()
         except GroupRefusal as refusal:
-            logger.warning("group %s has no assignment yet: %s", self.group_id, refusal)
+            logger.warning("failed to assign the tasks of group %s: %s", self.group_id, refusal)
 
     def _reconcile(self, member: StreamsMember, owned: Tasks | None) -> None:
         target = NO_TASKS if self._first_assignment is not None else self.targets.get(member.member_id, NO_TASKS)

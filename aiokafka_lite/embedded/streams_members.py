@@ -92,7 +92,7 @@ class StreamsMember(HeartbeatMember):
     def reconcile(self, epoch: int, target: Tasks, owned: Tasks | None, members: Iterable[StreamsMember]) -> bool:
         """Move towards the ``target`` of an assignment ``epoch``. ``owned`` are the tasks that the heartbeat lists.
 
-        Returns whether the member moved. If it then has tasks to revoke, they are others than before.
+        Returns whether the member moved. If it moved and has tasks to revoke, these tasks are new.
         """
         if self.is_reconciled(epoch):
             return False

@@ -1,13 +1,13 @@
 """Regular expressions of clients, for names of topics and transactional ids, in RE2's syntax as at Kafka's brokers.
 
-Python's ``re`` tries one way after another, and some patterns would take years. Here, as in RE2, all
-ways advance together by one character of the name: the time for a name is at most its length times ``MAX_SIZE``. For
-many names that is still too long for an event loop, so ``select`` has a bound on its work.
+Python's ``re`` tries one way to match after another, and some patterns would take years. Here, as in RE2, all ways
+advance together by one character of the name. So the time for a name is at most its length times ``MAX_SIZE``. For many
+names that is still too long for an event loop, so ``select`` has a bound on its work.
 
-``_Parser`` turns the text into nodes, ``_Program`` the nodes into steps. A name matches if the whole name does, so what
-a match would capture, and whether a repetition is lazy, makes no difference. Names of topics have one line, so the
-flags for lines have no effect. They are ASCII; a transactional id or a client id may have other characters. The
-pattern's own characters beyond ASCII divide the others into ranges: ``_Alphabet`` has one for each range.
+``_Parser`` turns the text into nodes, ``_Program`` the nodes into steps. A pattern must match the whole name. So groups
+that capture, and lazy repetitions, make no difference. Names of topics have one line, so the flags for lines have no
+effect. Names of topics are ASCII; a transactional id or a client id may have other characters. The characters beyond
+ASCII in a pattern divide all others into ranges: ``_Alphabet`` has one character for each range.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _SCRIPTS = dict.fromkeys(
     ),
     frozenset[str](),
 ) | {"Latin": frozenset(string.ascii_letters), "Common": _ASCII - frozenset(string.ascii_letters)}
-"""The ASCII characters of each script. Python does not know the scripts of the others."""
+"""The ASCII characters of each script. Python does not know the scripts of other characters."""
 
 
 class InvalidPattern(ValueError):
@@ -171,7 +171,7 @@ def topic_pattern(text: str) -> TopicPattern:
 
 
 class _Alphabet:
-    """The characters that a pattern tells apart: ASCII, its own others, and the first of each range between them.
+    """The characters that a pattern can distinguish: ASCII, its other characters, and one of each range between.
 
     Raises InvalidPattern.
     """

@@ -13,7 +13,7 @@ _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 METADATA_TOPIC = "__cluster_metadata"
-"""The log of the controllers, which is no topic."""
+"""The log of the controllers. Its name cannot be the name of a topic."""
 
 PartitionKey = tuple[str, int]
 

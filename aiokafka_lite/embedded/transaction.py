@@ -11,10 +11,10 @@ Rules of this file:
     transaction (KIP-890), so no late request of one transaction can reach the next one.
  3. The largest epoch of a client is 32766. After it, the id gets a new producer id with epoch 0. Epoch 32767 exists
     only in markers, to fence the last epoch.
- 4. With its old id and epoch a producer continues after an error (KIP-360). The old epoch may be the present epoch, or
-    the previous one. If it is the previous one, the request is a repetition, and the answer is the same.
- 5. Nothing but PREPARE_COMMIT and PREPARE_ABORT decides a transaction. When one of them is in the log, its markers are
-    written, whatever happens to the coordinator.
+ 4. A producer continues after an error with its old id and epoch (KIP-360). The old epoch may be the present epoch or
+    the previous one. With the previous one, the request is a repetition, and gets the same answer.
+ 5. Only PREPARE_COMMIT and PREPARE_ABORT decide a transaction. When one of them is in the log, its markers are written
+    even if the coordinator fails.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TransactionEvent(Enum):
     INITIALIZE = "a producer got the id with a new epoch"
     ADD = "partitions were added"
     COMMIT = "the producer commits"
-    ABORT = "the producer aborts, or the coordinator does"
+    ABORT = "the producer or the coordinator aborts the transaction"
     FENCE = "a new producer has the id, or the transaction timed out"
     MARKERS_WRITTEN = "every partition has its marker"
     EXPIRE = "the id was unused for transactional.id.expiration.ms"
@@ -307,7 +307,7 @@ def _end_generation_2(
     new_producer_id: Callable[[], int],
     now_ms: int,
 ) -> Transaction:
-    """As in Kafka, the epoch shows whether a request is repeated, because each transaction has its own epoch."""
+    """EndTxn in generation 2. The epoch shows whether the request is repeated: each transaction has its own epoch."""
     state, present = transaction.state, transaction.producer_epoch
     overflowed = transaction.previous_producer_id == producer_id and (producer_epoch, present) == (LAST_EPOCH, 0)
     is_repeated = overflowed or present == producer_epoch + 1
@@ -349,7 +349,7 @@ def _repeated(transaction: Transaction, *, commit: bool) -> Transaction:
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
-    """All markers are written. In generation 2 the next transaction may have another producer id."""
+    """The value after all markers are written. In generation 2 the next transaction may have a new producer id."""
     changes: dict[str, object] = {}
     if transaction.next_producer_id != NO_PRODUCER_ID:
         changes = {

@@ -103,7 +103,7 @@ class TransactionCoordinator:
     # Which transactional ids are here.
 
     def apply(self) -> None:
-        """The leaders of the topic changed: load the partitions that this node leads, and drop all others."""
+        """After a change of leaders, load the partitions that this node leads, and drop all others."""
         led = self.log.leader_epochs(self._node_id)
         for index in [each for each, epoch in self._led.items() if led.get(each) != epoch]:
             del self._led[index]
@@ -119,7 +119,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE if is_here else ErrorCode.NOT_COORDINATOR
 
     def stop(self) -> None:
-        """The node stops. Tasks that still run find that nothing is hosted, and end."""
+        """Drop everything, because the node stops. Tasks that still run find no transactional id, and end."""
         self._led.clear()
         self._hosted.clear()
 
@@ -167,7 +167,7 @@ class TransactionCoordinator:
     async def add_partitions(
         self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey], generation: int
     ) -> ErrorCode:
-        """Add partitions to a transaction. AddPartitionsToTxn and AddOffsetsToTxn ask for it, in generation 2 also the
+        """Add partitions to a transaction: for AddPartitionsToTxn and AddOffsetsToTxn, and in generation 2 also for the
         first batch or offset of a partition.
         """
         hosted, error = self._find_idle(transactional_id)
@@ -187,7 +187,7 @@ class TransactionCoordinator:
         *,
         verify_only: bool,
     ) -> dict[PartitionKey, ErrorCode]:
-        """A leader adds partitions for a producer of generation 2, or verifies those of generation 1 (KIP-890)."""
+        """Add partitions for a leader and a producer of generation 2, or verify those of generation 1 (KIP-890)."""
         if verify_only:
             return self.verify(transactional_id, producer, partitions)
         error = await self.add_partitions(transactional_id, producer, partitions, GENERATION_2)
@@ -196,7 +196,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey]
     ) -> dict[PartitionKey, ErrorCode]:
-        """Whether the transaction of a producer has some partitions. TRANSACTION_ABORTABLE means that it has not."""
+        """Whether the transaction of a producer has these partitions: TRANSACTION_ABORTABLE for those that it lacks."""
         hosted, error = self._find(transactional_id)
         if hosted is None:
             return dict.fromkeys(partitions, error)
@@ -265,7 +265,7 @@ class TransactionCoordinator:
             is_open = hosted.value.state is State.ONGOING and hosted.pending is None
             if is_open and now - hosted.started > hosted.value.timeout_ms / 1000:
                 logger.info(
-                    "the coordinator aborts the transaction of %r: it has been open for more than %d ms",
+                    "aborted the transaction of %r, which was open for more than its timeout of %d ms",
                     hosted.value.transactional_id,
                     hosted.value.timeout_ms,
                 )

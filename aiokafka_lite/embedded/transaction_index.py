@@ -4,8 +4,8 @@ Each replica builds it from the batches and the markers of its log, so it does n
 
 Invariants:
 
- 1. The last stable offset never passes the first record of an open transaction, nor of one whose marker is at or above
-    the high watermark: that marker can still be lost.
+ 1. The last stable offset never passes the first record of an open transaction. A transaction whose marker is at or
+    above the high watermark counts as open, because the marker can still be lost.
  2. ``aborted`` is ordered by the offsets of the markers.
 """
 
@@ -35,11 +35,11 @@ class TransactionIndex:
         self._unreplicated: list[tuple[int, int]] = []  # (first offset, offset of the marker)
 
     def begin(self, producer_id: int, offset: int) -> None:
-        """A record of a transaction was appended. Only the first one of a transaction counts."""
+        """Record the first offset of a transaction. Later records of the same transaction change nothing."""
         self.open.setdefault(producer_id, offset)
 
     def end(self, producer_id: int, offset: int, *, committed: bool) -> None:
-        """A marker was appended. A transaction without records here has no effect."""
+        """End a transaction by its marker. A marker without a transaction here has no effect."""
         first = self.open.pop(producer_id, None)
         if first is None:
             return
@@ -71,7 +71,7 @@ class TransactionIndex:
         )
 
     def delete_before(self, offset: int) -> None:
-        """The log starts at ``offset`` now: drop the aborted transactions below it."""
+        """Drop the aborted transactions before ``offset``, where the log starts now."""
         del self.aborted[: bisect_left(self.aborted, offset, key=_last_offset)]
 
 

@@ -1,7 +1,7 @@
 """Requests between brokers that belong to transactions: markers to leaders, and questions to coordinators.
 
-Brokers of an embedded cluster call each other directly, without connections. Such a call fails as a request would: if
-one of the two brokers does not run, or the network between them is cut. The sender uses its own metadata.
+Brokers of an embedded cluster call each other directly, without connections. Such a call fails, like a request, if one
+of the two brokers does not run, or if the network between them is cut. The sender uses its own metadata.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 They are in the log of their group's partition like other offsets, but in transactional batches. They become the offsets
 of the group when the commit marker is written to that partition, and vanish with an abort marker.
 
-If there are two offsets for one partition, the later in the log counts, also if its transaction ends first.
+If a partition has two offsets, the later one in the log counts, even if its transaction ends first.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class TransactionalOffsets:
         status = self._log.append_transactional(group_id, rows, producer, verification)
         error, first = status.response.error, status.response.base_offset
         if error is ErrorCode.NONE:
-            # The marker may come while this waits for the replicas, so the offsets are registered before.
+            # The marker may come during the wait for the replicas, so the offsets are registered before the wait.
             placed = {key: committed.at(first + row) for row, (key, committed) in enumerate(offsets.items())}
             self.add(index, producer[0], group_id, placed)
             error = await self._log.until_replicated(group_id, status)
         return self._log.for_members(error)
 
     def add(self, index: int, producer_id: int, group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> None:
-        """Offsets of an open transaction were written to a partition of the offsets topic."""
+        """Register offsets of an open transaction that were written to a partition of the offsets topic."""
         self._open.setdefault((index, producer_id), {}).setdefault(group_id, {}).update(offsets)
 
     def end(self, index: int, producer_id: int, *, committed: bool) -> None:
-        """A marker was written to a partition of the offsets topic."""
+        """Apply or drop the offsets of a transaction, whose marker was written to a partition of the offsets topic."""
         for group_id, offsets in self._open.pop((index, producer_id), {}).items():
             if committed:
                 self._store(group_id, offsets)
@@ -63,12 +63,12 @@ class TransactionalOffsets:
         return {key for groups in self._open.values() for key in groups.get(group_id, {})}
 
     def remove(self, group_id: str, keys: Iterable[PartitionKey]) -> None:
-        """The offsets of some partitions were deleted: their pending offsets too."""
+        """Drop the pending offsets of partitions whose offsets were deleted."""
         for key in keys:
             for groups in self._open.values():
                 groups.get(group_id, {}).pop(key, None)
 
     def unload(self, index: int) -> None:
-        """The node no longer leads a partition of the offsets topic."""
+        """Drop the offsets of a partition of the offsets topic that the node no longer leads."""
         for slot in [each for each in self._open if each[0] == index]:
             del self._open[slot]

@@ -1,8 +1,8 @@
 """The checks of a leader before it appends a client's batch, in Kafka's order.
 
 The header is enough for nearly all checks. Records are scanned only for rules about single records: keys in a compacted
-topic, and timestamps if the header shows that a timestamp breaks the rule. Their headers are never decoded: a small
-batch may have millions of them.
+topic, and timestamps if the header shows that a timestamp breaks the rule. Headers of records are never decoded,
+because a small batch may have millions of them.
 
 A batch of a few kilobytes may decompress to 128 MiB. So the checks are a generator, which yields after each step of
 some milliseconds. A connection lets others run between the steps, before it hands the request to its handler.
@@ -40,8 +40,8 @@ CODEC = 0x07
 TRANSACTIONAL = 0x10
 NO_TIMESTAMP = -1
 MAX_RECORDS = 1 << 19
-"""The most records of a batch. Kafka has no such limit, but each look at them holds the event loop of all brokers: a
-batch of 100 KB may have twenty million records."""
+"""The most records of a batch. Kafka has no such limit. Here each scan of them stops the event loop of all brokers, and
+a batch of 100 KB may have twenty million records."""
 MAX_RECORD_ERRORS = 1_000
 """The most records that a response lists. Kafka lists all of them; a small batch may have a million."""
 
@@ -194,7 +194,7 @@ def _validate(
     if batch.size > config.max_message_bytes:
         raise RecordsRejected(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {batch.size} bytes, max.message.bytes is {config.max_message_bytes}",
+            f"a batch must have at most max.message.bytes={config.max_message_bytes} bytes, got {batch.size}",
         )
     compresses = config.compression is not None and config.compression is not batch.compression
     if not from_client:
@@ -280,7 +280,7 @@ def _check_timestamps(
 
 
 def _is_last(errors: list[RecordError], error: RecordError) -> bool:
-    """Add an error. True if no more are listed."""
+    """Add an error. Returns True when the list is full."""
     errors.append(error)
     return len(errors) == MAX_RECORD_ERRORS
 

@@ -1,8 +1,8 @@
 """The API versions that a broker offers, and those of Kafka's releases, so that a broker can act as any release.
 
 The versions are read from each release's own ``ApiKeys`` class. APIs between brokers are left out, except
-WriteTxnMarkers (27), with which admin clients abort hanging transactions. The APIs of consumer groups are left out in
-3.9, where they are a preview that is off by default.
+WriteTxnMarkers (27), which admin clients use to abort hanging transactions. The APIs of consumer groups are left out of
+3.9, where they are a preview and off by default.
 """
 
 from __future__ import annotations

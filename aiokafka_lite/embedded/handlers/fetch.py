@@ -78,7 +78,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
 
 
 def _find(context: RequestContext, slot: SessionPartition, replica_id: int) -> tuple[PartitionKey, ErrorCode]:
-    """A requested partition by the name of its topic, and why it cannot be fetched, NONE if it can."""
+    """A requested partition by the name of its topic, and its error: NONE if it can be fetched."""
     is_follower = replica_id >= 0
     name, error = context.topic(slot, AclOperation.READ, by_id=context.version >= FetchRequest.TOPIC_IDS)
     key = (name, slot.index)

@@ -4,7 +4,7 @@
   client is allowed, v4 static members.
 - With ACLs, ListGroups shows the groups that the client may describe; all of them if it may describe the cluster.
 - ListGroups v4 filters by state, v5 by type: "classic", "consumer", "share" or "streams".
-- DescribeGroups takes a group of another type for a missing one, as ConsumerGroupDescribe takes a classic group.
+- For DescribeGroups a group of another type is a missing group, as a classic group is for ConsumerGroupDescribe.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@
 - LeaveGroup before v3 names one member, and its error is the error of the response.
 
 As in Kafka, the responses wait until the replicas have the records that they follow from: the assignments of SyncGroup,
-the static member that returned, and the group that LeaveGroup emptied. A JoinGroup that completes a rebalance has none.
-A Heartbeat waits until the records of earlier requests are replicated, because its answer shows the state after them.
+the static member that returned, and the group that LeaveGroup emptied. A JoinGroup that completes a rebalance writes no
+record. A Heartbeat waits until the records of earlier requests are replicated, because its answer shows the state after
+them.
 """
 
 from __future__ import annotations

@@ -209,7 +209,8 @@ def _look_up(
 def _all_of(context: RequestContext, committed: Mapping[PartitionKey, CommittedOffset]) -> list[tuple[str, list[int]]]:
     """The partitions of each topic that the client may describe.
 
-    As in Kafka, also a client that waits for pending offsets is not told of those that are the first of a partition.
+    As in Kafka, a partition whose first offset is still pending is missing, also for a client that waits for pending
+    offsets.
     """
     topics = by_topic(sorted(committed))
     return [each for each in topics.items() if context.allows_topic(AclOperation.DESCRIBE, each[0])]
@@ -298,7 +299,7 @@ _AFTER_VERSION = 2
 
 
 def _check_deletion(context: RequestContext, topic: str, partition: int, busy: Collection[str]) -> ErrorCode:
-    """Why the offset of a partition cannot be deleted, NONE if it can. Members read the ``busy`` topics."""
+    """The error of deleting the offset of a partition; NONE if it can be deleted. Members read the ``busy`` topics."""
     if not context.allows_topic(AclOperation.READ, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if context.broker.metadata.partition_state((topic, partition)) is None:

@@ -1,6 +1,6 @@
 """DeleteRecords, DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers: the logs of this node.
 
-- DeleteRecords moves the start of a log, for offset -1 to the high watermark. Followers copy the start when they fetch.
+- DeleteRecords moves the start of a log to an offset; -1 is the high watermark. Followers copy the start by fetching.
 - DescribeLogDirs: each node has one directory, ``log.dirs``, which is in memory. v4 adds its size: the storage limit,
   if there is one.
 - AlterReplicaLogDirs: a replica is in that directory already, so there is nothing to move. Another directory is
@@ -71,7 +71,7 @@ def _delete(context: RequestContext, topic: str, wanted: DeleteRecordsPartition)
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return result
     if partition.config.compacted and not partition.config.deleted:
-        result.error_code = ErrorCode.POLICY_VIOLATION  # the topic is only compacted
+        result.error_code = ErrorCode.POLICY_VIOLATION  # the topic is compacted, and never deletes
         return result
     log = partition.log
     offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset

@@ -107,7 +107,7 @@ def _named(context: RequestContext, request: MetadataRequest) -> Iterable[Metada
 def _missing(context: RequestContext, names: Iterable[str]) -> dict[str, bool]:
     """The topics to create (True), and those that the client may not create (False).
 
-    In Kafka, its controller has the limit.
+    In Kafka, the controller applies the limit on new partitions.
     """
     broker = context.broker
     described = [

@@ -43,8 +43,8 @@ from ..transaction_verification import verify_partitions
 from ..validator import RecordsRejected, Validation, is_framed, is_transactional, may_take_long, parse_produced
 
 MAX_PREPARED = 16 << 20
-"""Bytes of batches compressed again that a request may have in memory before its handler, which appends each batch
-before it compresses the next one."""
+"""The bytes of batches that may be compressed again before the handler, for one request. They stay in memory until the
+request is handled. The handler itself compresses one batch, appends it, and then compresses the next one."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ def validate_in_steps(context: RequestContext, request: ProduceRequest) -> Itera
 
 
 def _last_batches(context: RequestContext, request: ProduceRequest) -> dict[PartitionKey, ProduceRequestPartition]:
-    """What counts of each partition that the client may write; nothing if no check takes long."""
+    """The batches that count: the last ones of each partition that the client may write. Empty if no check is long."""
     batches: dict[PartitionKey, ProduceRequestPartition] = {}
     if any(may_take_long(data.records) for topic in request.topic_data for data in topic.partition_data):
         for topic in request.topic_data:

@@ -66,7 +66,7 @@ def _problem_of_filter(components: Sequence[DescribeClientQuotasComponent]) -> s
         return f"the entity type ip must be alone, got {kinds}"
     for each in components:
         if each.match_type not in (EXACT, DEFAULT, ANY) or (each.match is None) == (each.match_type == EXACT):
-            return f"match type {each.match_type} does not go with the name {each.match!r}"
+            return f"match type {each.match_type} is not valid with the name {each.match!r}"
     return None
 
 
@@ -163,7 +163,7 @@ def _wrong_change(entry: AlterClientQuotasRequestEntry) -> str | None:
 
 
 def _is_address(name: str) -> bool:
-    """Whether it is an IP address. Kafka takes every name that it can resolve."""
+    """Whether the name is an IP address. Kafka also accepts every host name that it can resolve."""
     try:
         ip_address(name)
     except ValueError:

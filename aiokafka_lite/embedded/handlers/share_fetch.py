@@ -142,7 +142,7 @@ def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest)
     return response
 
 
-# What both have in common.
+# The common parts of both APIs.
 
 
 def _refusal(context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode:
@@ -172,7 +172,7 @@ def _session(context: RequestContext, key: tuple[str, str], epoch: int) -> Share
 def _wrong_request(
     request: ShareFetchRequest, batches: Mapping[TopicIdPartition, Sequence[ShareAcknowledgementBatch]]
 ) -> ErrorCode:
-    """Why the request itself is refused, NONE if it is not."""
+    """The error of the request as a whole; NONE if it is accepted."""
     limits = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
     begins_with_acknowledgements = request.share_session_epoch == INITIAL_EPOCH and any(batches.values())
     if begins_with_acknowledgements or (request.is_renew_ack and any(limits)):

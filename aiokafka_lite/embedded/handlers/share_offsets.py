@@ -1,8 +1,7 @@
 """The offsets of share groups (KIP-932): describe, alter and delete them. The coordinator of the group answers.
 
 - DescribeShareGroupOffsets v1 adds the lag (KIP-1226). The start offset of a share partition is -1 until a record of it
-  is acknowledged or released. A missing group has no offsets, and is no error;
-  neither is a group of another type.
+  is acknowledged or released. A missing group, and a group of another type, has no offsets and no error.
 - AlterShareGroupOffsets makes a group that does not exist. A group with members is NON_EMPTY_GROUP.
 """
 
@@ -73,7 +72,7 @@ def _described(
 def _require_partitions(
     context: RequestContext, group_id: str, topics: Iterable[DescribeShareGroupOffsetsRequestTopic]
 ) -> None:
-    """Raise GroupRefusal where Kafka's coordinator of share partitions refuses what the broker asks it."""
+    """Raise GroupRefusal for a request that Kafka's share coordinator refuses with UNKNOWN_SERVER_ERROR."""
     for topic in topics:
         is_known = topic.topic_name in context.broker.metadata.topics
         if is_known and (not group_id or min(topic.partitions, default=-1) < 0):

@@ -80,7 +80,7 @@ def _check_records(context: RequestContext, topics: Sequence[CreatableTopic]) ->
         try:
             records += 1 + len(wanted.configs) + len(_create(context, wanted, (), validate_only=True).partitions)
         except Refused:
-            continue  # answered with its own error
+            continue  # this topic gets an error of its own later
     if records > MAX_NEW_PARTITIONS:
         what = f"<= {MAX_NEW_PARTITIONS} in a request"
         raise Refused(ErrorCode.POLICY_VIOLATION, must_be("topics, their settings and partitions", what, records))
@@ -182,7 +182,7 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
 
 
 def _check_deletion(context: RequestContext, topic: DeleteTopicState) -> None:
-    """Raise Refused if no topic can be deleted, or if this does not name one."""
+    """Raise Refused if topics cannot be deleted, or if the request gives not exactly one of the name and the id."""
     if not context.broker.settings.enabled("delete.topic.enable"):
         disabled = context.version >= DeleteTopicsRequest.DELETION_DISABLED
         code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST

@@ -51,7 +51,7 @@ from ..transaction_markers import append_marker
 
 
 def fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:
-    """The error for a version of a request that does, or does not, have PRODUCER_FENCED."""
+    """The error for the client: without ``says_fenced``, its version of the request does not know PRODUCER_FENCED."""
     is_unknown = error is ErrorCode.PRODUCER_FENCED and not says_fenced
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else error
 
@@ -190,7 +190,7 @@ async def write_markers(context: RequestContext, request: WriteTxnMarkersRequest
 
 
 async def _write(context: RequestContext, wanted: WritableTxnMarker, results: dict[str, dict[int, ErrorCode]]) -> None:
-    """Append a marker, and note the result for each topic and partition. A later marker of the producer counts."""
+    """Append a marker, and put the result of each partition into ``results``, over those of earlier markers."""
     marker = Marker(
         wanted.producer_id,
         wanted.producer_epoch,

@@ -409,5 +409,5 @@ async def test_the_end_of_a_reassignment_that_cannot_be_saved_is_tried_and_logge
             await until(lambda: len(attempts) >= 3, "attempts to end the reassignment")
         assert attempts[1] - attempts[0] >= 0.9
         assert attempts[2] - attempts[1] >= 0.9
-        assert sum("does not end yet" in line for line in caplog.messages) == 1
+        assert sum("failed to end the reassignment" in line for line in caplog.messages) == 1
         await until(lambda: cluster.state_of("orders", 0).replicas == (3, 1), "the end of the reassignment")

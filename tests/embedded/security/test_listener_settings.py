@@ -122,7 +122,7 @@ async def test_a_change_is_accepted_or_refused_as_by_kafka(
     "configs, says",
     [
         ({"listener.name.sasl_ssl.max.connections": "5"}, r"listener must be one of \['ssl'\], got 'sasl_ssl'"),
-        ({"listener.name.ssl.ssl.keystore.location": "a.pem"}, "the settings of a listener that act are"),
+        ({"listener.name.ssl.ssl.keystore.location": "a.pem"}, "the settings of a listener that have an effect are"),
         ({"listener.name.ssl.max.connections": "x"}, "max.connections must be a number"),
         ({"listener.name.ssl.ssl.principal.mapping.rules": "X"}, "ssl.principal.mapping.rules must be"),
     ],
