@@ -226,7 +226,8 @@ class Partition:
         if required_acks == -1 and self.is_under_min_isr:
             raise RecordsRejected(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"in-sync replicas must be >= min.insync.replicas={self.config.min_insync_replicas}, got {len(self.state.isr)}",
+                f"in-sync replicas must be >= min.insync.replicas={self.config.min_insync_replicas}, "
+                f"got {len(self.state.isr)}",
             )
 
     def _append(self, stored: StoredBatch, batch: RecordBatch, now: float) -> None:
