@@ -56,7 +56,7 @@ class BlockedLoop:
         return self._ended_at > since
 
     def cause(self, *, since: float) -> str:
-        """The text about such a block for a log line; empty if there was none."""
+        """The end of a log line about a block that ended after ``since``; empty without such a block."""
         blocked = self.was_blocked(since=since)
         return f" after the event loop was blocked for {self._blocked_for:.1f} s" if blocked else ""
 

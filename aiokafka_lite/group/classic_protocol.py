@@ -190,11 +190,11 @@ class ClassicProtocol:
     async def _problem_of(self, response: SyncGroupResponse) -> str | None:
         """The reason to refuse this assignment, if its bytes can be read."""
         if len(response.assignment) <= BYTES_OF_A_NUMBER * MAX_UNLISTED:
-            return None  # too short for so many partitions; the member decodes it
+            return None  # too short for more than MAX_UNLISTED partitions; the member decodes the assignment
         try:
             assigned = read_assignment(response.assignment)
         except ProtocolError:
-            return None  # the member decodes it, too, and refuses it
+            return None  # the member also decodes the assignment, and refuses it
         return await self._requests.problem_of_unlisted(by_topic(assigned))
 
     async def _leave(self, action: SendLeave) -> LeaveAnswer:

@@ -64,8 +64,9 @@ class Handovers:
         self._queue: asyncio.Queue[Assign | Revoke | Lose | Fail] = asyncio.Queue()
         self._leaving: set[TopicPartition] = set()  # the partitions of unfinished revocations and losses (rule 3)
         self._deadlines: dict[int, float] = {}  # the loop's time until which a revocation waits for the user (rule 4)
-        # The two waits that a newer decision cuts short: for the user, and for the committed offsets. One is not: the
-        # reader of a ``ConsumerGroup`` looks up the offsets of kept partitions again, within ``time_to_revoke``.
+        # The two waits that a newer decision cuts short: for the user, and for the committed offsets. It does not cut
+        # short a third wait: when the reader of a ``ConsumerGroup`` looks up the offsets of kept partitions again. That
+        # wait ends within ``time_to_revoke``.
         self._waiting: anyio.CancelScope | None = None
         self._locating: anyio.CancelScope | None = None
         self._closing = False
@@ -159,7 +160,7 @@ class Handovers:
         # No other member waits for a member that was fenced or leaves, so there is no warning.
         if self._waiting.cancelled_caught and not self._closing and self._member().state is MemberState.REVOKING:
             logger.warning(
-                "%r releases partitions whose records the user still processes: the group waited for %.1f s",
+                "%r released partitions whose records the user still processes: the group waited for %.1f s",
                 self._member(),
                 self._config.time_to_revoke,
             )

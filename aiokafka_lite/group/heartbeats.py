@@ -165,7 +165,7 @@ class Heartbeats:
         member, timeout = self._member, self._config.session_timeout
         if not member.needs_session:
             return  # the state changed during the attempt
-        logger.warning("%r loses its partitions: no heartbeat succeeded for session_timeout = %g s", member, timeout)
+        logger.warning("%r lost its partitions: no heartbeat succeeded for session_timeout = %g s", member, timeout)
         self._post(SessionExpired(member.identity))
         await asyncio.sleep(0)  # rule 2
 

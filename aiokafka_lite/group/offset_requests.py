@@ -84,7 +84,8 @@ def fetch_request(
 ) -> OffsetFetchRequest:
     """A request for committed offsets without those that an open transaction may still abort (KIP-447).
 
-    ``member``: the coordinator refuses a request of a member that it has evicted (KIP-848).
+    With ``member``, the request names this member, and the coordinator refuses it if it has evicted the member
+    (KIP-848).
     """
     topics = by_topic(partitions)
     require_stable = versions.supports(OffsetFetchRequest.REQUIRE_STABLE)

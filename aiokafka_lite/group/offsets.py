@@ -368,7 +368,7 @@ class Offsets:
             attempt.without_epoch.add(partition)
         elif code.retriable and code not in _TOPIC_ERRORS and code not in _EPOCH_ERRORS:
             # An exception to is_retriable, as in Java's client: a commit for a topic that does not exist is refused at
-            # once. So is one that is refused without an epoch, too.
+            # once. So is a commit that is refused even without an epoch.
             return
         else:
             del attempt.offsets[partition]
@@ -423,7 +423,7 @@ class Offsets:
         answer = read_fetch(self._config.group_id, wanted, response, view.topic_names)
         self._channel.record([answer.whole, *answer.errors.values()], node_id)
         if answer.whole is ErrorCode.GROUP_ID_NOT_FOUND and member is None:
-            lookup.found.update(lookup.missing)  # Kafka answers without offsets; franz-go's kfake answers this
+            lookup.found.update(lookup.missing)  # Kafka answers NONE without offsets; franz-go's kfake has this code
             return False
         if answer.whole is not ErrorCode.NONE:
             lookup.last_error = answer.whole.name
@@ -474,7 +474,7 @@ class _Lookup:
     by_name: bool = False  # the coordinator does not know a topic id
 
     def describe(self, group_id: str, limit: float) -> str:
-        """Why nothing was found within ``limit`` seconds."""
+        """The text of the error that no offsets were found within ``limit`` seconds."""
         return (
             f"the committed offsets of group {group_id!r} were not found within {limit:g} s; "
             f"the last error was: {self.last_error or 'no answer'}"

@@ -36,10 +36,10 @@ An exception to ``is_retriable``: brokers return this code during a failover. Ja
 """
 
 SHORTEST_INTERVAL = 0.1
-"""Seconds between heartbeats at least, whatever the coordinator asks for: 0 would make a hot loop."""
+"""The shortest time between heartbeats, in seconds. A coordinator that asks for 0 would cause a busy loop."""
 
 LONGEST_INTERVAL = 60.0
-"""Seconds between heartbeats at most: after a longer one a member would be evicted, and nothing would correct it.
+"""The longest time between heartbeats, in seconds. With a longer one, a coordinator would evict the member first.
 Brokers allow 15 seconds by default."""
 
 _HINTS = {
@@ -126,14 +126,14 @@ def heartbeat_request(group_id: str, identity: Identity) -> HeartbeatRequest:
 def leaves_by_id(action: SendLeave, versions: VersionTable) -> bool:
     """Whether the request is sent in the old form, with one member id (v0 to v2).
 
-    From the newer form, a member without an instance id needs only the reason. librdkafka's mock cluster offers
-    v4 and reads it in the old form.
+    A member without an instance id uses the newer form only to send the reason (v5), because librdkafka's mock cluster
+    offers v4 but reads it in the old form.
     """
     return action.instance_id is None and not versions.supports(LeaveGroupRequest.REASON)
 
 
 def leave_request(group_id: str, action: SendLeave, versions: VersionTable, *, by_id: bool) -> LeaveGroupRequest:
-    """With one member id if ``by_id`` or the coordinator requires it; otherwise with a list of members."""
+    """A LeaveGroup request: with one member id if ``by_id`` or an old coordinator, otherwise with a list of members."""
     if by_id or not versions.supports(LeaveGroupRequest.MANY_MEMBERS):
         return LeaveGroupRequest(group_id=group_id, member_id=action.member_id)
     member = LeaveGroupRequestMember(

@@ -13,7 +13,7 @@ class MemberState(Enum):
     """The state of a member. ``TRANSITIONS`` of its protocol has the moves."""
 
     UNJOINED = "Not in the group: owns nothing and sends no heartbeats."
-    JOINING = "The request to join is sent or about to be retried. A cooperative member reads on."
+    JOINING = "The request to join is sent or about to be retried. A cooperative member continues to read."
     SYNCING = "The generation is known and the assignment is awaited. The leader makes it first."
     STABLE = "The assigned partitions are read, and heartbeats keep the membership."
     REVOKING = "The reader releases partitions while heartbeats continue. Then the member joins again or acknowledges."
@@ -43,4 +43,4 @@ class MemberEvent(Enum):
     FENCE = "The coordinator does not know the member, is at another generation, or is silent for a whole session."
     LEAVE = "The user closes, subscribes to nothing, or exceeds max_poll_interval."
     LEFT = "The request to leave was answered, or is not needed."
-    FAIL = "The coordinator refuses the member for good."
+    FAIL = "The coordinator refuses the member, and a retry cannot help."

@@ -125,7 +125,10 @@ class ShareAnswers:
         *,
         is_first: bool,
     ) -> bool:
-        """Returns whether the user may get records, or an error. Only the first partition is decoded, to be certain."""
+        """Returns whether there may be records or an error for the user. Decodes only the first partition to find out.
+
+        Later partitions are decoded when a read takes their records.
+        """
         records = data.records or b""
         acquired = AcquiredRecords(
             name,

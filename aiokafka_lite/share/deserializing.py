@@ -21,7 +21,7 @@ from ..types import ShareRecord
 logger = logging.getLogger(__name__)
 
 OnShareDeserializationError = Literal["raise", "reject", "raw"]
-"""The treatment of a record that cannot be deserialized."""
+"""What to do with a record that cannot be deserialized."""
 
 
 @dataclass(frozen=True, slots=True)

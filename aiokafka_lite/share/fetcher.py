@@ -231,7 +231,7 @@ class BrokerShareFetcher:
             response = await counted(self._counters.fetches, connection.send(request, timeout=timeout))
             code = ErrorCode.of(response.error_code)
             if not self._session_continues(code, response.error_message, to_send):
-                if self._session.is_open:  # else it is reported that the session has ended
+                if self._session.is_open:  # the end of the session is reported by itself
                     self._report(error_for(code, "fetching records"))
                 await asyncio.sleep(self._backoff.next())
                 return

@@ -102,7 +102,7 @@ class Acquisition:
         return decoded
 
     def drop_waiting(self) -> None:
-        """The user does not get the records that wait: the broker delivers them again."""
+        """Drop the records that are not yet returned to the user. The broker delivers them again."""
         self.buffered.clear()
         self.unread = None
 
@@ -162,7 +162,7 @@ class InFlight:
         expired."""
 
         self.last_error: KafkaError | None = None
-        """The last reason why acknowledgements were put back."""
+        """The last error after which acknowledgements were queued again."""
 
     def add(self, acquisition: Acquisition) -> None:
         self._acquisitions.append(acquisition)
@@ -239,7 +239,7 @@ class InFlight:
         )
 
     def acknowledge(self, record: AnyShareRecord, kind: AcknowledgeType) -> Acquisition:
-        """Raises as ``find``."""
+        """Acknowledge a returned record. Raises IllegalStateError like ``find``."""
         acquisition = self.find(record)
         del acquisition.returned[record.offset]
         acquisition.acknowledged[record.offset] = kind

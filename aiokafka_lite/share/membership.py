@@ -1,4 +1,4 @@
-"""The heartbeats of a member of a share group: one task, which joins, stays alive, and joins again after it was fenced.
+"""The heartbeats of a member of a share group: one task joins, keeps the membership, and joins again after a fence.
 
 Rule 1: Only this task calls the member, except for ``close``. There is one request at a time.
 Rule 2: Heartbeats run while the user processes records. A share group needs no ``max_poll_interval``: a record whose
@@ -118,7 +118,7 @@ class Membership:
         names = self._topic_names()
         if any(key.topic_id not in names for key in before):
             member.unanswered()  # the assignment may be wrong, so the coordinator has to repeat it
-            self._client.request_refresh(member.topics)  # or metadata is outdated
+            self._client.request_refresh(member.topics)  # or the client's metadata is outdated
         try:
             response, node_id = await self._send(member.heartbeat())
         except KafkaError as error:

@@ -15,7 +15,10 @@ from .strategy import Assignment, GroupMember, TopicRacks, subscribers
 
 
 class RangeStrategy:
-    """Assigns neighbouring partitions of each topic to each member, with the same numbers in topics that are alike."""
+    """Assigns neighbouring partitions of each topic to each member.
+
+    Of topics with the same partitions and the same subscribers, a member gets the same partition numbers.
+    """
 
     name = "range"
     cooperative = False

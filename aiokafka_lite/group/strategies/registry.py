@@ -42,6 +42,6 @@ def checked_strategies(given: object) -> tuple[AssignmentStrategy, ...]:
 
 
 def _made(name: str) -> Any:
-    """The strategy of that name; an unknown name is returned as it is, and the caller refuses it."""
+    """The strategy of that name. An unknown name is returned unchanged, and the caller refuses it."""
     wanted = name.rpartition(".")[2].lower().removesuffix("assignor").replace("-", "")
     return next((strategy() for strategy in STRATEGIES if strategy.name.replace("-", "") == wanted), name)

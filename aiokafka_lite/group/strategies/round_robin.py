@@ -10,7 +10,10 @@ from .strategy import Assignment, GroupMember, TopicRacks, subscribers
 
 
 class RoundRobinStrategy:
-    """Assigns partitions in turn and skips members that do not subscribe. Even if all members subscribe alike."""
+    """Assigns partitions in turn and skips members that do not subscribe.
+
+    If all members subscribe to the same topics, their numbers of partitions differ by at most one.
+    """
 
     name = "roundrobin"
     cooperative = False

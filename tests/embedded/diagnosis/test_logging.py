@@ -122,7 +122,7 @@ async def test_a_member_of_a_group(cluster: EmbeddedCluster, caplog: pytest.LogC
             caplog,
             [
                 *(LOST, SILENT, NOT_FETCHED, f"INFO group.member_requests: {stable}: CAUSE"),
-                f"WARNING group.heartbeats: {stable} loses its partitions:"
+                f"WARNING group.heartbeats: {stable} lost its partitions:"
                 " no heartbeat succeeded for session_timeout = 45 s",
                 moved.format("FENCED generation=-1 owned=0", "STABLE", "SessionExpired"),
                 moved.format("JOINING generation=-1 owned=0", "FENCED", "Released"),

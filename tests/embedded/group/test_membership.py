@@ -82,7 +82,7 @@ async def test_a_read_in_the_turn_in_which_a_member_is_found_overdue_keeps_it_in
         loop.now += 25.0
         await asyncio.sleep(60.0)
         assert consumer.membership is MemberState.STABLE
-        assert "leaves the group" not in caplog.text
+        assert "left the group" not in caplog.text
         fill(cluster, ORDERS[0], 1)
         await reading
 
