@@ -4,9 +4,9 @@ Rules of this file:
 
 1. ``start`` is the offset of the next record to deliver and ``end`` the offset of the next fetch. All fetched and
    undelivered records lie between them. Both offsets change only here.
-2. Batches wait as the broker sent them, compressed or not. At most one batch per partition is unpacked, or small ones
-   that are not compressed, in one chunk: up to ``JOINED_RECORDS`` and ``JOINED_BYTES``. ``chunk`` has the records that
-   are being delivered, ``_rest`` the chunks that follow in the same batch.
+2. Batches wait as the broker sent them, compressed or not. At most one batch per partition is unpacked. Small batches
+   that are not compressed are unpacked together in one chunk, up to ``JOINED_RECORDS`` and ``JOINED_BYTES``. ``chunk``
+   has the records that are being delivered, ``_rest`` the chunks that follow in the same batch.
 3. While records of ``chunk`` are iterated over, the true position is inside the chunk's iterator (see ``Chunk``), so
    every method that reads the position goes through ``offset`` or settles the chunk first.
 4. Transactions are filtered in order: a batch passes ``AbortedTransactions`` before all batches behind it. It may pass
@@ -35,14 +35,14 @@ NO_BATCHES: deque[FetchedBatch] = deque(maxlen=0)
 idle."""
 
 PACKED = AbortedTransactions(())
-"""In the place of a batch's aborted transactions: ``pack`` has returned the batch to the queue. It hides nothing."""
+"""Replaces the aborted transactions of a batch that ``pack`` has returned to the queue. It hides no record."""
 
 OFFSET_END = (1 << 63) - 1
 """An offset after all others."""
 
 JOINED_RECORDS = 500
 JOINED_BYTES = 1 << 14
-"""At most so many records and bytes of small batches are unpacked together: a chunk costs more than a few records."""
+"""The most records and bytes of small batches that are unpacked together. A chunk costs more than a few records."""
 
 
 class Buffer:
@@ -203,7 +203,7 @@ class Buffer:
                 if may_join and chunk.next_offset == self._unpacked[0].next_offset:
                     self._join(chunk, self._unpacked, check_crc, max_size)
                 return chunk
-            # Also past records that are hidden or compacted away. ``start`` may be past hidden batches already.
+            # ``start`` also passes records that are hidden or compacted away, and may be past hidden batches already.
             self.start = max(self.start, self._unpacked[-1].next_offset)
             self._rest = self._unpacked = None
         self._pass_gap()

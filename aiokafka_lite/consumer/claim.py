@@ -82,7 +82,7 @@ class ClaimReader:
         self._after_last = None
 
     def passed(self, marked: int) -> int | None:
-        """The position, if only hidden records, such as transaction markers, are between this mark and it."""
+        """The position, if only hidden records, such as transaction markers, are between this mark and the position."""
         offset = self.assigned.offset
         return offset if offset is not None and self._after_last == marked < offset else None
 

@@ -141,7 +141,7 @@ def continues(batch: Batch, chunk: Chunk) -> bool:
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """One batch of several consecutive ones. It reuses the first of them."""
+    """Join consecutive batches into the first of them."""
     first = batches[0]
     if len(batches) > 1:
         first.offsets = list(chain.from_iterable([batch.offsets for batch in batches]))

@@ -6,8 +6,8 @@ iterations end, each claim has until the rebalance timeout to finish its work, `
 are committed before the partitions are revoked. Nothing is marked automatically: the handler marks the records that it
 has processed.
 
-Unlike Sarama's, ``consume`` continues over rebalances, so it needs no loop around it; and a claim whose
-``consume_claim`` returns early ends only itself.
+Unlike Sarama's, ``consume`` continues over rebalances, so it needs no loop around it. If ``consume_claim`` returns
+early, only its own claim ends.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ LOGGED_ATTEMPTS = 5
 """From this number of failures in a row, a partition has an outage. The first failures follow each move of a leader."""
 
 LONGEST_FORMER_LEADER = 15.0
-"""Seconds until the refusals of a leader count although a newer epoch was read: the topic may have been created again,
-and begins with epoch 0."""
+"""Seconds after which the refusals of a leader count even if a record of a newer epoch was read. The topic may have
+been created again, and its epochs begin at 0."""
 
 TURN_BYTES = 4 << 20
 """Bytes of records that are buffered, and perhaps copied, in one turn of the loop."""
@@ -209,9 +209,9 @@ class FetchAnswers:
             assigned.fail(error_for(code, f"fetching {partition} at offset {offset}", at=partition, offset=offset))
 
     def fail_too_large(self, partitions: Iterable[AssignedPartition]) -> None:
-        """The response for these partitions is larger than the client accepts.
+        """Fail these partitions, because their response is larger than the client accepts.
 
-        A retry cannot help, so the user gets an error.
+        A retry cannot help.
         """
         limit = self._client.config.max_response_size
         for assigned in partitions:
@@ -270,7 +270,7 @@ class FetchAnswers:
         return True
 
     def _ask_for_more(self, assigned: AssignedPartition, size: int, is_full: bool) -> None:
-        """No whole batch came: brokers before KIP-74 cut even the first batch, so the next fetch asks for more."""
+        """Request more bytes with the next fetch, because brokers before KIP-74 cut even the first batch."""
         limit, buffer = self._config.fetch_max_bytes, assigned.buffer
         is_cut = size >= buffer.fetch_size
         if not is_cut and not is_full:

@@ -95,7 +95,7 @@ class FetchPlanner:
         self.changed: dict[AssignedPartition, None] = {}
         """The partitions that the next plan checks: changed, new and removed ones."""
         self.max_bytes = max_bytes
-        """``Fetching`` changes it: each broker's part of the memory depends on the number of brokers."""
+        """The memory of this broker. ``Fetching`` changes it, because it depends on the number of brokers."""
         self._node_id = node_id
         self._view = ClusterView()
         self._planned: dict[AssignedPartition, PlannedPartition] = {}

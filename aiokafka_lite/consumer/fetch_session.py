@@ -100,7 +100,7 @@ class FetchSession(Generic[K, V]):
                     del self._known[key]
 
     def lost(self) -> None:
-        """Replace the session, by its id if there was one: without a response, the broker's state is unknown."""
+        """Request a new session in place of this one, because the broker's state is unknown without a response."""
         self._start_over(self.session_id)
 
     def end(self) -> None:

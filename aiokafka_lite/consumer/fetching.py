@@ -48,20 +48,20 @@ class Fetching:
         self.view_changed(self._client.view)
 
     def wake(self, assigned: AssignedPartition) -> None:
-        """The buffer of a partition has room again."""
+        """Wake the fetcher of a partition whose buffer has room again."""
         assigned.replan()
         fetcher = None if assigned.node_id is None else self._fetchers.get(assigned.node_id)
         if fetcher is not None:
             fetcher.wake()
 
     def changed(self) -> None:
-        """The assignment, a position or a pause has changed."""
+        """Wake the fetchers and the position keeper, because the assignment, a position or a pause has changed."""
         self._choose_sources(self._client.view)
         self._wake_fetchers()
         self._keeper.wake()
 
     def view_changed(self, view: ClusterView) -> None:
-        """Metadata has changed: leaders, topic ids, the number of partitions."""
+        """Apply changed metadata: leaders, topic ids, the number of partitions."""
         added = new_partitions(view, self._subscription.whole_topics, self._subscription.partitions)
         if added:
             # A partition that was created while this consumer runs has only records that are newer than the consumer.

@@ -117,7 +117,7 @@ class _Refusals:
         self.count = 0
 
     def begin(self, position: int | None) -> None:
-        """An attempt begins. A position that differs from the last attempt's means that a transaction was committed."""
+        """Begin an attempt. A position other than that of the last attempt means that a transaction was committed."""
         identity = self._session.member_id, self._session.generation_id
         if position != self._position:
             self.count = 0
@@ -142,7 +142,7 @@ class _Reset(NamedTuple):
 
     position: int
     mark: OffsetAndMetadata | None
-    """The last mark before it."""
+    """The last mark before the reset."""
 
 
 class GroupCore(ReadingCore):
@@ -261,7 +261,7 @@ class GroupCore(ReadingCore):
         if kept and self._commits_in_transactions:
             try:
                 self._move_to_committed(await self.coordinator.offsets.fetch(sorted(kept), timeout=limit))
-            except KafkaError as error:  # reading on would repeat what a transaction has committed
+            except KafkaError as error:  # without the offsets, records of a committed transaction would repeat
                 self._on_handler_error(error)
                 return
         await self.positions.until_announced(list(added), limit)
@@ -418,7 +418,7 @@ class GroupCore(ReadingCore):
             if committed is None or offset is None:
                 return
             # No claim has read up to a commit behind ``_reached``: it belongs to the log before the reset. An old
-            # commit between the new position and ``_reached`` cannot be told from a new one.
+            # commit between the new position and ``_reached`` cannot be distinguished from a new one.
             if reset is not None and committed.offset > self._reached.get(partition, offset):
                 assigned.seek(reset.position)
             elif reset is not None or committed.offset > offset:

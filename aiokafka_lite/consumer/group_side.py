@@ -38,7 +38,7 @@ class GroupSide:
         self._warned = False
 
     def start(self) -> None:
-        """Begin; the consumer's client is connected."""
+        """Start the tasks of the group's side. The consumer's client must be connected."""
 
     async def close(self, leave_group: bool | None) -> None:
         """Commit the marked offsets and, as a member, leave.

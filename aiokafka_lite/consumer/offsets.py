@@ -107,7 +107,7 @@ def read_lookup(wanted: Mapping[TopicPartition, int], response: ListOffsetsRespo
 
 
 def is_confirmed(view: ClusterView, lacking_since: float) -> bool:
-    """Whether an answer proves that a partition which metadata has lacked since then does not exist."""
+    """Whether metadata proves that a partition does not exist, which it has lacked since ``lacking_since``."""
     return view.updated_at is not None and view.updated_at >= lacking_since + NEW_PARTITION_TIMEOUT
 
 

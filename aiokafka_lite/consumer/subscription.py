@@ -32,19 +32,19 @@ class SubscriptionObserver:
         """Stop the iteration over decoded records, and store its position, because positions are about to change."""
 
     def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
-        """The user, or a reset, moves these positions: marks may now be lower than before."""
+        """Called before the user or a reset moves these positions. Later marks may be lower than earlier ones."""
 
     def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
-        """The partitions are about to leave the assignment."""
+        """Called before the partitions leave the assignment."""
 
     def on_change(self) -> None:
-        """The assignment, a position or a pause has changed: other data may have to be fetched."""
+        """Called after the assignment, a position or a pause has changed. Other data may have to be fetched."""
 
     def on_ready(self) -> None:
-        """There may be records, an error, or a new position."""
+        """Called when there may be records, an error, or a new position."""
 
     def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
-        """Reading continues at ``new``, because ``old`` cannot be read."""
+        """Called when reading continues at ``new``, because ``old`` cannot be read."""
 
 
 class Subscription:

@@ -107,6 +107,8 @@ class _Comparison:
 
     def compare(self, read: Any, written: Any, path: str) -> Iterable[str]:
         """The incompatibilities at this place. ``path`` names the place in the text of a message."""
+        # Any type of the written union may occur, so the reader must read all of them. One type of the reader's union
+        # is enough to read a written type.
         if isinstance(written, list):
             return [found for each in written for found in self.compare(read, each, path)]
         if isinstance(read, list):
@@ -144,6 +146,7 @@ class _Comparison:
 
     def _compare_records(self, read: Any, written: Any, path: str) -> Iterable[str]:
         pair = (read["name"], written["name"])
+        # The records contain themselves, and their comparison has begun already.
         if pair in self._begun:
             return []
         self._begun.add(pair)

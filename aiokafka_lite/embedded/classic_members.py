@@ -106,6 +106,8 @@ class ClassicMembers:
         name, metadata = classic.protocols[0]
         if protocol_type not in (None, CONSUMER) or protocol not in (None, name):
             return SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        # A newer assignment exists, so the member must join again. A member that has to revoke keeps its older epoch
+        # until it has revoked (rule 1 of ``consumer_group_members``), so it gets its present partitions.
         if member.epoch < self._group.assignment_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._group.await_request(member)
             return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -52,6 +52,7 @@ def compact(
     closed = _cleanable(log, stable_offset, now_ms, min_lag_ms)
     log.compacted_up_to = log.segments[closed].base_offset
     dirty = [batch for segment in log.segments[:closed] for batch in segment.batches]
+    # A later record outdates an earlier one even if it is in a segment that is not compacted yet.
     valid = [batch for batch in log.batches() if batch.last_offset < stable_offset and not is_aborted(batch.view())]
     latest, horizon = _latest_offsets(valid), now_ms - delete_retention_ms
     kept = [

@@ -380,6 +380,7 @@ class ServerConnection:
             await self._delay_refusal(failed)
             response, is_refused = failed.response, True
         handled_at = self._time()
+        # The node may have been frozen while the handler waited. A frozen node sends nothing.
         if server.is_frozen:
             await server.until_thawed()
         if response is not None:
@@ -389,6 +390,7 @@ class ServerConnection:
                 await self.stream.drain()
         if is_refused:
             raise CloseConnection
+        # The throttle time of the context also applies if there is no response (acks=0).
         throttle = max(context.throttle_ms, getattr(response, "throttle_time_ms", 0))
         if throttle:
             await self._pause_reading(throttle / 1000)

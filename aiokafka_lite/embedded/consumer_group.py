@@ -180,9 +180,11 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         if not member.is_reconciled(self.assignment_epoch) or changed:
             self._reconcile(member, request.owned)
         self.touch(member)
+        # A new assignment changes the targets of all members. A static member that returns may replace two members.
         self._save(*self.members.values() if returns or assigns else (member,))
         if assigns:
             self._last_assignment = self._now()
+        # As in Kafka, an answer without partitions means that the partitions did not change.
         is_needed = request.epoch == JOIN or request.is_full or member.assigned.keys() != before
         return HeartbeatAnswer(member.member_id, member.epoch, frozenset(member.assigned) if is_needed else None)
 
@@ -327,6 +329,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         member.stop()
         del self.members[member.member_id]
         self.targets.pop(member.member_id, None)
+        # A classic group has replaced this group, and its records are written already.
         if self._downgrade(self):
             return
         self.epoch += 1

@@ -86,6 +86,7 @@ def _failed(answer: type[Any], request: Any, code: int, version: int) -> Any:
         elif name == "error_message" and has_code and version in spec.versions:
             values[name] = ErrorCode.of(code).description
         elif spec.wire == "array" and version in spec.versions:
+            # All other arrays stay empty (rule 1): those below a code, and those without codes, such as brokers.
             is_repeated = name in _IDENTITY or (repeats and _holds_code(spec, version))
             elements = _repeated(request, name, version) if is_repeated else ()
             values[name] = [_failed(spec.item, each, code, version) for each in elements]

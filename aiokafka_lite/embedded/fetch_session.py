@@ -165,6 +165,7 @@ class FetchSessions:
             return FetchSession(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if session.epoch == LAST_EPOCH else session.epoch + 1
         session.is_incremental = True
+        # Removed before it changes and stored again after, because the sum of partitions must match its size.
         self._end(session.session_id)
         session.add(request)
         session.forget(request)

@@ -94,6 +94,7 @@ class GroupLog(CoordinatorLog):
                 marker = read_marker(batch)
                 ended = {} if marker is None else found.pending.pop(marker.producer_id, {})
                 if marker is not None and marker.committed:
+                    # The marker is behind both offsets, so the places of the offsets themselves decide which is later.
                     for name, committed in ended.items():
                         known = found.offsets.get(name)
                         if known is None or known.log_offset < committed.log_offset:

@@ -41,6 +41,7 @@ class PartitionLeadership:
         """
         state = self._controller.state_of(key)
         if node_id is None:
+            # Without replicas in sync, the eligible ones have all committed records (KIP-966).
             electable = state.replicas if unclean else (state.isr or state.elr)
             others = [each for each in electable if each != state.leader and self._controller.is_alive(each)]
             node_id = others[0] if others else state.leader

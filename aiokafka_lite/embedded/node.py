@@ -391,6 +391,7 @@ class BrokerNode:
         """Apply the controller's decision about a topic: create, change or delete its replicas here."""
         known = self.metadata.topics.get(name)
         topic = self._cluster.controller.topics.get(name)
+        # A topic that was created again has another id. The logs of the old topic must not become its logs.
         if known is not None and (topic is None or topic.topic_id != known.topic_id):
             self.metadata.remove(known)
             for index in range(len(known.partitions)):

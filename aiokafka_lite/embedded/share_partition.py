@@ -226,6 +226,8 @@ class SharePartition:
         if count >= max_records or last < self.end_offset:
             return acquired
         first = max(self.end_offset, first)
+        # Without records in flight, the state begins at the next record, so that ``max_locks`` (rule 7) does not
+        # count offsets that the log lacks.
         if not self._records:
             self.start_offset = first
         room = min(max_records - count, max_locks - (first - self.start_offset))

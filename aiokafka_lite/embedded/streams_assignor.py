@@ -56,6 +56,7 @@ class _Assignment:
         for name, each in self._members.items():
             for task in each.target.standby:
                 was_standby.setdefault(task, []).append(name)
+        # First, active tasks stay where they were active. Then they move to members that have their state as a standby.
         waiting = self._keep([(task, [was_active[task]] if task in was_active else []) for task in self._tasks])
         waiting = self._keep([(task, was_standby.get(task, [])) for task in waiting])
         queue = _Queue(self._members, {name: len(each) for name, each in self._active.items()})

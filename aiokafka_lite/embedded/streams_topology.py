@@ -240,6 +240,8 @@ def _decide(nodes: Iterable[_Node]) -> None:
     counted = deque(node for node in nodes if node.count)
     ready = [node for node in counted if not node.undecided]
     while ready or counted:
+        # A node is ready when all nodes before it are decided. In a loop no node gets ready; then a node is decided by
+        # the counts that are known so far (rule 2).
         node = ready.pop() if ready else counted.popleft()
         if node.is_decided:
             continue

@@ -172,6 +172,7 @@ def initialize(
         return fence(transaction, now_ms)
     changes: dict[str, object]
     epoch = transaction.producer_epoch
+    # Each branch answers one case: no epoch is left, a new producer, a producer that continues, and a repeated request.
     if transaction.is_exhausted and (old is None or old[1] == epoch):
         changes = {
             "producer_id": new_producer_id(),
@@ -325,6 +326,7 @@ def _end_generation_2(
         if not is_repeated:
             raise TransactionRefused(ErrorCode.INVALID_TXN_STATE)  # a commit without a transaction
         return _repeated(transaction, commit=commit)
+    # An abort is accepted without a transaction, too: the producer gets the next epoch.
     return _decide(transaction, commit=commit, new_producer_id=new_producer_id, now_ms=now_ms)
 
 

@@ -294,6 +294,7 @@ class ConsumerMember(BaseMember):
         if self.state is MemberState.JOINING:
             self._advance(MemberEvent.JOINED)
             self._must_assign, self._releases = True, 0
+        # Other members may release partitions now, and only a heartbeat brings them to this member (rule 7).
         if response.member_epoch != self.generation or response.assignment is not None:
             self._early = EARLY
         self.generation = response.member_epoch
@@ -308,6 +309,7 @@ class ConsumerMember(BaseMember):
             actions.append(ResolveTopics())
             self._unnamed_answers += 1
             if self._unnamed_answers == UNNAMED_ANSWERS:
+                # A heartbeat with all fields makes the coordinator repeat the assignment (rule 6).
                 self._sent, self._unnamed_answers = None, 0
         return [*actions, *(self._send_changes() or [self._pause(self._until_next())])]
 

@@ -130,7 +130,7 @@ class Acceptor:
     ) -> Delivery | Coroutine[Any, Any, Delivery]:
         """Accept a record. If it has to wait for room or for an async serializer, the result is a coroutine.
 
-        When that is cancelled, the record is not accepted.
+        If the coroutine is cancelled, the record is not accepted.
         """
         if self._may_wait and (self._is_async or self.in_order.is_used(topic)):
             return self._accept_in_order(topic, value, key, headers, partition, timestamp)

@@ -37,16 +37,16 @@ from .room import Room
 from .topic import TopicProducer
 
 FIRST_PIECE = 100
-"""Records of the first piece, whose size is not known yet."""
+"""The number of records in the first piece, because the size of the records is not known yet."""
 
 MOST_RECORDS = 2_000
-"""Records of a piece: one to two milliseconds."""
+"""The most records in a piece. They take one to two milliseconds."""
 
 PIECE_BYTES = 1 << 20
 """The approximate bytes of a piece. The average size of the records so far decides the length of later pieces."""
 
 SINGLE_RECORDS = 500
-"""Records of a piece that is accepted one by one."""
+"""The most records in a piece that is accepted one by one."""
 
 
 class ManyAcceptor:

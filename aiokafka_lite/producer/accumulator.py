@@ -47,7 +47,7 @@ from .topic import UNASSIGNED, PendingRecords, TopicProducer
 logger = logging.getLogger(__name__)
 
 SLICE = 500
-"""Pending records that move in one iteration of the loop: a few milliseconds."""
+"""The number of pending records that move in one iteration of the loop. They take a few milliseconds."""
 
 TOPIC_IDLE = 3600.0
 """Seconds without a record after which a topic is dropped, with the sequence numbers of its partitions. Brokers may
@@ -173,7 +173,7 @@ class Accumulator:
         # recorded for some batches in advance.
         if batch.deadline > topic.used_until:
             in_use_for = self._config.delivery_timeout + USED_AHEAD
-            if self._client.known_topic(topic.name, in_use_for=in_use_for) is not None:  # otherwise it records nothing
+            if self._client.known_topic(topic.name, in_use_for=in_use_for) is not None:  # None records nothing
                 topic.used_until = batch.deadline + USED_AHEAD
         self._settlement.register(batch, partition, is_ordered=is_ordered)
         topic.last_used = batch.opened

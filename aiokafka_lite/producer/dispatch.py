@@ -41,7 +41,7 @@ class ReadyQueue:
     returns True. Otherwise it does nothing, and the caller puts them into the queue. ``expects_lone()`` returns whether
     the broker usually gets one record at a time, so that a record need not wait for others.
 
-    It is no ``asyncio.Queue``, which takes 3 KB: that has deques and an event for callers that wait for room.
+    An ``asyncio.Queue`` would take 3 KB, because it has deques and an event for callers that wait for room.
     """
 
     send_now: Callable[[Ready, list[Ready]], bool]
@@ -149,7 +149,7 @@ class Dispatcher:
             self._linger_timer, self._linger_timer_at = self._timers.at(end, self._linger_ended), end
 
     def _linger_ended(self) -> None:
-        """Handle the partitions whose linger is over. The open batch of one may be a later one, which lingers as well.
+        """Handle the partitions whose linger is over. If an open batch has begun since then, it lingers as well.
 
         The partitions share one timer: the loop keeps its timers in a heap, and compares them in Python code.
         """

@@ -106,7 +106,7 @@ class Failures(AsyncIteration):
         return self
 
     async def __anext__(self) -> FailedRecord:
-        """The next failed record. Nothing is lost when it is cancelled."""
+        """The next failed record. A cancelled wait loses no record."""
         while True:
             for record in self._reading:
                 return record
@@ -124,7 +124,7 @@ class Failures(AsyncIteration):
         """Add records that have failed, or count them as dropped."""
         if self._size and self._size + group.size > self._max_bytes:
             if not self.dropped:
-                logger.warning("a stream of failed deliveries is full: it drops records; take them faster")
+                logger.warning("dropped records of a full stream of failed deliveries: take the records faster")
             self.dropped += group.count
             return
         self._groups.append(group)

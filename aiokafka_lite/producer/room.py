@@ -25,7 +25,7 @@ class Room:
         self._expedite = expedite
 
     async def acquire(self, size: int, topic: str) -> None:
-        """Take ``size`` bytes. Raises KafkaTimeout after ``max_block`` seconds. When cancelled, it holds nothing."""
+        """Take ``size`` bytes. Raises KafkaTimeout after ``max_block`` seconds. A cancelled call holds nothing."""
         budget, bound = self.budget, self._max_block
 
         def describe() -> str:

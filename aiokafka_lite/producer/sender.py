@@ -195,7 +195,7 @@ class Sender:
         # The request is empty if the queued partitions were stale, or wait for a producer id.
         if in_flight and self._acks == 0:
             self._send_without_answer(connection, in_flight)
-            with suppress(ConnectionLost):  # ``_hung_up`` handles that
+            with suppress(ConnectionLost):  # ``_hung_up`` handles a closed connection
                 await connection.drain()
         elif in_flight:
             self._send(connection, in_flight)
@@ -217,7 +217,7 @@ class Sender:
             or self._in_flight >= self._slots
             or connection is None
             or not connection.is_free
-            or self._acks == 0  # this needs ``drain``, which waits
+            or self._acks == 0  # acks=0 needs ``drain``, which waits
         ):
             return False
         for each in others:
@@ -501,7 +501,10 @@ class Senders:
                 scope.cancel()
 
     async def wait_answered(self) -> bool:
-        """Wait until the requests to all brokers are answered, each within the request timeout. False if none was."""
+        """Wait until the requests to all brokers are answered, each within the request timeout.
+
+        Returns False if no request was in flight.
+        """
         return any([await sender.wait_answered() for sender, _ in list(self._senders.values())])
 
     def queued(self, node_id: int) -> int:

@@ -130,6 +130,7 @@ class TopicProducer:
             return True
         self.is_known = True
         self.is_open = self.pending is None
+        # Both ids are known and differ, so the topic was deleted and created again. Its logs know no sequence numbers.
         if ZERO_UUID != self.topic_id != topic.topic_id != ZERO_UUID:
             last = topic.partitions[-1].partition
             self.vanished += [self.partitions.pop(number) for number in list(self.partitions) if number > last]

@@ -18,9 +18,9 @@ Rule 5: in generation 1, offsets are sent only when all groups of the previous t
 before Kafka 3.9.1 and 4.0 answer the marker first and apply it later (KAFKA-17507), to all offsets that the producer id
 has sent by then, of each group with the same coordinator. So offsets that are sent too early are committed or dropped
 with the previous transaction. A worker that died before its commit then left the offsets of records that it never
-wrote. A producer waits for the partitions of its previous transaction as long as it takes: the group applies a
-transaction at once, so what is pending of other partitions is of another producer. Its first offsets, and offsets of
-one group that wait for another group, wait for ``LONGEST_STABLE_WAIT`` at most.
+wrote. A producer waits without a limit until its group has applied its own previous transaction. It asks only about the
+partitions of that transaction: pending offsets of other partitions belong to another producer. Two waits end after
+``LONGEST_STABLE_WAIT``: that of the first offsets of a producer, and that for a group that gets no offsets now.
 """
 
 from __future__ import annotations
@@ -347,9 +347,9 @@ class TransactionCoordinator:
     ) -> None:
         """Wait until the group has no pending offset of the previous transaction (rule 5).
 
-        If there is none, it asks about ``offsets``, for ``LONGEST_STABLE_WAIT`` at most; so does the wait for a group
-        that gets no offsets now, whose coordinator may be down. After that, or another refusal, the request with the
-        offsets is sent. Brokers before Kafka 2.5 do not tell what is pending.
+        If the previous transaction had no offsets of the group, the request names ``offsets``, and the wait ends after
+        ``LONGEST_STABLE_WAIT``. ``is_other``: the group gets no offsets now. Its coordinator may be down, so this wait
+        ends after the same time, and its errors are ignored. Brokers before Kafka 2.5 do not report pending offsets.
         """
         previous = self._last_offsets.get(group_id)
         channel = CoordinatorChannel(self._client, group_id)

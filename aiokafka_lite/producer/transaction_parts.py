@@ -1,7 +1,7 @@
 """The parts of an open transaction besides its batches: partitions (generation 1) and offsets of groups.
 
-Each is a task of the producer, which ends at the latest after its present attempt when the transaction is over. EndTxn
-is sent when none of them runs (``wait_quiet``), so none of their requests reaches a broker after it.
+A task of the producer adds each part. When the transaction is over, the task ends after its present attempt at the
+latest. EndTxn is sent when no such task runs (``wait_quiet``), so none of their requests reaches a broker after EndTxn.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ LAST_END_OF_GENERATION_1 = EndTxnRequest.EPOCH_BUMP - 1
 LAST_OFFSETS_OF_GENERATION_1 = TxnOffsetCommitRequest.ADDS_GROUP - 1
 
 REQUIRED_BY_GENERATION_2 = (EndTxnRequest.EPOCH_BUMP, TxnOffsetCommitRequest.ADDS_GROUP, ProduceRequest.ADDS_PARTITIONS)
-"""Without one of these, a transaction of generation 2 could not begin or end."""
+"""The features of messages that generation 2 needs to begin and end a transaction."""
 
 _FENCED_ADVICE = "abort the transaction, and close this producer if the abort raises ProducerFenced"
 
@@ -207,7 +207,7 @@ def pending_offsets_request(
 ) -> OffsetFetchRequest:
     """Ask whether a group has pending offsets of these partitions, in the form of the versions before ``MANY_GROUPS``.
 
-    Brokers before Kafka 2.5 do not tell.
+    Brokers before Kafka 2.5 do not report them.
     """
     wanted = by_topic(partitions)
     topics = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in wanted.items()]

@@ -29,7 +29,7 @@ class TransactionState(Enum):
     COMMITTING = "accepted records are flushed; then EndTxn is sent until the coordinator answers"
     ABORTING = "unwritten records fail; then EndTxn is sent until the coordinator answers"
     ABORTABLE_ERROR = "the transaction has failed and can only be aborted"
-    FATAL_ERROR = "the producer is fenced or refused for good; every call raises the error"
+    FATAL_ERROR = "the producer is fenced, or refused finally; every call raises the error"
 
 
 class TransactionEvent(Enum):
@@ -42,7 +42,7 @@ class TransactionEvent(Enum):
     ABORT = "the user aborts, or the body of the transaction raised"
     ENDED = "the coordinator has ended the transaction"
     FAILED = "a record or an offset was not written, or the coordinator demands an abort"
-    REFUSED = "the coordinator or a partition leader refuses this producer for good"
+    REFUSED = "the coordinator or a partition leader refuses this producer finally"
 
 
 _S, _E = TransactionState, TransactionEvent

@@ -104,6 +104,7 @@ class ShareAnswers:
                         self._on_failure(error)
                 elif data.acquired_records:
                     some = self._acquire(name, key, data, expires_at, is_first=not some) or some
+        # Settled last, because an acquisition without a result in the whole answer has failed.
         for each in sent:
             refused = not self.settle(each, results) or refused
         return some, refused, refusal

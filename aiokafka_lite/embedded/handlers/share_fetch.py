@@ -71,6 +71,7 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     )
     for key in {**fetched, **outcomes}:
         partition = fetched.get(key, ShareFetched())
+        # The result of an acknowledgement is always sent, because the member waits for it.
         has_news = partition.acquired or partition.error is not ErrorCode.NONE or key in outcomes
         if has_news or is_first:
             _add_fetched(context, response, key, partition, outcomes.get(key, NONE))

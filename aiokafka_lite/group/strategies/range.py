@@ -78,12 +78,14 @@ class _Topic:
 def _match_racks(group: list[_Topic]) -> None:
     if not any(topic.racks_matter for topic in group):
         return
+    # First the partitions that one reader can get in all topics, so that the topics stay divided in the same way.
     for reader in group[0].readers:
         for number in list(group[0].remaining):
             together = all(number in topic.remaining and reader.rack in topic.racks[number] for topic in group)
             if together and all(topic.room(reader) > 0 for topic in group):
                 for topic in group:
                     topic.give(reader, [number])
+    # Then the remaining partitions of each topic by itself.
     for topic in group:
         for reader in topic.readers:
             near = [number for number in topic.remaining if reader.rack in topic.racks[number]]
