@@ -121,8 +121,8 @@ class FetchSessions:
     """The sessions of a node; the least recently used ones make room for others. Owner: the node.
 
     A session that is too large by itself is not kept. Its first request is answered without a session. A later request
-    is answered with FETCH_SESSION_ID_NOT_FOUND, after which the reader opens a new session. A session ends when its last
-    partition is removed.
+    gets FETCH_SESSION_ID_NOT_FOUND, after which the reader opens a new session. A session ends when it loses its last
+    partition.
     """
 
     def __init__(self, random: Random, slots: int = SLOTS) -> None:
