@@ -35,16 +35,14 @@ class BrokerAddress(Protocol):
     def port(self) -> int: ...
 
 
-def check_metadata(response: MetadataResponse) -> None:
-    """Raise ProtocolError unless brokers, topics and partitions make sense."""
+def check_brokers(response: MetadataResponse) -> None:
+    """Raise ProtocolError unless the brokers make sense."""
     seen = set()
     for broker in response.brokers:
         check_endpoint(broker)
         if broker.node_id in seen:
             raise _senseless(f"broker {broker.node_id} is listed twice")
         seen.add(broker.node_id)
-    for topic in response.topics:
-        _check_topic(topic)
 
 
 def check_endpoint(endpoint: BrokerAddress) -> None:
@@ -69,7 +67,8 @@ def _wrong_in(endpoint: BrokerAddress) -> str:
     return ""
 
 
-def _check_topic(topic: MetadataResponseTopic) -> None:
+def check_topic(topic: MetadataResponseTopic) -> None:
+    """Raise ProtocolError unless the topic and its partitions make sense."""
     if not topic.name and topic.topic_id == ZERO_UUID:
         raise _senseless("a topic has neither a name nor an id")
     # Fast path for the usual case: numbers in order, without a gap.

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..protocol.codec import put_uvarint
+from ..protocol.wire import put_uvarint
 
 SCOPE = "aiokafka_lite"
 DELTA, CUMULATIVE = 1, 2

@@ -14,9 +14,9 @@ Rule 3: A round asks the reachable brokers, then the bootstrap addresses (KIP-89
         asked as well (``aio.hedged``).
 Rule 4: Nothing is awaited between choosing the topics and writing the request, so a ticket is never served by a
         request that does not ask for its topics.
-Rule 5: A large answer is merged in slices, between which other tasks run. The snapshot is replaced once, as a whole. If
-        a hint or another answer has replaced the snapshot meanwhile, the answer is merged again, with the newer
-        snapshot.
+Rule 5: A large answer is decoded and merged in slices, between which other tasks run. The snapshot is replaced once, as
+        a whole. If a hint or another answer has replaced the snapshot meanwhile, the answer is merged again, with the
+        newer snapshot.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ from ..errors import (
 from ..net.broker import Broker, Purpose
 from ..protocol.framing import WrongProtocol
 from ..protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ..protocol.wire import UndecodableResponse
 from ..types import TopicPartition
+from .answer import Answer, ReadTopics
 from .brokers import Brokers
-from .checks import check_metadata
-from .metadata import ClusterView, Endpoint, merge_leader, merging
+from .metadata import ClusterView, Endpoint, TopicView, merge_leader, merging
 from .tickets import Tickets
 from .topics import MissingTopics, TrackedTopics
 
@@ -99,6 +100,7 @@ class Updater:
         self._last_refresh = 0.0  # of all tracked topics
         # A tracked topic lacks a leader or has a retriable error: ask again although no caller demands it.
         self._unsettled = False
+        self._read_topics: ReadTopics[TopicView] = ReadTopics()  # of the last large answer
         self._missing = MissingTopics(logger)
         # Consecutive rounds before the first answer in which every address failed with a final error; see _is_hopeless.
         self._hopeless_rounds = 0
@@ -254,27 +256,33 @@ class Updater:
         ticket, asked = self._tickets.send(), self._topics_to_ask(now)
         self._never_asked.clear()
         self._at_once = False
-        answer = connection.send_nowait(
+        promise = connection.send_in_parts(
             MetadataRequest(
                 topics=[MetadataRequestTopic(name=name) for name in sorted(asked)],
                 allow_auto_topic_creation=self.creates_topics or not asked,  # versions before 4 lack the switch
             ),
+            "topics",
             timeout=self._config.request_timeout,
         )
-        response = await answer
-        error = _error_in(response)
-        if error is not None:
-            self._record_failure(broker, error)
-            if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102
+        answer: Answer[TopicView] = Answer(await promise, self._read_topics)
+        reliable = connection.versions.supports(MetadataRequest.RELIABLE_EPOCHS)
+        try:
+            view = await self._merge(answer, asked, reliable)
+        except UndecodableResponse as error:
+            connection.close(error)
+            raise
+        refusal = _error_in(answer.message)
+        if refusal is not None:
+            self._record_failure(broker, refusal)
+            if answer.message.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102
                 self._brokers.mark_all_unreachable(self.view)
             return None
-        check_metadata(response)
         self._brokers.mark_reachable(broker)
-        reliable = connection.versions.supports(MetadataRequest.RELIABLE_EPOCHS)
-        self._accept(await self._merge(response, asked, reliable), response, ticket, asked)
+        self._read_topics = answer.kept(view.topics)
+        self._accept(view, answer, ticket, asked)
         return True
 
-    async def _merge(self, response: MetadataResponse, asked: set[str], epochs_reliable: bool) -> ClusterView:
+    async def _merge(self, answer: Answer[TopicView], asked: set[str], epochs_reliable: bool) -> ClusterView:
         """The next snapshot. When this returns, ``view`` is still the snapshot that it was made from (rule 5)."""
         loop = asyncio.get_running_loop()
         attempt, base = 0, self.view
@@ -282,7 +290,7 @@ class Updater:
             attempt += 1
             steps = merging(
                 base,
-                response,
+                answer,
                 asked=asked,
                 keep=self.tracked.names,
                 now=loop.time(),
@@ -308,7 +316,7 @@ class Updater:
             return wanted.union(self.tracked.names)
         return wanted.union(self.view.unsettled(self.tracked.names))
 
-    def _accept(self, view: ClusterView, response: MetadataResponse, ticket: int, asked: set[str]) -> None:
+    def _accept(self, view: ClusterView, answer: Answer[TopicView], ticket: int, asked: set[str]) -> None:
         now = asyncio.get_running_loop().time()
         if self._asks_for_all:
             self._last_refresh = now
@@ -319,7 +327,7 @@ class Updater:
         for name in [name for name, wanted in self._wanted.items() if wanted <= ticket]:
             del self._wanted[name]
         self.left_out = {name for name in self.left_out - asked if name in self.tracked or name in self._wanted}
-        self.left_out |= asked.difference(topic.name for topic in response.topics)
+        self.left_out |= asked.difference(answer.names)
         if changed:
             self._pace.reset()
         self._not_before = now + self._pace.next()

@@ -23,12 +23,11 @@ import math
 import ssl
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..aio.deadline import deadline
 from ..aio.framed_stream import Frame, FramedStream
 from ..errors import ConnectionLost, IllegalStateError, KafkaError, ProtocolError
-from ..protocol.framing import WaitingFrameMemory
 from ..protocol.schema import Request
 from ..protocol.state import CONNECTION, ConnectionEvent, ConnectionState, next_state
 from ..protocol.versions import VersionTable
@@ -39,6 +38,7 @@ from .tls import alert
 from .traffic import TrafficCounters
 
 if TYPE_CHECKING:  # a client without a login does not import its modules
+    from ..protocol.partial import PartialResponse
     from .login import Login
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,6 @@ class Connection:
         node_id: int | None = None,
         request_timeout: float = 30.0,
         max_response_size: int = 128 * 1024 * 1024,
-        memory: WaitingFrameMemory | None = None,
         oldest_first: bool = False,
         login: Login | None = None,
         uses_tls: bool = False,
@@ -94,8 +93,7 @@ class Connection:
         """``oldest_first`` begins with version 0 of ApiVersions, for a peer that closed a connection on a newer one.
 
         ``login`` has the credentials, None if there is no login. ``uses_tls`` only chooses the text of errors.
-        ``memory`` bounds the incomplete responses of several connections. ``counters`` are the broker's. ``on_gone`` is
-        called when the transport is closed.
+        ``counters`` are the broker's. ``on_gone`` is called when the transport is closed.
         """
         self.host = host
         self.port = port
@@ -117,12 +115,7 @@ class Connection:
         self._max_response_size = max_response_size
         first_limit = min(max_response_size, MAX_BEFORE_READY)
         self._wire = _Wire(
-            first_limit,
-            self.peer,
-            memory,
-            on_frames=self._frames_received,
-            on_end=self._stream_ended,
-            on_gone=on_gone,
+            first_limit, self.peer, on_frames=self._frames_received, on_end=self._stream_ended, on_gone=on_gone
         )
         self._requests = InFlightRequests(
             self.peer,
@@ -297,6 +290,14 @@ class Connection:
         version = self._agreed.pick(type(request), at_most)
         return self._requests.send(request, version, self._request_timeout if timeout is None else timeout)
 
+    def send_in_parts(self, request: Request[R], array: str, *, timeout: float) -> asyncio.Future[R | PartialResponse]:
+        """Send like ``send_nowait``. A large response is a PartialResponse, whose reader decodes ``array`` in parts."""
+        if not self._is_open:
+            raise _unusable(self)
+        assert self._agreed is not None
+        version = self._agreed.pick(type(request), None)
+        return cast("asyncio.Future[R | PartialResponse]", self._requests.send(request, version, timeout, array))
+
     def send_with_callback(
         self,
         request: Request[R],
@@ -430,13 +431,12 @@ class _Wire(FramedStream):
         self,
         max_size: int,
         peer: str,
-        memory: WaitingFrameMemory | None,
         *,
         on_frames: Callable[[list[Frame]], None],
         on_end: Callable[[Exception | None], None],
         on_gone: Callable[[], None] | None,
     ) -> None:
-        super().__init__(max_size, peer, memory=memory)
+        super().__init__(max_size, peer)
         self._on_frames = on_frames
         self._on_end = on_end
         self._on_gone = on_gone

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..aio.framed_stream import Frame
 from ..arguments import in_seconds
 from ..errors import KafkaError, KafkaTimeout
-from ..protocol.connection import ClientProtocol, InFlight
+from ..protocol.connection import LARGE, ClientProtocol, InFlight
 from ..protocol.framing import SIZE_PREFIX
 from ..protocol.schema import Message, Request
 from .traffic import TrafficCounters
@@ -58,11 +58,12 @@ _TIMER_PRECISION = 0.001
 class _Promise:
     """The promise of a response, as a future or with a callback.
 
-    ``deadline`` is in the loop's time, ``timeout`` in seconds. A callback is called once, in the iteration of the loop
-    that reads the outcome. A future costs one more iteration.
+    ``deadline`` is in the loop's time, ``timeout`` in seconds. ``in_parts`` names the array that the caller decodes in
+    parts if the response is large; for most requests it is empty. A callback is called once, in the iteration of the
+    loop that reads the outcome. A future costs one more iteration.
     """
 
-    __slots__ = ("callback", "deadline", "future", "timeout")
+    __slots__ = ("callback", "deadline", "future", "in_parts", "timeout")
 
     def __init__(
         self,
@@ -70,11 +71,13 @@ class _Promise:
         callback: Callable[[Any], object] | None,
         timeout: float,
         deadline: float,
+        in_parts: str = "",
     ) -> None:
         self.future = future
         self.callback = callback
         self.timeout = timeout
         self.deadline = deadline
+        self.in_parts = in_parts
 
     @property
     def is_dropped(self) -> bool:
@@ -172,14 +175,15 @@ class InFlightRequests:
 
     # Requests. Hot: a few microseconds more than the encoding itself.
 
-    def send(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
+    def send(self, request: Request[R], version: int, timeout: float, in_parts: str = "") -> asyncio.Future[R]:
         """Write a request, or hold it back, and return the promise of its response.
 
-        Raises ConnectionLost if the transport is closed, UnsupportedVersion if the request needs a newer version than
-        the broker has, and ValueError if no version can carry the request.
+        With ``in_parts``, the name of an array, a large response is a PartialResponse. Raises ConnectionLost if the
+        transport is closed, UnsupportedVersion if the request needs a newer version than the broker has, and ValueError
+        if no version can carry the request.
         """
         future: asyncio.Future[R] = self._loop.create_future()
-        self._send(request, version, timeout, future, None)
+        self._send(request, version, timeout, future, None, in_parts)
         return future
 
     def send_with_callback(
@@ -198,10 +202,11 @@ class InFlightRequests:
         timeout: float,
         future: asyncio.Future[Any] | None,
         callback: Callable[[Any], object] | None,
+        in_parts: str = "",
     ) -> None:
         now = self.last_used = self._loop.time()
         deadline = now + timeout
-        promise = _Promise(future, callback, timeout, deadline)
+        promise = _Promise(future, callback, timeout, deadline, in_parts)
         # The timer stays if encoding fails below: a timer that finds no request is harmless.
         if deadline < self._timer_at:
             self._set_timer(deadline)
@@ -250,7 +255,10 @@ class InFlightRequests:
         for frame in frames:
             counters.responses += 1
             counters.bytes_received += SIZE_PREFIX + len(frame)
-            request, response = protocol.receive(frame)
+            in_parts = ""
+            if len(frame) >= LARGE and protocol.in_flight:
+                in_parts = protocol.in_flight[0].promise.in_parts
+            request, response = protocol.receive(frame, in_parts=in_parts)
             if self.hide_secrets is not None:
                 self.hide_secrets(response)
             # This comes before the promise is fulfilled, so that the caller's next request is held back.

@@ -25,11 +25,22 @@ import linecache
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NoReturn, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from ..errors import ProtocolError
-from .encode_errors import describe_encode_error
+from .encode_errors import describe_encode_error, lacks_field, wrong_length
 from .schema import BLOBS, FIXED, LONGEST_STRING, MISSING, MOST_TAGS, Message, Request, Spec
+from .wire import (
+    decode_error,
+    get_uvarint,
+    put_uvarint,
+    refuse,
+    refuse_count,
+    refuse_flag,
+    refuse_long_string,
+    refuse_null,
+    refuse_tag,
+)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Encoder: TypeAlias = Callable[[Any, bytearray], None]
@@ -64,10 +75,8 @@ def decode_message(cls: type[M], version: int, data: Buffer, position: int = 0) 
     """
     try:
         message, end = decoder(cls, version)(data, position)
-    except (IndexError, struct.error):
-        raise ProtocolError(f"{cls.__name__} v{version}: {len(data)} bytes end in the middle of the message") from None
-    except UnicodeDecodeError as error:
-        raise ProtocolError(f"{cls.__name__} v{version}: a string is not UTF-8 ({error.reason})") from None
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise decode_error(cls.__name__, version, len(data), error) from None
     return message, end
 
 
@@ -100,6 +109,7 @@ own."""
 
 _encoders: dict[tuple[type[Any], int], Encoder] = {}
 _decoders: dict[tuple[type[Any], int], Decoder] = {}
+_part_decoders: dict[tuple[type[Any], int, str], PartDecoders] = {}
 
 
 def encoder(cls: type[Any], version: int) -> Encoder:
@@ -138,71 +148,49 @@ def _compile_decoder(cls: type[Any], version: int) -> Decoder:
     return cast(Decoder, source.build("decode"))
 
 
+class PartDecoders(NamedTuple):
+    """The decoders of a message whose longest array is decoded in parts. They raise errors like a ``Decoder``.
+
+    ``head`` decodes the fields up to the array, which is empty then, and returns the message, the count of the array,
+    and the position of its first element. ``element`` is a Decoder of one element. ``tail`` decodes the fields after
+    the array into the message, and returns the position after it. ``data`` must be bytes.
+    """
+
+    head: Callable[[bytes, int], tuple[Any, int, int]]
+    element: Decoder
+    tail: Callable[[Any, bytes, int], int]
+
+
+def part_decoders(cls: type[Any], version: int, array: str) -> PartDecoders:
+    """The compiled decoders of a message without tagged fields; ``array`` names the field, an array of structs."""
+    made = _part_decoders.get((cls, version, array))
+    if made is None:
+        made = _part_decoders[cls, version, array] = _compile_parts(cls, version, array)
+    return made
+
+
+def _compile_parts(cls: type[Any], version: int, array: str) -> PartDecoders:
+    _check_version(cls, version)
+    names = list(cls.specs)
+    after = names.index(array) + 1
+    head = _Source("def head(data, pos):", cls, version, stops_at=f"{cls.__name__}.{array}")
+    head("size = len(data)")
+    head(f"m = {head.bind('new', cls.__new__)}({head.bind('cls', cls)})")
+    _get_fields(head, cls, "m", names[:after], is_end=False)
+    element = _Source("def element(data, pos):", cls, version)
+    element("size = len(data)")
+    _get_struct(element, cls.specs[array].item, "m")
+    element("return m, pos")
+    tail = _Source("def tail(m, data, pos):", cls, version)
+    tail("size = len(data)")
+    _get_fields(tail, cls, "m", names[after:])
+    tail("return pos")
+    return PartDecoders(head.build("head"), element.build("element"), tail.build("tail"))
+
+
 def _check_version(cls: type[Any], version: int) -> None:
     if version not in cls.versions:
         raise ValueError(f"{cls.__name__} has versions {cls.versions.first} to {cls.versions.last}, not {version}")
-
-
-# Functions that the generated code calls.
-
-
-def put_uvarint(out: bytearray, number: int) -> None:
-    """Append an unsigned varint."""
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-
-
-def get_uvarint(data: Buffer, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 32 bits; return it and the position after it."""
-    number = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 28:
-            raise ProtocolError("a varint is longer than five bytes")
-    if number > 0xFFFFFFFF:
-        raise ProtocolError(f"the varint {number} does not fit 32 bits")
-    return number, position
-
-
-def _refuse(where: str, need: int, left: int) -> NoReturn:
-    if need < 0:
-        raise ProtocolError(f"{where} has a negative length: {need}")
-    raise ProtocolError(f"{where} claims {need} bytes, but {left} remain")
-
-
-def _refuse_null(where: str) -> NoReturn:
-    raise ProtocolError(f"{where} is null, but this version does not allow null")
-
-
-def _refuse_long_string(where: str, length: int) -> NoReturn:
-    raise ProtocolError(f"{where} is a string of {length} bytes; at most {LONGEST_STRING} are allowed")
-
-
-def _refuse_count(where: str, count: int, most: int) -> NoReturn:
-    raise ProtocolError(f"{where} claims {count} elements; at most {most} are accepted")
-
-
-def _refuse_tag(where: str, tag: int, read: int, given: int) -> NoReturn:
-    raise ProtocolError(f"tag {tag} ({where}) has {given} bytes, but its value has {read}")
-
-
-def _refuse_flag(where: str, flag: int) -> NoReturn:
-    raise ProtocolError(f"{where} must begin with -1 (null) or 1, got {flag}")
-
-
-def _lacks_field(where: str, versions: str) -> NoReturn:
-    raise ValueError(f"{where} exists in versions {versions} only")
-
-
-def _wrong_length(what: str) -> NoReturn:
-    raise ValueError(what)
 
 
 # Sizes and shapes that the schema determines.
@@ -247,8 +235,9 @@ def _unpackers(wire: str) -> list[Callable[..., tuple[Any, ...]]]:
 class _Source:
     """The lines of a generated function, and the objects that it refers to."""
 
-    def __init__(self, head: str, cls: type[Any], version: int) -> None:
+    def __init__(self, head: str, cls: type[Any], version: int, *, stops_at: str = "") -> None:
         self.label = cls.__name__
+        self.stops_at = stops_at  # the array of whose decoder only the count is made
         self.version = version
         self.flexible = version >= cls.flexible
         self.most = MAX_REQUESTED if issubclass(cls, Request) else None
@@ -258,14 +247,14 @@ class _Source:
         self.names: dict[str, Any] = {
             "put_uvarint": put_uvarint,
             "get_uvarint": get_uvarint,
-            "refuse": _refuse,
-            "refuse_null": _refuse_null,
-            "refuse_long_string": _refuse_long_string,
-            "refuse_count": _refuse_count,
-            "refuse_tag": _refuse_tag,
-            "refuse_flag": _refuse_flag,
-            "lacks_field": _lacks_field,
-            "wrong_length": _wrong_length,
+            "refuse": refuse,
+            "refuse_null": refuse_null,
+            "refuse_long_string": refuse_long_string,
+            "refuse_count": refuse_count,
+            "refuse_tag": refuse_tag,
+            "refuse_flag": refuse_flag,
+            "lacks_field": lacks_field,
+            "wrong_length": wrong_length,
             "pack": struct.pack,
             "unpack_from": struct.unpack_from,
         }
@@ -436,10 +425,15 @@ def _put_array(source: _Source, spec: Spec, value: str, label: str) -> None:
 
 def _get_struct(source: _Source, cls: type[Any], var: str) -> None:
     source(f"{var} = {source.bind('new', cls.__new__)}({source.bind('cls', cls)})")
+    _get_fields(source, cls, var, list(cls.specs))
+
+
+def _get_fields(source: _Source, cls: type[Any], var: str, names: list[str], *, is_end: bool = True) -> None:
+    """Read the named fields of a struct, and its tagged fields if this ``is_end`` of the struct."""
     run: list[tuple[str, str]] = []  # neighbouring numbers, read by one unpack
     tagged: list[tuple[int, str, Spec]] = []
-    for name, spec in cls.specs.items():
-        where = f"{var}.{name}"
+    for name in names:
+        spec, where = cls.specs[name], f"{var}.{name}"
         if source.version not in spec.versions or spec.tag is not None:
             _set_default(source, spec, where, f"{cls.__name__}.{name}")
             if source.version in spec.versions and spec.tag is not None:
@@ -448,10 +442,11 @@ def _get_struct(source: _Source, cls: type[Any], var: str) -> None:
             run.append((spec.wire, where))
         else:
             _get_value(source, spec, where, f"{cls.__name__}.{name}", run)
-    if source.flexible:
+    ends_with_tags = is_end and source.flexible
+    if ends_with_tags:
         run.append(("B", "n"))
     _read_run(source, run)
-    if source.flexible:
+    if ends_with_tags:
         source("if n:")
         source.depth += 1
         _get_tags(source, cls, var, tagged)
@@ -568,6 +563,9 @@ def _get_array(source: _Source, spec: Spec, where: str, label: str) -> None:
         source(f"if n > {most}: refuse_count({label!r}, n, {most})")
     items, item = source.name("items"), source.name("item")
     source(f"{items} = {where} = []")
+    if source.stops_at == label:
+        source("return m, n, pos")
+        return
     source(f"for {source.name('count')} in range(n):")
     source.depth += 1
     if isinstance(spec.item, Spec):

@@ -22,12 +22,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import ProtocolError, UnsupportedVersion
 from . import messages  # messages.REQUESTS imports every message, so only the broker's side uses it
-from .codec import Buffer, decode_message, encode_message, get_uvarint
+from .codec import Buffer, decode_message, encode_message
 from .encode_errors import describe_encode_error
 from .framing import close_frame, open_frame
 from .messages import ApiVersionsRequest, ApiVersionsResponse
 from .schema import MOST_TAGS, Request, Response
 from .versions import decode_api_versions
+from .wire import get_uvarint
 
 P = TypeVar("P")
 
@@ -39,9 +40,9 @@ MAX_WITHOUT_RECORDS = 8 * 1024 * 1024
 """The maximum bytes of a request, except Produce, that a broker accepts. Decoding more would block its loop for
 seconds."""
 
-MAX_WITH_COLLECTION = 256 * 1024
-"""Bytes. While a larger response is decoded, the garbage collector is paused. Responses with records have few
-objects."""
+LARGE = 256 * 1024
+"""Bytes. While a larger response is decoded, the garbage collector is paused, unless it is decoded in parts.
+Responses with records have few objects."""
 
 
 class InFlight(NamedTuple, Generic[P]):
@@ -113,11 +114,12 @@ class ClientProtocol(Generic[P]):
                 f"{self.peer} supports {name} up to version {version}, which cannot carry this request: {error}"
             ) from error
 
-    def receive(self, frame: Buffer) -> tuple[InFlight[P], Response]:
+    def receive(self, frame: Buffer, *, in_parts: str = "") -> tuple[InFlight[P], Response]:
         """Decode a response. Return the request that it answers, which is no longer in flight, and the response.
 
         Brokers respond in order, so the response must be to the oldest request. Raises ``ProtocolError`` if it is not,
-        or if it cannot be decoded; the stream cannot be used after that.
+        or if it cannot be decoded; the stream cannot be used after that. ``in_parts`` names an array of the response
+        that the caller decodes in parts: the response is a ``PartialResponse`` then.
         """
         if len(frame) < _CORRELATION_ID.size:
             raise ProtocolError(f"{self.peer} sent a response of {len(frame)} bytes, too few for a header")
@@ -132,7 +134,11 @@ class ClientProtocol(Generic[P]):
                 f"{self.peer} sent a response with correlation id {correlation_id}, but {oldest.correlation_id} "
                 f"({oldest.request.__name__}) is next"
             )
-        response = decode_response(oldest.request, oldest.version, frame, self.peer)
+        response: Response
+        if in_parts:
+            response = _decode_head(oldest.request, oldest.version, in_parts, frame, self.peer)
+        else:
+            response = decode_response(oldest.request, oldest.version, frame, self.peer)
         self._in_flight.popleft()
         return oldest, response
 
@@ -172,7 +178,7 @@ def decode_response(cls: type[Request[Any]], version: int, frame: Buffer, peer: 
         response: Response
         if cls is ApiVersionsRequest:
             response, _ = decode_api_versions(frame, position, version)
-        elif len(frame) < MAX_WITH_COLLECTION:
+        elif len(frame) < LARGE:
             response, _ = decode_message(cls.response, version, frame, position)
         else:
             with _no_garbage_collection():
@@ -180,6 +186,18 @@ def decode_response(cls: type[Request[Any]], version: int, frame: Buffer, peer: 
     except ProtocolError as error:
         raise ProtocolError(f"{peer} sent a response that cannot be decoded: {error}") from error
     return response
+
+
+def _decode_head(cls: type[Request[Any]], version: int, array: str, frame: Buffer, peer: str) -> Response:
+    from .partial import PartialResponse  # imported here: most clients get no large response
+
+    data, position = bytes(frame), _CORRELATION_ID.size
+    try:
+        if _response_is_flexible(cls, version):
+            position = _skip_tags(data, position)
+    except ProtocolError as error:
+        raise ProtocolError(f"{peer} sent a response that cannot be decoded: {error}") from error
+    return PartialResponse(cls.response, version, array, data, position, peer)
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka_lite.cluster.checks import MAX_LEADER_EPOCH, check_metadata, is_connectable
+from aiokafka_lite.cluster.answer import Answer
+from aiokafka_lite.cluster.checks import MAX_LEADER_EPOCH, is_connectable
 from aiokafka_lite.cluster.metadata import ClusterView, merge_leader
 from aiokafka_lite.errors import ProtocolError
 from aiokafka_lite.protocol.codec import decode_message, encode_message
@@ -23,6 +24,11 @@ from tests.pure.cluster.test_metadata import ID_A, broker, known, partition, res
 LAST = 2**31 - 1
 
 
+def check(message: MetadataResponse) -> None:
+    """Read the answer to its end."""
+    list(Answer(message).read({}))
+
+
 @pytest.mark.parametrize(
     ("answer", "what"),
     [
@@ -38,27 +44,27 @@ LAST = 2**31 - 1
 )
 def test_what_makes_no_sense_is_named(answer: MetadataResponse, what: str) -> None:
     with pytest.raises(ProtocolError, match=what):
-        check_metadata(answer)
+        check(answer)
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 70_000, LAST])
 def test_a_port_outside_the_range_is_refused(port: int) -> None:
     answer = MetadataResponse(brokers=[broker(1), broker(2, port)], topics=[])
     with pytest.raises(ProtocolError, match=f"broker 2 has the port {port}; ports are from 1 to 65535"):
-        check_metadata(answer)
+        check(answer)
 
 
 def test_a_broker_without_a_host_is_refused() -> None:
     nowhere = MetadataResponseBroker(node_id=2, host="", port=9092)
     assert not is_connectable(nowhere)
     with pytest.raises(ProtocolError, match="broker 2 has no host"):
-        check_metadata(MetadataResponse(brokers=[broker(1), nowhere], topics=[]))
+        check(MetadataResponse(brokers=[broker(1), nowhere], topics=[]))
 
 
 def test_what_is_unusual_and_legal_is_accepted() -> None:
-    check_metadata(response(topic(partition(leader=99), partition(1, leader=-1, epoch=-1)), nodes=(1, 5000)))
-    check_metadata(response(topic(partition(1), partition(0), partition(7, replica_nodes=[], isr_nodes=[]))))
-    check_metadata(response(topic(error=3), topic(partition(epoch=MAX_LEADER_EPOCH), name="other")))
+    check(response(topic(partition(leader=99), partition(1, leader=-1, epoch=-1)), nodes=(1, 5000)))
+    check(response(topic(partition(1), partition(0), partition(7, replica_nodes=[], isr_nodes=[]))))
+    check(response(topic(error=3), topic(partition(epoch=MAX_LEADER_EPOCH), name="other")))
 
 
 def test_topics_that_were_not_asked_for_are_ignored() -> None:
@@ -93,9 +99,9 @@ def test_more_brokers_in_describe_cluster_are_refused_as_well() -> None:
 
 def test_as_many_brokers_as_are_allowed_become_a_snapshot() -> None:
     answer = response(nodes=tuple(range(5000)))
-    check_metadata(answer)
+    check(answer)
     assert len(merge(ClusterView(), answer, asked=set()).nodes) == 5000
 
 
 def test_a_topic_id_is_not_required() -> None:
-    check_metadata(response(topic(partition(), topic_id=ZERO_UUID), topic(partition(), name="other", topic_id=ID_A)))
+    check(response(topic(partition(), topic_id=ZERO_UUID), topic(partition(), name="other", topic_id=ID_A)))

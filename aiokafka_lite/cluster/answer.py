@@ -1,0 +1,97 @@
+"""One Metadata response as the client reads it: topic by topic.
+
+A large response is decoded while it is read, so the event loop can have turns in between, and the decoded topics do not
+exist all at once: the garbage collector would take 80 ms to pass 100,000 partitions. The bytes of each topic are kept.
+A topic with the same bytes in the next response is not decoded again: nearly always, nothing has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from ..protocol.messages import MetadataResponse, MetadataResponseTopic
+from .checks import check_brokers, check_topic
+
+if TYPE_CHECKING:
+    from ..protocol.partial import PartialResponse
+
+T = TypeVar("T")
+
+
+class ReadTopics(NamedTuple, Generic[T]):
+    """What is kept of the last large response: its version, its topics in order, and what they were merged to (T)."""
+
+    version: int = -1
+    encoded: Sequence[tuple[str, bytes]] = ()
+    merged: Mapping[str, T] = MappingProxyType({})
+
+
+class Answer(Generic[T]):
+    """A response, and what is kept of the one before. The constructor and ``read`` raise ProtocolError."""
+
+    def __init__(self, response: MetadataResponse | PartialResponse, before: ReadTopics[T] | None = None) -> None:
+        self._response = response
+        self._before = ReadTopics() if before is None else before
+        self._encoded: list[tuple[str, bytes]] = []
+        check_brokers(self.message)
+
+    @property
+    def message(self) -> MetadataResponse:
+        """The response, with its topics if it is small. The fields after the topics are set when all were read."""
+        if isinstance(self._response, MetadataResponse):
+            return self._response
+        message: MetadataResponse = self._response.message
+        return message
+
+    @property
+    def names(self) -> Collection[str | None]:
+        """The names of all topics, which were read."""
+        if isinstance(self._response, MetadataResponse):
+            return [topic.name for topic in self._response.topics]
+        return [name for name, _ in self._encoded]
+
+    def kept(self, merged: Mapping[str, T]) -> ReadTopics[T]:
+        """What to keep for the next response. ``merged`` are the topics of the snapshot that this one led to."""
+        if isinstance(self._response, MetadataResponse):
+            return self._before
+        return ReadTopics(self._response.version, self._encoded, merged)
+
+    def read(self, known: Mapping[str, T]) -> Iterator[MetadataResponseTopic | T]:
+        """Read all topics, from the first one. ``known`` are those of the present snapshot.
+
+        Yields the known topic itself where the bytes are those that it was made from.
+        """
+        if isinstance(self._response, MetadataResponse):
+            for topic in self._response.topics:
+                check_topic(topic)
+            yield from self._response.topics
+        else:
+            yield from self._decode(self._response, known)
+
+    def _decode(self, response: PartialResponse, known: Mapping[str, T]) -> Iterator[MetadataResponseTopic | T]:
+        version, before, merged = self._before
+        if version != response.version:
+            before = ()
+        places = {name: place for place, (name, _) in enumerate(before)}
+        place = 0
+        self._encoded = []
+        response.begin()
+        while response.remaining:
+            if place < len(before):
+                name, encoded = before[place]
+                same = known.get(name)
+                if same is not None and same is merged.get(name) and response.skip(encoded):
+                    self._encoded.append(before[place])
+                    place += 1
+                    yield same
+                    continue
+            start = response.position
+            topic: MetadataResponseTopic = response.decode()
+            check_topic(topic)
+            name = topic.name or ""
+            self._encoded.append((name, response.data[start : response.position]))
+            place = places.get(name, place - 1) + 1  # brokers list the topics in the same order each time
+            yield topic
+        response.end()
