@@ -2,15 +2,15 @@
 
 Rules of this benchmark:
 
-1. Each candidate runs in a process of its own (``worker``), which imports its client alone. CPU is that process's, with
-   all its threads; the broker's is not in it.
-2. The candidates of a cell run in turn in each round, and each round begins with another one, so that the machine of
-   the moment divides out. Ratios are medians of the ratios within a round.
+1. Each candidate runs in a process of its own (``worker``), which imports only its client. CPU is the CPU time of this
+   process, with all its threads, without the broker.
+2. The candidates of a cell run in turn in each round, and each round begins with another candidate. So a change of the
+   machine's load affects all of them. Ratios are medians of the ratios within a round.
 3. Tables show medians, and the smallest and the largest value. A candidate that fails is named with its error.
 4. A topic belongs to one cell, and is deleted after it.
 
-Kafka is found as the tests find it: KAFKA_BOOTSTRAP, a container, or plain Java. ``--quick`` takes 8 minutes on two
-cores, the whole a quarter of an hour. ``--only produce`` runs the cells whose title contains that word.
+The program finds Kafka as the tests do: KAFKA_BOOTSTRAP, a container, or plain Java. ``--quick`` takes 8 minutes on two
+cores, and a whole run takes a quarter of an hour. ``--only produce`` runs the cells whose title contains that word.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class Cell:
-    """One comparison. The first candidate is the one that the others are compared with."""
+    """One comparison. All candidates are compared with the first one."""
 
     title: str
     kind: str
@@ -71,7 +71,7 @@ class Cell:
 
 
 def ours(label: str, client: str, *, plain: bool = False, uvloop: bool = False) -> list[Candidate]:
-    """The candidate as built, and with ``plain`` as plain Python as well, where the two differ."""
+    """The candidate as built. With ``plain`` also as plain Python, if the two differ."""
     name = f"{OURS} {label}".strip()
     made = [Candidate(name, client)]
     if plain and aiokafka_lite.COMPILED:
@@ -236,7 +236,7 @@ def installed(package: str) -> str:
 
 
 def setup(kafka: str, rounds: int, scale: float) -> dict[str, str]:
-    """What the figures depend on, for the head of the report."""
+    """The software, the machine and the settings that the figures depend on, for the head of the report."""
     peers = ", ".join(f"{name} {installed(name)}" for name in ("confluent-kafka", "aiokafka", "uvloop"))
     return {
         "date": time.strftime("%Y-%m-%d"),

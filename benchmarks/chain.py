@@ -1,9 +1,9 @@
 """Three consumer groups in a chain move records from topic to topic: ``python -m benchmarks.chain``.
 
-aiokafka and confluent-kafka each do the job on the embedded broker and, where ``KAFKA_BOOTSTRAP`` says that there is
-one, on Apache Kafka, in turn. Every stage is a process of its own with a group of its own: it reads what there is,
-writes the records to the next topic, waits until they are acknowledged, and commits. The time is that from the first
-record of the first topic to the last record of the last one, and the CPU is that of the embedded broker.
+aiokafka and confluent-kafka take turns on the embedded broker, and on Apache Kafka if ``KAFKA_BOOTSTRAP`` names one.
+Every stage is a process with a group of its own: it reads the available records, writes them to the next topic, waits
+until they are acknowledged, and commits. The time counts from the first record of the first topic to the last record of
+the last topic. The CPU is that of the embedded broker.
 """
 
 from __future__ import annotations

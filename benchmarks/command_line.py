@@ -1,9 +1,9 @@
 """Lines in and lines out as processes, against Kafka's console tools and kcat: ``python -m benchmarks command_line``.
 
 A million lines of 100 bytes from a file into a topic of one partition, and from there into a file, each tool with its
-own defaults. Kafka is found as the tests find it (KAFKA_BOOTSTRAP, a container, plain Java). Kafka's tools are those of
-the newest release, as Java processes with the heap that their scripts give them; kcat is measured where it is there.
-Starting and ending the process is part of the time, and the CPU is that of the process alone.
+own defaults. The program finds Kafka as the tests do (KAFKA_BOOTSTRAP, a container, plain Java). Kafka's tools are
+those of the newest release, as Java processes with the heap that their scripts set. kcat is measured if it is
+installed. The time includes the start and the end of the process; the CPU is that of the process alone.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def timed(command: list[str], source: Path, target: Path) -> Timed:
 
 @asynccontextmanager
 async def topic_of_one_partition(servers: str) -> AsyncIterator[str]:
-    """A new topic, deleted in the end: the broker need not keep what was measured."""
+    """A new topic, which is deleted at the end, so that the broker does not keep its records."""
     name = f"bench-{time.time_ns():x}"
     async with Admin(servers) as admin:
         (await admin.topics.create(NewTopic(name, 1, 1))).raise_for_errors()

@@ -1,8 +1,7 @@
-"""Compare ways of doing the same thing within one run, so that the machine of the day divides out.
+"""Compare ways of doing the same thing within one run, so that the load of the machine affects all of them.
 
 All candidates run in turn in each round, and each round begins with another candidate; medians over the rounds are
-reported, and ratios are medians of the ratios within a round. Absolute times are worth little from one machine to the
-next; the ratios are what to record.
+reported, and ratios are medians of the ratios within a round. Record the ratios: absolute times depend on the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ LEAST_SECONDS = 0.02  # a candidate is repeated within a round until it takes th
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One candidate: seconds per operation (medians), and how many times as long as the first candidate it takes."""
+    """One candidate: the median seconds per operation, and their ratio to those of the first candidate."""
 
     name: str
     wall: float
@@ -80,7 +79,7 @@ def in_turn(names: Iterable[str], turn: int) -> list[str]:
 
 
 def tabulate(wall: Mapping[str, list[float]], cpu: Mapping[str, list[float]], *, title: str, unit: str) -> Table:
-    """A table of seconds per operation, a list entry for each round; the first name is what the others are held to."""
+    """A table of seconds per operation, with one list entry for each round. All are compared with the first name."""
     base = next(iter(wall))
     results = [
         Result(

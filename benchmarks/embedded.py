@@ -1,8 +1,7 @@
 """The embedded cluster: throughput, start-up, connections, recovery, virtual time: ``python -m benchmarks embedded``.
 
-librdkafka produces and reads records of 100 bytes on this cluster, on its own mock cluster and, where
-``KAFKA_BOOTSTRAP`` says that there is one, on Apache Kafka, in turn in each round. Client and cluster share the
-machine, and here one process.
+librdkafka writes and reads records of 100 bytes on this cluster and on its own mock cluster, and on Apache Kafka if
+``KAFKA_BOOTSTRAP`` names one. They take turns in each round. The client and the embedded cluster share one process.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def on_embedded(replicas: int, security: str | None = None) -> tuple[float, floa
 
 
 def on_mock() -> tuple[float, float]:
-    """librdkafka's mock cluster lives in the client that asks for it, so a third client keeps it."""
+    """librdkafka's mock cluster runs inside the client that starts it, so a third client starts it."""
     keeper = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 3})
     metadata = keeper.list_topics(timeout=10)
     servers = ",".join(f"{broker.host}:{broker.port}" for broker in metadata.brokers.values())
@@ -121,7 +120,7 @@ def memory_of_connections() -> float:
 
 
 def recovery() -> tuple[float, float]:
-    """Seconds, and seconds of CPU, until a broker is ready whose process was killed with a gigabyte in its log."""
+    """Seconds, and CPU seconds, until a broker is ready after a kill. Its log has one gigabyte."""
 
     async def start() -> tuple[float, float]:
         began, cpu = time.perf_counter(), time.process_time()

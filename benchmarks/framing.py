@@ -1,8 +1,8 @@
-"""Frames off a socket: FramedStreamReader against asyncio's StreamReader with readexactly, large frames and small ones.
+"""Read frames from a socket: FramedStreamReader against asyncio's StreamReader.readexactly, large and small frames.
 
-Run as ``python -m benchmarks.framing``. A thread writes frames into one end of a socket pair; the time of the thread
-is the same for both candidates and is part of both. Also here: what one request costs over encoding and decoding it,
-on a connection in memory whose peer answers at once.
+Run as ``python -m benchmarks.framing``. A thread writes frames into one end of a socket pair; the time of the thread is
+the same for both candidates and is part of both. The module also measures the time of one request without encoding and
+decoding, on a connection in memory whose peer answers at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MIB = 1024 * 1024
 
 
 class _Feed:
-    """A socket pair whose far end sends so many frames of a size whenever it is asked to."""
+    """A socket pair. On request, the other end sends ``count`` frames of one size."""
 
     def __init__(self, size: int, count: int) -> None:
         near, self._far = socket.socketpair()

@@ -97,7 +97,7 @@ class ConfluentMember:
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "stats_cb": self._on_statistics,  # the only way to learn the number of heartbeats
+            "stats_cb": self._on_statistics,  # only the statistics have the number of heartbeats
             "statistics.interval.ms": 1000,
             **({"group.protocol": "consumer"} if protocol == "consumer" else {
                 "session.timeout.ms": int(SESSION * 1000), "heartbeat.interval.ms": int(HEARTBEAT * 1000)

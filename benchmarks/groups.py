@@ -1,18 +1,18 @@
-"""What being a member of a group takes, beside other clients: ``python -m benchmarks.groups``.
+"""The time and CPU of members of a group, compared with other clients: ``python -m benchmarks.groups``.
 
 The members of each candidate are in a process of its own (``group_members``), and read a topic of 50 partitions of
-Apache Kafka. All send a heartbeat every second and have a session of 3 seconds, and groups form without the wait for
-company (group.initial.rebalance.delay.ms=0). Measured are, each as the median of some rounds:
+Apache Kafka. All send a heartbeat every second and have a session of 3 seconds. Groups form without an initial delay
+(group.initial.rebalance.delay.ms=0). The figures are medians of some rounds:
 
 - join: one more member joins a group that is stable, from its constructor to its first record. With 1 member, the
   group is empty before. The process has started and closed one member, so its code is loaded.
 - leave: one of the members closes, until the others own all partitions;
 - death: one of 50 members is killed, until the others own all partitions. Its session is part of this time;
 - idle: heartbeats a second of a group of 50 without records, and the CPU of its process. The CPU of confluent-kafka
-  includes its statistics, which alone count its heartbeats.
+  includes its statistics, because only they count its heartbeats;
+- empty partitions: the memory of 1,000 assigned, empty partitions, and the CPU of a consumer that waits for records.
 
-Then the memory that 1,000 assigned, empty partitions take, and what idling with them costs. ``--embedded`` measures on
-an embedded cluster of three brokers, whose process is that of this program.
+``--embedded`` measures on an embedded cluster of three brokers, which runs in the process of this program.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ PROTOCOLS = {"classic": "classic", "KIP-848": "consumer"}
 
 
 def candidates(only: str) -> dict[str, list[str]]:
-    """The command of each client's members whose name contains ``only``, without the place where they read.
+    """The commands of the clients whose name contains ``only``, without the arguments of servers, topic and group.
 
     Without Java and Maven, prints why Java's client is left out.
     """
@@ -116,7 +116,7 @@ class Members:
         self._process.stdin.write(text.encode() + b"\n")
 
     async def until(self, condition: Callable[[], bool]) -> float:
-        """Wait for reports that make it true. Returns the time."""
+        """Wait for reports until the condition is true. Returns the time."""
         async with asyncio.timeout(TIMEOUT):
             while not condition():
                 self._changed.clear()
@@ -124,18 +124,18 @@ class Members:
         return time.perf_counter()
 
     async def join(self, count: int, owned: int = PARTITIONS) -> None:
-        """Start members, and wait until they have records and this process owns so many partitions for a while."""
+        """Start members. Wait until they have records, and until this process owns ``owned`` partitions for a while."""
         wanted = len(self.firsts) + count
         self.command(f"join {count}")
         await self.has_joined(wanted)
         await self.calm(owned)
 
     async def has_joined(self, count: int) -> None:
-        """Wait until so many members have had a record."""
+        """Wait until ``count`` members have had a record."""
         await self.until(lambda: len(self.firsts) >= count)
 
     async def calm(self, owned: int = PARTITIONS, others: Sequence[Members] = ()) -> None:
-        """Wait until this process and the others own so many partitions, and nothing has changed for a while."""
+        """Wait until this process and the others own ``owned`` partitions, and nothing has changed for a while."""
         processes = [self, *others]
         async with asyncio.timeout(TIMEOUT):
             while (
@@ -185,7 +185,7 @@ def owned_by(processes: Sequence[Members]) -> int:
 
 @dataclass
 class Figures:
-    """What one candidate took, in seconds and per second."""
+    """The figures of one candidate, in seconds and per second."""
 
     joins: dict[int, list[float]] = field(default_factory=dict)
     leaves: dict[int, list[float]] = field(default_factory=dict)
@@ -264,7 +264,7 @@ async def measure_all(servers: str, sizes: tuple[int, ...], rounds: int, only: s
 
 @contextmanager
 def requests_counted() -> Iterator[list[str]]:
-    """The requests that connections of this process send meanwhile."""
+    """The requests that connections of this process send during the block."""
     sent: list[str] = []
     original = Connection.send_nowait
 

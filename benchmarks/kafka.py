@@ -1,4 +1,4 @@
-"""What the benchmarks on Apache Kafka share: the server, records of 100 bytes, a stopwatch, and rounds.
+"""The shared parts of the benchmarks on Apache Kafka: the server, records of 100 bytes, a stopwatch, and rounds.
 
 Kafka is found as the tests find it: KAFKA_BOOTSTRAP, a container, or plain Java.
 """

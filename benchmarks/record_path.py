@@ -6,8 +6,8 @@ record that is appended to an open batch, a record that begins a batch, and a lo
 until it has its result. The last lines are the time of records in bulk, without and with two headers, of awaited sends,
 and of batches of one record, each for another one of 1,000 partitions.
 
-The embedded broker runs in a thread of its own, over TCP. So nothing of it is counted, but it takes its share of the
-time: compare times only on one machine, one after the other.
+The embedded broker runs in a thread of its own, over TCP. So its calls are not counted, but it takes a part of the CPU
+time: compare only times of one machine, measured one after the other.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Walk:
             self.calls.append((path.removeprefix(PACKAGE), frame.f_code.co_name))
 
     def stays(self, under: str = "") -> list[str]:
-        """The files, without calls that stay in the same one."""
+        """The files, with consecutive calls in one file as one entry."""
         files = [path for path, _ in self.calls if path.startswith(under)]
         return [path for number, path in enumerate(files) if number == 0 or files[number - 1] != path]
 

@@ -1,7 +1,7 @@
 """Record batches: encode and decode per record, against kafka-python and aiokafka where they are installed.
 
-Run as ``python -m benchmarks.records``. "Decode" ends with what each client hands on: our columns, and for comparison
-with clients that make an object per record, our columns turned into `Record`.
+Run as ``python -m benchmarks.records``. A decoder ends with the objects that its client returns: our columns, and our
+columns turned into `Record` for the comparison with clients that make an object per record.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def peers() -> Iterator[tuple[str, Peer]]:
         in_c = default.DefaultRecordBatchBuilder is not python_builder
         yield f"{name} (C)" if in_c else name, Peer(default.DefaultRecordBatchBuilder, batches_of(memory.MemoryRecords))
         if in_c:
-            # Its reader in Python would still make batches in C.
+            # aiokafka's reader in Python would still make batches in C.
             yield f"{name} (Python)", Peer(python_builder, partial(one_batch, default._DefaultRecordBatchPy))
 
 
@@ -68,7 +68,7 @@ def batches_of(reader: Callable[[bytes], Any]) -> Callable[[bytes], Iterable[Any
 
 @dataclass(slots=True, frozen=True)
 class FrozenRecord:
-    """What `Record` would be as a frozen dataclass, to show what that costs."""
+    """`Record` as a frozen dataclass, to show the cost of that."""
 
     topic: str
     partition: int
@@ -154,7 +154,7 @@ def decoding(name: str, rows: list[Row], others: list[tuple[str, Peer]]) -> Tabl
 
 
 def codecs() -> Iterator[Table]:
-    """What compression adds to a batch of usual records; no comparison with others, the libraries are the same."""
+    """The time that compression adds to a batch of usual records. Other clients use the same libraries."""
     rows = WORKLOADS["usual: key of 8, value of 100"]
     built = {codec: our_encode(rows, codec) for codec in Compression}
     encode = {codec.name.lower(): partial(our_encode, rows, codec) for codec in Compression}
@@ -196,7 +196,7 @@ def hashing() -> Table:
 
 
 def columns() -> Table:
-    """Rows of Arrow to the body of a batch: as columns, and turned into objects and encoded one by one."""
+    """Encode rows of Arrow into the body of a batch: as columns, or as objects one by one."""
     import pyarrow
 
     from aiokafka_lite.protocol.records.columns import Rows

@@ -33,7 +33,7 @@ def write_report(results: dict[str, Any], directory: Path, *, whole: bool) -> No
 
 
 def _fill(page: Path, text: str) -> None:
-    """Replace what is between the marks of a page, which may be missing in another directory."""
+    """Replace the text between the marks of a page. Makes the page if it does not exist, as in another directory."""
     before = page.read_text() if page.exists() else f"{BEGIN}\n{END}\n"
     head, rest = before.split(BEGIN, 1)
     page.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{rest.split(END, 1)[1]}")
@@ -83,7 +83,7 @@ def report(results: dict[str, Any]) -> str:
 
 
 def _measured(cell: Cell) -> dict[str, list[dict[str, float]]]:
-    """The results of each candidate without the failed ones."""
+    """The results of each candidate, without failed rounds."""
     return {label: [each for each in rounds if each] for label, rounds in cell["results"].items()}
 
 

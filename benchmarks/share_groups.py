@@ -1,8 +1,9 @@
 """Records a second of a share consumer, beside Java's: ``python -m benchmarks.share_groups``.
 
-Each reads the same records of 100 bytes from one partition of Apache Kafka as a new share group, in implicit mode, in
-turns, each time in a process of its own, which has read a tenth of them before. Shown are medians: the time from the
-first record to the last commit, the time from the constructor to the first record, and the CPU of the process.
+The clients take turns. Each reads the same records of 100 bytes from one partition of Apache Kafka, as a new share
+group in implicit mode, and in a process of its own that has read a tenth of them before. The program prints medians:
+the time from the first record to the last commit, the time from the constructor to the first record, and the CPU of the
+process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CPU of one embedded broker for a small request over TCP: ``python -m benchmarks.small_requests``.
 
-Another process sends the same frame again and again on one connection, with five requests in flight, and reads no more
-than the sizes of the responses. The figure is the CPU time of the broker's process for one request, the minimum of
+Another process sends the same frame again and again on one connection, with five requests in flight, and reads only the
+sizes of the responses. The figure is the CPU time of the broker's process for one request, the minimum of
 many rounds. The requests take turns in each round, so that a busy machine disturbs all of them.
 """
 
@@ -45,7 +45,7 @@ VALUE = b"x" * 50
 
 
 def send_frames(orders: Connection, port: int) -> None:
-    """The other process: send each frame that is ordered ``COUNT`` times."""
+    """The other process: send each requested frame ``COUNT`` times."""
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rb") as responses:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while frame := orders.recv_bytes():
@@ -89,7 +89,7 @@ async def member_of_group(port: int) -> str:
         assert frame is not None
         return protocol.receive(frame)[1]
 
-    await ask(FindCoordinatorRequest(key="g"), 0)  # makes the topic of the offsets
+    await ask(FindCoordinatorRequest(key="g"), 0)  # the first request creates the topic of the offsets
     protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
     joining = JoinGroupRequest(
         group_id="g", session_timeout_ms=300_000, rebalance_timeout_ms=300_000, member_id="", protocol_type="consumer",

@@ -2,10 +2,11 @@
 
 Kafka is found as the tests find it (KAFKA_BOOTSTRAP, a container, plain Java). A topic of four partitions is filled
 with records of 100 bytes and keys of 9. In each round each way of reading reads all of it, in turn; medians are
-reported. Beside this package's source: rows made of nothing, which is what Spark itself takes, and a Python source on
-confluent-kafka. CPU is that of the JVM and of all Python workers, without the broker.
+reported. This package's source is compared with a source that makes rows of nothing, which shows the time of Spark
+itself, and with a Python source on confluent-kafka. CPU is that of the JVM and of all Python workers, without the
+broker.
 
-Then what a micro-batch, a task and a query cost that read next to nothing, and what the import of the package takes.
+Then the program measures a micro-batch, a task and a query with nearly no records, and the import of the package.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ def micro_batches(spark: SparkSession, servers: str, topic: str) -> None:
 
 
 def imports() -> None:
-    """What the import of this package takes: in Spark's daemon, once, and then in each worker that it forks."""
+    """The time of the import of this package: once in Spark's daemon, and then in each worker that it forks."""
     code = (
         "import pyspark.daemon, time; from aiokafka_lite.spark import daemon; t = time.process_time();"
         "daemon.preload(daemon.TASKS); once = time.process_time() - t;"

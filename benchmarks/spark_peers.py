@@ -1,6 +1,7 @@
-"""What ``benchmarks.spark`` compares with: a source that makes rows of nothing, and one on confluent-kafka.
+"""The sources that ``benchmarks.spark`` compares with: one makes rows of nothing, and one uses confluent-kafka.
 
-Both yield Arrow record batches with the columns of Kafka's source, as that is the fast way of a Python data source.
+Both yield Arrow record batches with the columns of Kafka's source, because that is the fast way of a Python data
+source.
 """
 
 from __future__ import annotations

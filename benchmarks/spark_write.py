@@ -1,13 +1,14 @@
 """Write topics with Spark: ``python -m benchmarks.spark_write``, with a number for as many thousand rows.
 
-Rows of 100 bytes with keys of 9 go to a topic of four partitions on the Kafka that the tests find: by this package's
-sink, by one on confluent-kafka that produces row by row from Arrow, and to nowhere, which is what the rows themselves
-take. In each round each of them writes all rows, in turn; medians are reported.
+Rows of 100 bytes with keys of 9 bytes go to a topic of four partitions on the Kafka that the tests find. This package's
+sink is compared with a sink on confluent-kafka, which produces row by row from Arrow, and with a sink that drops the
+rows, which shows the time of the rows themselves. In each round each sink writes all rows, in turn; medians are
+reported.
 
 Then from topic to topic, as a stream: at least once and exactly once, in one batch and in batches of 100,000 and 20,000
-rows. The time of a trigger is that of all batches but the first, which starts Spark's Python processes.
+rows. The time of a trigger does not include the first batch, which starts Spark's Python processes.
 
-Last, what a batch of two tasks costs this process, without Spark, with either delivery.
+The last part is a batch of two tasks in this process, without Spark, with either delivery.
 
 ``python -m benchmarks.spark_write tasks`` does only the last part, ``stream`` the second, and ``batch`` the first.
 """
@@ -82,7 +83,7 @@ class ConfluentWriter(DataSourceArrowWriter):
 
 
 def rows_of(spark: SparkSession, count: int, compression: str) -> DataFrame:
-    """Rows that cost little to make; those that are compressed are not all alike."""
+    """Rows that take little time to make. With a compression, their values differ."""
     value = "repeat('v', 100)" if compression == "none" else "concat(CAST(id AS STRING), repeat('v', 90))"
     return spark.range(0, count, 1, 2).selectExpr("printf('key-%05d', id % 1000) AS key", f"{value} AS value")
 
@@ -99,7 +100,7 @@ def compare_writes(spark: SparkSession, servers: str, count: int, compression: s
 
 
 def copy(spark: SparkSession, servers: str, delivery: str, limit: int | None) -> list[float]:
-    """From topic to topic with availableNow; the milliseconds of all batches but the first."""
+    """From topic to topic with availableNow. Returns the milliseconds of all batches after the first."""
     rows = spark.readStream.format("kafka-lite").option("kafka.bootstrap.servers", servers)
     if limit is not None:
         rows = rows.option("maxOffsetsPerTrigger", limit)
@@ -138,7 +139,7 @@ def compare_deliveries(spark: SparkSession, servers: str, count: int, limit: int
 
 
 def batch_of_tasks(target: Target, rows: Sequence[pyarrow.RecordBatch], batches: Iterator[int], delivery: str) -> Timed:
-    """What two tasks and the driver do for a batch, one after the other, without Spark."""
+    """The work of two tasks and the driver for a batch, one after the other, without Spark."""
     watch, batch = Stopwatch(), next(batches)
     if delivery == AT_LEAST_ONCE:
         for _ in range(TASKS):

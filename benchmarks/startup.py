@@ -1,6 +1,6 @@
-"""What it costs to begin: imports and the command line, beside an interpreter that does nothing.
+"""The time of a start: imports and the command line, compared with an interpreter that does nothing.
 
-Compiled modules are kept, as an installed package's are, whatever the environment says of them.
+The bytecode of imported modules is kept, as for an installed package, even if the environment turns this off.
 """
 
 from __future__ import annotations

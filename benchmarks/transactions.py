@@ -1,8 +1,8 @@
-"""Transactions of 1, 100 and 10,000 records, beside other clients: ``python -m benchmarks.transactions``.
+"""Transactions of 1, 100 and 10,000 records, compared with other clients: ``python -m benchmarks.transactions``.
 
-Each candidate writes one transaction after the other, in a process of its own. Shown are the time of a transaction,
-from its begin to the return of its commit, and the CPU of the process for each record. A factor compares with
-confluent-kafka in the same round; it is the median of the rounds.
+Each candidate writes one transaction after the other, in a process of its own. The program prints the time of a
+transaction, from its begin to the return of its commit, and the CPU of the process for each record. A factor compares
+with confluent-kafka in the same round; it is the median of the rounds.
 """
 
 from __future__ import annotations

@@ -264,7 +264,7 @@ def confluent_callback(job: Job) -> Result:
 
 
 def confluent_no_callback(job: Job) -> Result:
-    """``produce`` and ``flush``: nothing says which record failed."""
+    """``produce`` and ``flush``, which do not report the records that failed."""
     return _confluent_produces(job, {})
 
 
