@@ -10,7 +10,7 @@ from typing import Any
 
 MOST_TURNS = 300
 TURNS_WITHOUT_PAUSE = 50
-"""In virtual time, the clock stands still while a task takes its turns, so a call that pauses would not continue."""
+"""In virtual time, the clock does not move while a task takes its turns, so a call that pauses would not continue."""
 
 
 async def nothing() -> None:
@@ -18,7 +18,7 @@ async def nothing() -> None:
 
 
 def turns_to_try() -> Iterator[int]:
-    """The numbers of turns after which a call is cancelled. The user of this iterator stops when the call was over.
+    """The numbers of turns after which a call is cancelled. The caller stops when the call has ended.
 
     Raises AssertionError after ``MOST_TURNS``: otherwise the test of a call that never ends would pass.
     """
@@ -87,7 +87,7 @@ def public_coroutines(*classes: type) -> set[str]:
         for kind in classes
         for name, member in vars(kind).items()
         if inspect.iscoroutinefunction(member) and (not name.startswith("_") or name.startswith("__a"))
-        # ``explain`` of method_names puts a checked form of inherited methods into the class. A compiled function has
-        # no qualified name, and is the class's own.
+        # ``explain`` of method_names replaces inherited methods by checked ones of the class. A compiled function has
+        # no qualified name, and always belongs to the class.
         if getattr(member, "__qualname__", kind.__name__).split(".")[0] == kind.__name__
     }

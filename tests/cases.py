@@ -14,7 +14,7 @@ import pytest
 def case(*values: object) -> Iterator[None]:
     """Name the case in the traceback of its failure: ``with case(code, version): ...`` in a loop.
 
-    Hundreds of test cases that differ by one value make a report long and a run slow, and say no more than a loop does.
+    Hundreds of test cases that differ by one value make a report long and a run slow. A loop tests the same.
     """
     try:
         yield
@@ -33,7 +33,7 @@ def for_each(values: list[Any], name: Callable[[Any], str]) -> Callable[[Callabl
                 with case(name(value)):
                     test(value)
 
-        del loop.__wrapped__  # type: ignore[attr-defined]  # pytest would take its arguments for fixtures
+        del loop.__wrapped__  # type: ignore[attr-defined]  # else pytest treats its arguments as fixtures
         return loop
 
     return decorated

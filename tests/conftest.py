@@ -41,8 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """Handle SIGINT in the default way, and refuse to test compiled modules that are older than their sources.
 
-    A test run that is started in the background ignores SIGINT. Programs that the tests start would inherit that, and
-    the tests interrupt them.
+    A test run in the background ignores SIGINT. The programs that the tests start would inherit this, and the tests
+    could not interrupt them.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -61,11 +61,11 @@ def pytest_collection_finish() -> None:
 
 
 class _Garbage:
-    """Collects the garbage of some tests at a time.
+    """Collects the garbage of several tests at a time.
 
-    A collection that looks at everything takes as long as some tests. So the objects that survive a test are frozen:
-    later collections do not look at them. This happens before a later test begins, not when a test ends: at its end
-    pytest still refers to the values of its fixtures, and what is frozen then is never collected.
+    A collection of all objects takes as long as some tests. So the objects that survive a test are frozen: later
+    collections skip them. They are frozen before a later test begins. At the end of a test, pytest still refers to the
+    values of its fixtures, so these would be frozen too, and never collected.
     """
 
     TESTS_BETWEEN_FREEZES = 10
@@ -87,7 +87,7 @@ class _Garbage:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(request: pytest.FixtureRequest) -> None:
-    """Check each asynchronous test. As its first fixture, this one ends last: all other fixtures are closed by then."""
+    """Check each asynchronous test. This fixture is the first one, so it ends last: all others are closed by then."""
     function = getattr(request, "function", None)
     if function is not None and inspect.iscoroutinefunction(inspect.unwrap(function)):
         request.getfixturevalue("_watched_loop")

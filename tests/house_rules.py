@@ -42,7 +42,7 @@ BANNED = {
     r"nobody|somebody": "no task, no member, another task",
     r"highwater|high_water_mark": "high_watermark",
 }
-"""Words of the old dialect, as a pattern, and what to write. CONTRIBUTING.md has the glossary."""
+"""Banned words, as patterns, and the words to write. CONTRIBUTING.md has the glossary."""
 
 _BANNED = re.compile(r"\b(?:" + "|".join(f"(?:{pattern})" for pattern in BANNED) + r")\b", re.IGNORECASE)
 _EXEMPT = {"tests/house_rules.py"}
@@ -97,7 +97,7 @@ def _instead(word: str) -> str:
 
 
 def sizes() -> Iterator[str]:
-    """Files and classes of the package that are too large to read at one sitting."""
+    """Files and classes of the package that are above the limits of size."""
     for path in sorted(ROOT.glob(f"{PACKAGE}/**/*.py")):
         name, text = path.relative_to(ROOT).as_posix(), path.read_text()
         lines = text.count("\n")
@@ -106,7 +106,7 @@ def sizes() -> Iterator[str]:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ClassDef):
                 own = text.splitlines()[node.lineno - 1 : node.end_lineno]
-                length = sum(not line.lstrip().startswith("#") for line in own)  # comments are welcome
+                length = sum(not line.lstrip().startswith("#") for line in own)  # comments do not count
                 methods = sum(_does_more_than_delegate(each) for each in node.body)
                 if length > MAX_CLASS_LINES:
                     yield f"{name}:{node.lineno}: class {node.name} has {length} lines, at most {MAX_CLASS_LINES}"
@@ -143,7 +143,8 @@ def _imports() -> dict[str, set[str]]:
                 # ``from . import x`` means the module x where there is one.
                 for alias in node.names:
                     targets.add(f"{source}.{alias.name}" if f"{source}.{alias.name}" in modules else source)
-        is_index = path.name == "__init__.py"  # a package that only names what its modules have is no link of a circle
+        # An ``__init__`` that only exports names of its modules is not part of a circle.
+        is_index = path.name == "__init__.py"
         graph[module] = set() if is_index else {each for each in targets if each in modules and each != module}
     return graph
 

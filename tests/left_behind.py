@@ -13,7 +13,7 @@ from typing import Any
 async def nothing_left_behind(collect: Callable[[], object] = gc.collect) -> AsyncIterator[None]:
     """Fail if the body leaves a task behind, or if an error reaches the event loop's exception handler.
 
-    If the body raises, what was found becomes a note of its error. ``collect`` collects the body's garbage.
+    If the body raises, its error gets a note about the findings. ``collect`` collects the body's garbage.
     """
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
@@ -31,7 +31,7 @@ async def nothing_left_behind(collect: Callable[[], object] = gc.collect) -> Asy
 async def _found(
     before: set[asyncio.Task[Any]], complaints: list[dict[str, Any]], collect: Callable[[], object]
 ) -> str:
-    """Cancel the tasks that are left. Returns a text that lists them and the errors; empty if there are none."""
+    """Cancel the remaining tasks. Returns a text with these tasks and the errors, or an empty text."""
     # A fixture may begin and end in different tasks.
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     names = sorted(repr(task) for task in left)

@@ -14,18 +14,19 @@ DEADLINE = 120.0
 """Seconds after which a test counts as hanging. Even on a busy machine no wait takes so long."""
 
 TRANSACTION_TIMEOUT = 600.0
-"""Seconds. Even on a busy machine no test has a transaction open for so long. Brokers allow 15 minutes by default."""
+"""Seconds. Even on a busy machine no test keeps a transaction open for so long. Brokers allow 15 minutes by default."""
 
 LONGER_AND_LONGER = (0.5, 5.0, 50.0)
-"""Timeouts in seconds, to try in turn, for a call whose error names a cause that it finds before its timeout. Usually
-the first one is enough; on a busy machine it may not be."""
+"""Timeouts in seconds for a call that has to find the cause of its error before its timeout. They are tried in turn,
+because the first one may be too short on a busy machine."""
 
 LOOK_AGAIN = 0.01
-"""Seconds between two looks. A condition of another component cannot be awaited, and in virtual time this is free."""
+"""Seconds between two checks. The tests cannot await a condition of another component. In virtual time a check is
+free."""
 
 
 async def until(condition: Callable[[], object], what: str = "", *, within: float = DEADLINE) -> None:
-    """Return once ``condition()`` is true; AssertionError with ``what`` after ``within`` seconds."""
+    """Return when ``condition()`` is true. Raises AssertionError with ``what`` after ``within`` seconds."""
     try:
         async with asyncio.timeout(within):
             while not condition():
@@ -35,7 +36,7 @@ async def until(condition: Callable[[], object], what: str = "", *, within: floa
 
 
 async def error_of(call: Callable[[float], Awaitable[object]], *causes: str) -> KafkaError:
-    """The error of a call that is given a timeout, and time to find these causes (patterns)."""
+    """The error of a call. The timeout of the call leaves it the time to find these causes, which are patterns."""
     for timeout in LONGER_AND_LONGER:
         with pytest.raises(KafkaError) as caught:
             await call(timeout)

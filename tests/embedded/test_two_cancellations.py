@@ -1,7 +1,7 @@
 """Two calls of one client at the same time, both cancelled: after any turns of the event loop, sampled by seed.
 
-``tests/embedded/group/test_every_call.py`` cancels single calls at every turn. Here the calls share what the client has
-inside: its lookups, connections, locks and buffers. In virtual time, so a failing sample repeats.
+``tests/embedded/group/test_every_call.py`` cancels single calls at every turn. Here the calls share the lookups,
+connections, locks and buffers of the client. Time is virtual, so a failing sample repeats.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ Call = Callable[[], Awaitable[object]]
 
 
 async def cancel_both(first: Call, second: Call, turns: tuple[int, int]) -> None:
-    """Start two calls and cancel each after its turns. A call that ends before has a result, and never an error."""
+    """Start two calls and cancel each after its turns. A call that ends before its cancellation must not raise an
+    error."""
     tasks = [asyncio.ensure_future(first()), asyncio.ensure_future(second())]
     for turn in range(max(turns) + 1):
         for task, last in zip(tasks, turns):

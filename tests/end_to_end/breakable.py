@@ -1,6 +1,6 @@
 """Clusters of three nodes that fail in the same ways: Apache Kafka as processes, and the embedded cluster.
 
-A test says what happens to which node. Each cluster knows how to do it, and how long it takes to notice a failure.
+A test chooses the faults and the nodes. Each cluster implements the faults, and knows how soon it notices a failure.
 """
 
 from __future__ import annotations

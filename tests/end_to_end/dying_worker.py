@@ -39,10 +39,11 @@ REQUESTS = {
     "EndTxn": EndTxnRequest.api_key,
 }
 MOMENTS = ("unsent", "sent", "answered")
-"""The worker dies instead of sending the request; when it has sent the request; or when the broker has answered it, but
-the client has not seen the answer."""
+"""The worker dies before it sends the request, after it has sent the request, or after the broker has answered but
+before the client sees the answer."""
 BODY = ("begun", "written", "processed")
-"""The worker dies before it sends the first record of the batch; when that one is written; or with all records sent."""
+"""The worker dies before it sends the first record of the batch, after this record is written, or after all are
+sent."""
 
 BATCH = 10
 TRANSACTION_TIMEOUT = 600.0
@@ -55,7 +56,7 @@ def die_if(is_the_step: bool) -> None:
 
 
 class Tap:
-    """Forwards the connections of the producer, and sees each request and each answer of theirs."""
+    """Forwards the connections of the producer, and reads each of their requests and answers."""
 
     def __init__(self, step: str) -> None:
         name, _, self._moment = step.partition(":")

@@ -1,4 +1,4 @@
-"""Compare what was sent, how each send ended, and what was found in the log. Pure: nothing is sent or read here.
+"""Compare the sends, their outcomes, and the records in the log. Pure: nothing is sent or read here.
 
 Every value is unique, so that each found record can be traced to its send. A ``History`` is written while sending;
 ``violations`` compares it with all records that an independent reader found, in the reader's order.

@@ -1,4 +1,4 @@
-"""What operators ask and change, on every broker; what Kafka's own tools then say is the same."""
+"""Requests and changes of operators, on every broker. Kafka's own tools show the same afterwards."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def new_name(what: str = "topic") -> str:
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Brokers learn of a change a moment after it was made: ask until they have."""
+    """Repeat the request until the brokers have the change, which takes a moment."""
     async with asyncio.timeout(DEADLINE):
         while not await condition():
             await asyncio.sleep(0.05)

@@ -33,7 +33,7 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def a_server_that(answer: Answer) -> AsyncIterator[str]:
-    """Something else than Kafka on a loopback port; its address."""
+    """A server that is not Kafka, on a loopback port. Returns its address."""
     handlers: set[asyncio.Task[Any]] = set()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,7 +65,7 @@ async def speaks_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 async def speaks_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """What a TLS server says to one that does not say hello: an alert, unexpected message."""
+    """The answer of a TLS server to a client that does not begin with a hello: an alert, unexpected message."""
     await reader.read(100)
     writer.write(b"\x15\x03\x03\x00\x02\x02\x0a")
     await writer.drain()

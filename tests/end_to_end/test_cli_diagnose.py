@@ -12,7 +12,7 @@ from tests.end_to_end.terminal import run
 
 
 async def diagnosed(servers: str, *arguments: str, timeout: int = 30) -> tuple[int, dict[str, Any]]:
-    """What it says. It waits the whole timeout for a broker that does not answer."""
+    """The output of the command, which waits the whole timeout for a broker that does not answer."""
     outcome = await run("diagnose", "-b", servers, "--json", "--timeout", str(timeout), *arguments)
     assert outcome.errors == ""
     return outcome.status, json.loads(outcome.text)

@@ -444,7 +444,7 @@ def test_each_exception_can_be_caught_by_the_same_names() -> None:
 
 
 UNLIKE = {"BrokerResponseError"}
-"""Has no message there, and an empty one here."""
+"""The error has no message in aiokafka, and an empty one here."""
 
 
 def test_a_request_of_the_protocol_raises_with_the_reason() -> None:

@@ -1,7 +1,8 @@
 """The programs and tests printed in docs/*.md, run as they are printed; only the address is the broker's under test.
 
-Those of a page run one after the other on a cluster of their own, and each has to end by itself. A page whose programs
-do not, or that needs more than a cluster, has a test of its own: the README, the tutorial, and the page about Admin.
+The programs of a page run one after the other on a cluster of their own, and each has to end by itself. Some pages have
+a test of their own, because their programs do not end, or need more than a cluster: the README, the tutorial, and the
+page about Admin.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ async def test_the_programs_of_a_page_run_to_their_end(page: Path) -> None:
 
 @pytest.mark.parametrize("page", MIGRATING, ids=lambda page: page.name)
 async def test_before_and_after_do_the_same(page: Path) -> None:
-    """Each on a cluster of its own, so that each begins with nothing."""
+    """Run each test on a cluster of its own, so that it begins without records."""
     before, after = programs(page)
     for block in (before, after):
         async with EmbeddedCluster(brokers=1) as cluster, running(block, cluster.bootstrap_servers) as program:
@@ -112,7 +113,7 @@ async def test_the_tutorial_from_its_first_command_to_the_lag() -> None:
                 assert await program.end() == 0, program.printed
             await third.until("billed", 12)
             await third.end(signal.SIGINT)
-        # What was in hand at a Ctrl-C may come once more, and what is in hand is not done with.
+        # A record in progress at a Ctrl-C may come again, and a record in progress now is not processed.
         assert third.printed.count("billed") in (12, 13), third.printed
 
         async with started("-c", cli, *describe.split(), "--bootstrap-server", servers) as program:
@@ -125,7 +126,7 @@ async def test_the_tutorial_from_its_first_command_to_the_lag() -> None:
 
 
 async def until_both_have_billed(first: Program, second: Program, count: int) -> None:
-    """What was billed before a Ctrl-C was billed once; how it is shared is the group's affair."""
+    """Each order before a Ctrl-C was billed once, by any of the members."""
     async with asyncio.timeout(DEADLINE):
         while first.printed.count("billed") + second.printed.count("billed") < count:
             await asyncio.sleep(0.05)

@@ -1,6 +1,6 @@
 """The programs in docs/examples, run as they are printed; only the address comes from the environment.
 
-Each broker is one that has none of their topics before, so that they begin where a newcomer begins.
+The brokers do not have their topics before, so the programs begin as for a new user.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Program:
                 self._more.notify_all()
 
     async def until(self, wanted: str, count: int = 1) -> str:
-        """Wait until that has been printed so many times; all that was printed."""
+        """Wait until ``wanted`` has been printed ``count`` times. Returns the whole output."""
         try:
             async with asyncio.timeout(DEADLINE), self._more:
                 await self._more.wait_for(lambda: self.printed.count(wanted) >= count)
@@ -69,7 +69,7 @@ class Program:
         return self.printed
 
     async def end(self, number: signal.Signals | None = None) -> int:
-        """Send it a signal, or none, and wait for its end; the exit status."""
+        """Send it a signal, or none, and wait for its end. Returns the exit status."""
         if number is not None:
             self._process.send_signal(number)
         async with asyncio.timeout(DEADLINE):
@@ -106,7 +106,7 @@ async def running(name: str, kafka: Kafka, **environment: str) -> AsyncIterator[
 
 
 async def delete(kafka: Kafka, *topics: str) -> None:
-    """Leave nothing to others on a broker that tests share."""
+    """Delete the topics, because other tests use the same broker."""
     async with Admin(kafka.bootstrap_servers) as admin:
         await admin.topics.delete(topics)
 
@@ -128,7 +128,7 @@ async def test_purchases_are_acknowledged_billed_archived_and_prepared(newest: K
         await bills.until("billed", 102)
         assert await bills.end(signal.SIGINT) == 0, bills.printed
     assert "Traceback" not in bills.printed
-    # Done with is what the next was asked for after; Ctrl-C may have come before that.
+    # A record is processed when the next one is requested. Ctrl-C may have come before that.
     assert await committed(newest, "billing") in (101, 102)
 
     database = tmp_path / "purchases.db"
@@ -216,7 +216,7 @@ class Instance:
 
 @asynccontextmanager
 async def instance(kafka: Kafka) -> AsyncIterator[Instance]:
-    """Ready: its member of the group reads, and so its health is good."""
+    """Wait until it is ready: its member of the group reads."""
     async with running("web_service.py", kafka, PORT="0") as program:
         printed = await program.until("Uvicorn running on")
         address = re.findall(r"running on (http://\S+)", printed)[0]
@@ -231,7 +231,7 @@ async def instance(kafka: Kafka) -> AsyncIterator[Instance]:
 
 
 async def receipts(kafka: Kafka, wanted: set[str]) -> list[str]:
-    """The orders that have a receipt, in the order of the receipts, once all that are wanted are among them."""
+    """Wait until all ``wanted`` orders have a receipt. Returns all orders with one, in the order of the receipts."""
     found: list[str] = []
     async with Consumer(
         kafka.bootstrap_servers, topics=["receipts"], value_deserializer=JsonDeserializer()
@@ -273,11 +273,11 @@ async def test_the_web_service_answers_over_http(newest: Kafka) -> None:
 
 
 class Load:
-    """Customers behind a load balancer: without an answer, they send the same order to another instance."""
+    """Customers behind a load balancer. If they get no answer, they send the same order to another instance."""
 
     def __init__(self, addresses: list[str]) -> None:
         self.addresses = addresses
-        """Where requests go now; the test takes an instance out before it restarts it, as a load balancer does."""
+        """The instances that get requests. Like a load balancer, the test removes an instance before it restarts it."""
         self.acknowledged: set[str] = set()
         self.stop = False
 
@@ -298,7 +298,7 @@ class Load:
                 assert answer.status_code == 503, answer.text
 
     async def reach(self, more: int) -> None:
-        """Wait until so many more orders are acknowledged."""
+        """Wait until ``count`` more orders are acknowledged."""
         wanted = len(self.acknowledged) + more
 
         async def reached() -> bool:

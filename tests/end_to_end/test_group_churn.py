@@ -48,7 +48,7 @@ PROCESSES = 2
 """The members that are processes of their own, which SIGKILL can kill. The others stop without a leave request."""
 
 KILLS = 4
-"""One event in so many is a kill, and every second kill is that of a process."""
+"""One of this many events is a kill, and every second kill is that of a process."""
 
 Arguments = tuple[str, str, str, str]
 """Servers, topic, group and strategy."""

@@ -122,7 +122,7 @@ async def test_a_static_member_that_restarts_costs_no_rebalance(
     async with member(kafka, topic, group, group_protocol, "a") as first:
         second = member(kafka, topic, group, group_protocol, "b")
         await second.start()
-        # Under the consumer protocol each member gets to know the new epoch by itself.
+        # Under the consumer protocol each member gets the new epoch with its own heartbeat.
         await settled(
             lambda: (
                 len(first.assignment) == len(second.assignment) == 1

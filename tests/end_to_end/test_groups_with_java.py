@@ -119,7 +119,8 @@ async def drain(consumer: Consumer, count: int) -> list[bytes | None]:
 
 @pytest.mark.parametrize(("others", "javas"), [("classic", "consumer"), ("consumer", "classic")])
 async def test_a_java_member_joins_a_group_of_the_other_protocol(others: GroupProtocolName, javas: str) -> None:
-    """It shares the partitions with our member and one of librdkafka, which have all of them when it has left."""
+    """The Java member shares the partitions with our member and one of librdkafka. When it leaves, they have all of
+    them."""
     if (problem := java_problem()) is not None:
         missing(f"Kafka's own tools cannot run here: {problem}")
     fast = {"group.consumer.min.heartbeat.interval.ms": "200", "group.consumer.heartbeat.interval.ms": "200"}

@@ -1,4 +1,4 @@
-"""What we write others read, and the other way round: librdkafka and Kafka's console tools, in each compression."""
+"""librdkafka and Kafka's console tools read our records, and we read theirs, in each compression."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 @pytest.fixture
 def tool(cluster: EmbeddedCluster) -> Tool:
-    """Run a tool on the cluster and give its output."""
+    """Run a tool on the cluster and return its output."""
 
     async def run(name: str, *arguments: str, stdin: str = "") -> str:
         return await asyncio.to_thread(run_tool, NEWEST, name, cluster.bootstrap_servers, *arguments, stdin=stdin)
@@ -48,7 +48,7 @@ def tool(cluster: EmbeddedCluster) -> Tool:
 
 
 def written(cluster: EmbeddedCluster) -> set[tuple[Compression, int]]:
-    """With what compression and what acks records have been sent."""
+    """The compression and the acks of the Produce requests so far."""
     return {
         (batch.compression, exchange.request.acks)
         for exchange in cluster.history.of(ProduceRequest)

@@ -56,7 +56,7 @@ def librdkafka_writes(kafka: Kafka, topic: str) -> confluent_kafka.Producer:
 
 @asynccontextmanager
 async def written_by_librdkafka(kafka: Kafka, topic: str) -> AsyncIterator[None]:
-    # Held until the end: it would abort the open transaction when it goes.
+    # Held until the end: when it is collected, it aborts the open transaction.
     still_open = await asyncio.to_thread(librdkafka_writes, kafka, topic)
     yield
     await asyncio.to_thread(still_open.abort_transaction, DEADLINE)
@@ -64,7 +64,7 @@ async def written_by_librdkafka(kafka: Kafka, topic: str) -> AsyncIterator[None]
 
 @asynccontextmanager
 async def written_by_java(kafka: Kafka, topic: str) -> AsyncIterator[None]:
-    """The same by the Java client of the broker's release."""
+    """The same, written by the Java client of the broker's release."""
     version = NEWEST if kafka.kind == "given" else kafka.version
     names = (f"{topic}-a", f"{topic}-b")
     try:

@@ -20,7 +20,7 @@ def example(mark: str) -> str:
 
 
 async def until_it_prints(wanted: str, *command: str) -> str:
-    """Run a program until it has printed that line, or ended; all it printed."""
+    """Run a program until it has printed that line, or ended. Returns its output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-u", *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )

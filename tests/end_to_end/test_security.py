@@ -1,6 +1,6 @@
 """Every way to be secure, on real brokers and on the embedded one.
 
-A client that is let in reads and writes. A client that is not gets an error with the reason and what to set.
+An accepted client reads and writes. A refused client gets an error with the reason and the setting to change.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ WAYS = {
     "mutual TLS with an encrypted key": PEM_IS_READ,
     "SCRAM over TLS": PEM_IS_READ,
 }
-"""What a broker can be reached by, and the release from which on it can."""
+"""The ways to connect to a broker, and the first release with each way."""
 
 with_oauth = since("2.0", "brokers have OAUTHBEARER since Kafka 2.0")
 with_tls = since(PEM_IS_READ, "brokers read PEM since Kafka 3.0")
@@ -216,7 +216,7 @@ async def test_names_are_escaped_and_passwords_taken_as_they_are(secured: Secure
 
 
 async def ended(settings: dict[str, Any]) -> KafkaError:
-    """What the start of a client ends with."""
+    """The error of a client's start, which must fail."""
     admin = Admin(**settings, api_timeout=30.0)
     with pytest.raises(KafkaError) as failed:
         await admin.start()
@@ -226,7 +226,7 @@ async def ended(settings: dict[str, Any]) -> KafkaError:
 
 
 async def timed_out(settings: dict[str, Any], cause: str) -> KafkaError:
-    """The error of a start that has time to find this cause."""
+    """The error of a start. Its timeout leaves it the time to find this cause."""
     return await error_of(lambda timeout: Admin(**settings, api_timeout=timeout).start(), re.escape(cause))
 
 
@@ -562,7 +562,7 @@ async def test_a_session_is_renewed_as_by_apache_kafka(
 async def outcomes(
     host: str, port: int, requests: list[tuple[Any, int]], context: ssl.SSLContext | None = None
 ) -> list[Any]:
-    """The error code of each response, with its text if it has one, and "closed" where the broker ends it."""
+    """The error code of each response, with its text if it has one; "closed" if the broker closes the connection."""
     protocol: ClientProtocol[None] = ClientProtocol("broker")
     stream = FramedStreamReader(1 << 20, "broker")
     await asyncio.get_running_loop().create_connection(lambda: stream, host, port, ssl=context)

@@ -1,4 +1,4 @@
-"""Processes with ``Workers`` are killed: each record is processed, and those of one key in their order."""
+"""Processes with ``Workers`` are killed: each record is processed, and the records of a key in their order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ async def test_records_of_a_key_are_processed_in_order_and_none_is_lost(kafka: K
     skipped: list[str] = []
 
     async def read_until(count: int) -> None:
-        """Read the output until so many different records were seen. Each key goes on by one, or back."""
+        """Read the output until ``count`` different records were seen. Each key continues with its next record, or goes
+        back."""
         async with asyncio.timeout(DEADLINE):
             while sum(last.values()) + len(last) < count:
                 for record in await consumer.poll(timeout=1.0):

@@ -13,9 +13,9 @@ from time import monotonic
 from .targets import Target
 
 SECONDS = 1.0
-"""CPU time of one input. Not the clock: other processes of the machine do not count."""
+"""CPU seconds for one input. Unlike the clock, this does not depend on other processes of the machine."""
 BYTES = 64 << 20
-"""How far one input may raise the process's largest resident size."""
+"""Bytes by which one input may raise the process's largest resident size."""
 
 
 WARM_UP = 10

@@ -1,4 +1,4 @@
-"""What is fuzzed: how an input is made, what reads it, and what must hold afterwards.
+"""The targets: how an input is made, which parser reads it, and what the test checks afterwards.
 
 A target raises nothing for any input: it catches the errors that its parser declares.
 """
@@ -113,7 +113,7 @@ def make_stream(random: Random) -> bytes:
 
 
 def read_stream(data: bytes) -> None:
-    """The frames are those of a plain reader, however the stream is cut into pieces."""
+    """The frames are those of a plain reader, for any division of the stream into pieces."""
     random = Random(data[:1])
     splitter = FrameSplitter(1 << 20, "fuzz", intake_size=random.choice((64, 4096, 1 << 16)))
     stream, found, position = data[1:], [], 0
@@ -227,7 +227,7 @@ def read_settings(data: bytes) -> None:
 
 
 class Broker:
-    """An embedded broker that is asked damaged requests. A new one takes its place after some."""
+    """An embedded broker that gets damaged requests. After some requests a new broker replaces it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

@@ -25,7 +25,7 @@ HEAP_MEGABYTES = 512
 START_TIMEOUT = 300.0
 STOP_TIMEOUT = 15.0
 
-# One collector thread and the quick compiler alone: on a small machine a broker then starts in half the time.
+# With one collector thread and only the quick compiler, a broker starts in half the time on a small machine.
 _SMALL_JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j.ignoreTCL=true"]
 _LOG_TO_STDOUT = ["-Dorg.slf4j.simpleLogger.logFile=System.out", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
 
@@ -88,7 +88,7 @@ def java_problem() -> str | None:
 
 @cache
 def _java() -> str | None:
-    """Java 17 where there is one: the releases from 1.1 to 4.x all run on it, and not all of them on a newer one."""
+    """Java 17 if there is one: all releases from 1.1 to 4.x run on it, but some do not run on a newer Java."""
     for directory in sorted(Path("/usr/lib/jvm").glob("*17*")):
         if (directory / "bin" / "java").exists():
             return str(directory / "bin" / "java")
@@ -270,7 +270,7 @@ class JvmKafka:
         return self
 
     def stop(self) -> None:
-        """The data is removed as well, so a clean shutdown would be a waste of time."""
+        """Stop without a clean shutdown, which takes longer, because the data is removed as well."""
         for process in reversed(self._processes):
             process.stop(kill=True)
         self._processes.clear()
@@ -374,7 +374,7 @@ def needs_zookeeper(version: str) -> bool:
 
 
 def ready_line(version: str, node_id: int) -> str:
-    """What a broker logs when it serves."""
+    """The log line of a broker that is ready."""
     return f"[KafkaServer id={node_id}] started" if needs_zookeeper(version) else "Kafka Server started"
 
 

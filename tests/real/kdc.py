@@ -119,7 +119,7 @@ kdc = FILE:{self._directory}/kdc.log
         return path
 
     def change_key(self, principal: str) -> None:
-        """Give the principal a new random key, so that its keytabs are of no more use."""
+        """Give the principal a new random key, so that its keytabs do not work any more."""
         self._kadmin(f"cpw -randkey {principal}")
 
     def _kadmin(self, query: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 MATRIX = ("4.3.1", "4.1.1", "4.0.1", "3.9.1", "3.3.2", "2.8.2", "2.4.1", "1.1.1")
 NEWEST = MATRIX[0]
 OLD = ("1.1.1", "2.8.2")
-"""The older releases of a usual run. A test runs on the first one that has what the test needs."""
+"""The older releases of a usual run. A test runs on the first one that supports it."""
 
 
 def release(version: str) -> tuple[int, ...]:

@@ -28,12 +28,12 @@ MOST_MEMORY = 700
 """MiB that a process may have in memory after any number of seeds."""
 SHOWN = 5
 MOST_SHRINKING = 60.0
-"""Seconds to shrink a schedule; then it is printed as short as it is."""
+"""Seconds to shrink a schedule. Then the shortest schedule so far is printed."""
 
 
 def main() -> int:
     options = _options()
-    gc.freeze()  # the modules: each seed ends with full collections
+    gc.freeze()  # each seed ends with full collections, which then skip the modules
     began = time.monotonic()
     deadline = began + options.seconds if options.seconds else float("inf")
     ran, failed, virtual = 0, 0, 0.0
@@ -83,7 +83,7 @@ def _seeds(text: str) -> range:
 
 
 def _run(seeds: Iterable[int], workers: int, deadline: float, *, with_exchanges: bool) -> Iterator[tuple[int, Result]]:
-    """The results of the seeds, in order as long as there is one worker."""
+    """The results of the seeds. They are in order if there is one worker."""
     if workers == 1:
         for seed in seeds:
             if time.monotonic() > deadline:

@@ -30,9 +30,9 @@ from tests.simulation.workload import LEDGER_PARTITIONS, StagePlan
 
 MOST_WORKERS = 4
 PAUSES = (0.0, 0.1, 2.0, 15.0)
-"""Seconds until a worker has its next process. The last one is longer than a session."""
+"""Seconds between the end of a worker's process and the start of the next. The last value is longer than a session."""
 STOP_TIMEOUT = 90.0
-"""Seconds in which a worker stops without faults: a poll, and the calls of a commit one after the other."""
+"""The longest time, in seconds, in which a worker stops without faults: a poll, then the calls of a commit."""
 
 
 class Surroundings(Protocol):
@@ -84,7 +84,7 @@ class Chain:
         workers = [worker for stage in self.stages for worker in stage.workers]
         await asyncio.gather(*(worker.stop() for worker in workers))
         while (self._seen_of(last) < self._count(last) or self._lags()) and loop.time() < deadline:
-            await asyncio.sleep(1.0)  # markers may be on their way, also those of the offsets
+            await asyncio.sleep(1.0)  # markers may still be in flight, also those of the offsets
         await self._check()
 
     async def close(self) -> None:
@@ -205,7 +205,7 @@ class Worker:
             self._process = self._next_process()
 
     async def stop(self) -> None:
-        """Stop after the present batch, and wait for the end of all processes."""
+        """Stop after the current batch, and wait for the end of all processes."""
         self._is_stopped = True
         self._process.session.stop()
         await self._world.bounded(f"the end of {self.name}", self._wait_ended(), STOP_TIMEOUT)
@@ -277,7 +277,7 @@ class Process:
         self.task.cancel()
 
     def isolate(self, seconds: float) -> None:
-        """No byte of this process passes for some seconds. Then all do that it has sent."""
+        """Hold all bytes of this process for some seconds, then deliver them."""
         network = self._world.network
         for client in self._clients:
             network.isolate(client)
@@ -301,7 +301,7 @@ class Process:
                 self.has_ended.set()
 
     async def _copy(self) -> None:
-        """Copy until the session is stopped. After an error of its own body, the same records come again."""
+        """Copy until the session is stopped. After an error in the loop's body, the same records are returned again."""
         while True:
             try:
                 async for records in self.session:

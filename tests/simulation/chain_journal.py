@@ -1,4 +1,4 @@
-"""What the stages of a chain did, and whether each record was copied once. The checks read no client."""
+"""The history of the stages of a chain, and the check that each record was copied once. It reads no client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Log = Sequence[tuple[int, bytes]]
 """The offsets and values of the committed records of a partition."""
 
 StableOffset = tuple[float, str, TopicPartition, int]
-"""When a coordinator answered a client that asks for stable offsets: the group, the partition, and its offset."""
+"""An answer of a coordinator about stable offsets: its time, the group, the partition, and the offset."""
 
 
 @dataclass(eq=False)
@@ -25,9 +25,9 @@ class StageJournal:
     source: str
     target: str
     done: defaultdict[TopicPartition, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
-    """When the body of the loop ended for the first time with a record, by the record's offset in the source."""
+    """The time at which the loop's body first finished a record, by the record's offset in the source."""
     sent: dict[bytes, float] = field(default_factory=dict)
-    """The same by the value of the record. Before that time no transaction with its copy may be committed."""
+    """The same, by the value of the record. No transaction with its copy may be committed before that time."""
 
     def note_done(self, partition: TopicPartition, offset: int, value: bytes, now: float) -> None:
         self.done[partition].setdefault(offset, now)
@@ -83,7 +83,7 @@ def _difference(first: Sequence[bytes], second: Sequence[bytes]) -> list[bytes]:
 
 
 def stable_offsets(cluster: EmbeddedCluster) -> list[StableOffset]:
-    """The offsets that coordinators returned to clients that ask for stable ones (KIP-447)."""
+    """The offsets that coordinators returned to requests for stable offsets (KIP-447)."""
     names = {bytes(topic.topic_id): name for name, topic in cluster.controller.topics.items()}
     return [
         (exchange.handled_at or exchange.at, group.group_id, place, each.committed_offset)

@@ -1,4 +1,4 @@
-"""The steps of a schedule, done to a world: what goes wrong with brokers, network, clocks, members and calls."""
+"""Execute the steps of a schedule on a world: faults of brokers, network, clocks, members and calls."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.simulation.writer import Writer
 MOST_MEMBERS = 4
 MOST_PARTITIONS = 4
 CUT_OFF_MEMORY = 10.0
-"""Seconds after a network cut has healed in which members may still act on what the old coordinator answered."""
+"""Seconds after the end of a network cut. Until then, members may act on answers of the old coordinator."""
 
 
 class Surroundings(Protocol):
-    """What faults are done to."""
+    """The parts of a world that faults use."""
 
     random: Random
     clock_jump: float
@@ -73,7 +73,7 @@ class Faults:
     async def heal(self) -> None:
         """End all faults."""
         self._cluster.faults.clear()
-        for fault in self._slow_leaves:  # the member may leave later, and a slow answer is no fault
+        for fault in self._slow_leaves:  # the member may leave later, so a slow answer is not a fault here
             if not fault.hits:
                 self._cluster.on(messages.LeaveGroupRequest).delay(fault.wait)
         self._world.network.heal()
@@ -89,7 +89,7 @@ class Faults:
             await asyncio.wait(list(self._calls))
 
     def was_cut_off(self, node: int) -> bool:
-        """Whether a broker is cut off from the cluster, or was a moment ago."""
+        """Whether a broker is cut off from the cluster, or was cut off until recently."""
         now = asyncio.get_running_loop().time()
         return node in self._cut_off and self._cut_off[node] + CUT_OFF_MEMORY > now
 
@@ -325,7 +325,7 @@ class Faults:
         await self._move_all((LEDGER, *COPIES)[step.partition])
 
     def _process(self, step: Step) -> Process | None:
-        """The process that a step is about: of a random worker, so that steps of one stage do not always meet one."""
+        """The process for a step. The worker is random, so that the steps of one stage hit different workers."""
         workers = self._world.chain.stages[step.node].workers
         return self._world.random.choice(workers).process
 
@@ -397,7 +397,7 @@ class Faults:
         task.add_done_callback(lambda task: self._calls.pop(task, None))
 
     async def _guard(self, call: Awaitable[Any]) -> None:
-        """A call ends in time, with a result or with a KafkaError."""
+        """Check that a call ends in time, with a result or with a KafkaError."""
         what = getattr(call, "__qualname__", repr(call))
         try:
             await self._world.bounded(what, call, 35.0)

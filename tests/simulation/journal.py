@@ -1,4 +1,4 @@
-"""What a simulation noted, and whether it keeps the promises. The checks read the journal and the cluster's history.
+"""The notes of a simulation, and the checks of its promises. They read the journal and the cluster's history.
 
 Sends are checked by ``tests.end_to_end.history``: values are unique, so each record in a log belongs to one send.
 """
@@ -34,16 +34,16 @@ LAST_HEARTBEAT = 3.0
 MOST_REQUESTS = 60
 """The most requests of one kind that a client may send to one broker in a second of virtual time.
 
-Produce and Fetch are not bounded by it: their number follows from the records."""
+The limit does not apply to Produce and Fetch: their number depends on the records."""
 MOST_FETCHES = 150
-"""The same for Fetch and ShareFetch: an answer has records, or takes ``fetch_max_wait``, or is that of a fault."""
+"""The same for Fetch and ShareFetch. An answer has records, takes ``fetch_max_wait``, or is the answer of a fault."""
 
 _IN_THE_GROUP = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 @dataclass(eq=False)
 class GroupJournal:
-    """What the members of one group did. ``owners`` has the member that each partition was assigned to last."""
+    """The history of the members of one group. ``owners`` has the last assigned member of each partition."""
 
     group_id: str
     owners: dict[TopicPartition, str] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class GroupJournal:
         }
 
     def done_before(self, partition: TopicPartition, offset: int) -> float | None:
-        """When all records before ``offset`` were done; None if some are not."""
+        """The time at which all records before ``offset`` were processed; None if some are not."""
         done = self.done[partition]
         times = [done.get(each) for each in range(offset)]
         return None if None in times else max((each for each in times if each is not None), default=0.0)
@@ -71,7 +71,7 @@ class GroupJournal:
 def log_anomalies(
     plan: WriterPlan, history: History, logs: Mapping[TopicPartition, Sequence[bytes | None]]
 ) -> Iterator[str]:
-    """The sends of a writer against the logs."""
+    """Compare the sends of a writer with the logs."""
     prefix = f"{plan.name}-".encode()
     found = [
         Found(partition, offset, value)
@@ -89,7 +89,7 @@ def commit_anomalies(
     topics: Mapping[bytes, str],
     logs: Mapping[TopicPartition, Sequence[object]],
 ) -> Iterator[str]:
-    """Every commit that a member sent: all records before its offset were done when it arrived."""
+    """Check each commit of a member: when it arrived, all records before its offset were processed."""
     for exchange in exchanges:
         request = exchange.request
         if not isinstance(request, OffsetCommitRequest) or request.group_id != group.group_id:
@@ -109,7 +109,7 @@ def commit_anomalies(
 
 
 def rate_anomalies(exchanges: Iterable[Exchange]) -> Iterator[str]:
-    """No client sends requests at full speed, whatever goes wrong."""
+    """Check that no client sends requests at full speed, with any fault."""
     counts: Counter[tuple[str | None, int, type, int]] = Counter()
     for exchange in exchanges:
         if not isinstance(exchange.request, ProduceRequest):
@@ -129,14 +129,16 @@ def may_share(
     cut_off: Callable[[int], bool],
     blocked: float,
 ) -> bool:
-    """Whether two members may own a partition for a while, because the coordinator could not know, or the member.
+    """Whether two members may own a partition for a while. This is allowed in three cases:
 
-    That is so if the session of the old owner ended, but only until its last heartbeat has failed; if it did not join
-    again within the rebalance timeout; or if one of the two was in contact with an old coordinator that is cut off from
-    the cluster, and so does not know the new generation. ``blocked`` is the time for which the loop was blocked.
+    - The session of the old owner ended, and its last heartbeat has not failed yet.
+    - The old owner did not join again within the rebalance timeout.
+    - One of the two members was in contact with an old coordinator that is cut off from the cluster, and so does not
+      know the new generation.
 
-    The coordinator counts the rebalance timeout from the first JoinGroup. A member learns of it only with its next
-    heartbeat, which may be late, so the rebalance may have begun as soon as its last successful one was answered.
+    ``blocked`` is the time for which the loop was blocked. The coordinator counts the rebalance timeout from the first
+    JoinGroup. A member is notified of the rebalance by its next heartbeat, which may be late. So the rebalance may have
+    begun as soon as the previous heartbeat was answered.
     """
     contact, calm_at = _contact(owner, exchanges)
     if contact is None:
@@ -161,9 +163,9 @@ def may_share_assigned(
 ) -> bool:
     """``may_share`` for an owner with the consumer protocol; ``partition`` is a topic id and a number.
 
-    Its members do not know the session timeout: a member that reaches no coordinator keeps its partitions until a
-    heartbeat is answered, and the epoch fences its commits. The coordinator counts the rebalance timeout from the
-    answer that asks for the partition.
+    Its members do not know the session timeout. A member that cannot reach a coordinator keeps its partitions until a
+    heartbeat is answered, and its epoch fences its commits. The coordinator counts the rebalance timeout from the
+    answer that revokes the partition.
     """
     answers = [each for each in exchanges if each.client_id == owner and _is_accepted_heartbeat(each)]
     if not answers or _elapsed(answers[-1].at, now) >= SESSION_TIMEOUT:

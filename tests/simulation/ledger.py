@@ -1,4 +1,4 @@
-"""What the transactions of a simulation were, and whether their readers saw them whole. Pure: reads no cluster."""
+"""The transactions of a simulation, and the check that readers saw each one whole. Pure: reads no cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokafka_lite import TopicPartition
 
 
 class Outcome(Enum):
-    """How a transaction ended, as far as its caller knows."""
+    """The end of a transaction, as the caller saw it."""
 
     ABORTED = "it failed before its commit, or was aborted"
     UNKNOWN = "its commit began and raised"
@@ -45,7 +45,7 @@ Seen = Mapping[TopicPartition, Sequence[bytes]]
 def ledger_anomalies(
     transactions: Sequence[Transaction], whole: Seen, others: Mapping[str, Seen], committed_offsets: Sequence[int]
 ) -> Iterator[str]:
-    """What readers saw, and the group's offsets. One has read after the end (``whole``); ``others`` are named.
+    """Check the records that readers saw, and the group's offsets. The reader ``whole`` has read after the end.
 
     ``committed_offsets`` are those that the group had, in order: at least the last one, if there is one.
     """
@@ -81,7 +81,7 @@ def ledger_anomalies(
 def early_anomalies(
     transactions: Sequence[Transaction], reads: Iterable[tuple[float, bytes]], offsets: Iterable[tuple[float, int]]
 ) -> Iterator[str]:
-    """What was visible before the commit of its transaction began: records, and offsets of the group.
+    """The records, and the offsets of the group, that were visible before the commit of their transaction began.
 
     ``reads`` are the times at which a reader of committed records returned a value, ``offsets`` the times at which a
     coordinator answered a client that asks for stable offsets. Offsets of transactions are unique.

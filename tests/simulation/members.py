@@ -36,7 +36,7 @@ class UserError(Exception):
 
 
 class Surroundings(Protocol):
-    """What a member needs of the world."""
+    """The parts of the world that a member uses."""
 
     random: Random
 
@@ -185,7 +185,7 @@ class Member:
         self._next[partition] = offset + 1
 
     def restart_order(self, partitions: Sequence[TopicPartition]) -> None:
-        """Reading begins again, anywhere."""
+        """Note that reading begins again, at any offset."""
         for partition in partitions:
             self._next.pop(partition, None)
             self.restarted[partition] = None

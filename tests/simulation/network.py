@@ -1,7 +1,7 @@
 """The network between the clients and the cluster of a simulation: every byte passes through it.
 
 It can delay the bytes of a broker, cut a connection after any byte, deliver a broker's answer twice, isolate a client
-(its connections stay open, and nothing passes), and end a client as the death of its process does.
+(its connections stay open, and no byte passes), and end a client like the death of its process.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class _ClientConnector:
 
 
 class _Link:
-    """One connection: a pipe to the client, a pipe to the broker, and what passes between them."""
+    """One connection: a pipe to the client, a pipe to the broker, and the bytes in flight between them."""
 
     def __init__(
         self,
@@ -135,11 +135,11 @@ class _Link:
             self._abort()
 
     def kill(self) -> None:
-        """The client ends. What is on the way to the broker comes before the end of the connection."""
+        """End the client. The bytes in flight to the broker arrive before the end of the connection."""
         self.to_client.transport.abort()
 
     def forward(self, side: _Side, data: bytes) -> None:
-        """Bytes arrived at one side; they leave at the other."""
+        """Pass the bytes that arrived at one side to the other side."""
         if side is self.to_broker and self.repeats:
             self.repeats = False
             data += data

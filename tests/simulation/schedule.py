@@ -103,10 +103,10 @@ class Step:
 
 
 class Theme(Enum):
-    """What the faults of a seed are about.
+    """The kinds of faults of a seed.
 
-    Few kinds of faults that meet the same requests find what a mixture of all kinds hides: one fault ends the state
-    that another one needs.
+    A mixture of all kinds hides some bugs, because one fault ends the state that another fault needs. Few kinds of
+    faults on the same requests find these bugs.
     """
 
     ALL = "all kinds of steps"
@@ -168,7 +168,7 @@ def _partition(random: Random) -> dict[str, object]:
 
 
 def _member(random: Random) -> dict[str, object]:
-    """A group, by its number in the workload, and how long something takes."""
+    """A group, by its number in the workload, and a duration in seconds."""
     return {"node": random.choice(GROUPS), "amount": random.choice((0.5, 3.0, 12.0))}
 
 

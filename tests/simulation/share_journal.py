@@ -1,4 +1,4 @@
-"""What the members of a share group did, and whether it keeps the promises of share groups (KIP-932).
+"""The history of the members of a share group, and the checks of the promises of share groups (KIP-932).
 
 The brokers' half of the history are acquisitions and acknowledgements, read from the requests that the cluster
 answered. The members' half is a ``ShareJournal``. The rules:
@@ -68,7 +68,7 @@ class Acknowledged(NamedTuple):
 
 @dataclass(eq=False)
 class ShareJournal:
-    """What the users of the members of one group did."""
+    """The history of the users of the members of one group."""
 
     group_id: str
     delivered: list[tuple[str, Place, int, float]] = field(default_factory=list)

@@ -21,7 +21,7 @@ CLOSE_TIMEOUT = 3.5
 
 
 class Surroundings(Protocol):
-    """What a member needs of the world."""
+    """The parts of the world that a member uses."""
 
     random: Random
 

@@ -22,7 +22,7 @@ LOOK_INTERVAL = 0.05
 
 
 class World(Surroundings, Protocol):
-    """What share groups need of the world."""
+    """The parts of the world that share groups use."""
 
     def partitions(self) -> list[TopicPartition]: ...
 

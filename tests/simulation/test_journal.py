@@ -1,4 +1,4 @@
-"""The checks of a simulation can fail: each finds a small history that breaks its promise, and none in a good one."""
+"""The checks of a simulation can fail: each finds a small history that breaks its promise, and accepts a good one."""
 
 from __future__ import annotations
 

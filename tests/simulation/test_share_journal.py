@@ -1,4 +1,4 @@
-"""The checks of share groups can fail: each finds a small history that breaks its rule, and none in a good one."""
+"""The checks of share groups can fail: each finds a small history that breaks its rule, and accepts a good one."""
 
 from __future__ import annotations
 

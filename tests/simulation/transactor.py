@@ -37,11 +37,11 @@ PROBES = 5
 
 
 class UserAbort(Exception):
-    """What the body of a transaction raises to abort it."""
+    """The exception with which the body of a transaction aborts it."""
 
 
 class Surroundings(Protocol):
-    """What a transactor needs of the world."""
+    """The parts of the world that a transactor uses."""
 
     random: Random
     cluster: EmbeddedCluster
@@ -63,9 +63,9 @@ class Transactor:
         self.transactions: list[Transaction] = []
         self.slow = 0.0
         self.is_replaced = False
-        """A new producer is to take over in the middle of the next transaction."""
+        """Whether a new producer takes over in the middle of the next transaction."""
         self.is_aborted = False
-        """The next transaction is to be aborted with records on their way."""
+        """Whether the next transaction is aborted while its records are in flight."""
         self.offsets_timeout: float | None = None
         """The seconds that the next call with offsets may take."""
         self._world = world

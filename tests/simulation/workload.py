@@ -1,4 +1,4 @@
-"""What runs during a simulation, as data made from a seed: producers, groups, share groups, and how they behave."""
+"""The workload of a simulation, as data made from a seed: producers, groups, share groups, and their behaviour."""
 
 from __future__ import annotations
 

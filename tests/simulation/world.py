@@ -1,7 +1,7 @@
 """Three brokers, producers, groups and share groups on virtual time, with faults, and a check of what happened.
 
-``simulate(seed, steps)`` runs the workload while the steps go wrong, heals the cluster, waits until the groups have
-processed everything, and returns the broken promises with a hash of all requests.
+``simulate(seed, steps)`` runs the workload with the faults of the steps and then ends all faults. It waits until the
+groups have processed everything, and returns the broken promises with a hash of all requests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tests.simulation.writer import Writer
 
 HEAL_TIMEOUT = 600.0
 SETTLE_TIMEOUT = 60
-"""Seconds in which all members are in their groups, once all faults have ended and all records are processed."""
+"""Seconds until all members are in their groups, after the end of all faults and of the work."""
 GRACE = 5.0
 """Seconds of virtual time that a call may take beyond its own deadline: it has to clean up, too."""
 API_TIMEOUT = 20.0
@@ -78,7 +78,7 @@ def simulate(seed: int, steps: Sequence[Step] | None = None, *, with_exchanges: 
 
 
 class World:
-    """The cluster, its clients, and what they did."""
+    """The cluster, its clients, and their history."""
 
     def __init__(self, seed: int, steps: Sequence[Step], plan: Workload, *, with_exchanges: bool) -> None:
         self.random = Random(seed ^ 0x5EED)
@@ -135,7 +135,7 @@ class World:
         return None
 
     def block_loop(self, seconds: float) -> None:
-        """Hold the loop: time passes, and no task runs. The bounds of the calls do not include that time."""
+        """Block the loop: time passes, and no task runs. The time limits of the calls do not include this time."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, virtual_time.VirtualTimeLoop)
         loop.now += seconds
@@ -146,7 +146,8 @@ class World:
                 scope.reschedule(when + seconds)
 
     def check_owner(self, group: SimulatedGroup, partition: TopicPartition, new: str) -> None:
-        """A partition is assigned to a member: another one must not own it, unless the coordinator could not know."""
+        """Note the assignment of a partition to a member. Check that no other member owns it, except as ``may_share``
+        allows."""
         owner = group.journal.owners.get(partition)
         member = None if owner in (None, new) else group.find(owner)
         if member is None or not member.owns(partition):
@@ -309,7 +310,7 @@ class World:
 
 @contextmanager
 def _complaints() -> Iterator[list[str]]:
-    """Collect what Python and the package complain about: warnings, and logged exceptions that are not KafkaErrors."""
+    """Collect warnings of Python, and logged exceptions of the package that are not KafkaErrors."""
     found: list[str] = []
     collector = _Collector(found)
     package = logging.getLogger("aiokafka_lite")

@@ -27,11 +27,11 @@ SEND_TIMEOUT = 185.0
 
 
 PROBE_TIMEOUT = 20.0
-"""Seconds in which a record is acknowledged by a cluster without faults."""
+"""The longest time, in seconds, until a cluster without faults acknowledges a record."""
 
 
 class Surroundings(Protocol):
-    """What a writer needs of the world."""
+    """The parts of the world that a writer uses."""
 
     random: Random
 

@@ -53,7 +53,7 @@ ATTEMPTS = 10
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`kafka` is the newest Apache Kafka unless told otherwise: a query takes its time, whatever broker it reads."""
+    """By default, `kafka` is only the newest Apache Kafka, because a query takes long with every broker."""
     if "kafka" in metafunc.fixturenames:
         option = metafunc.config.getoption("--kafka")
         names = ["given" if "KAFKA_BOOTSTRAP" in os.environ else NEWEST] if option == "default" else wanted(option)
@@ -96,13 +96,13 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 @pytest.fixture
 def driver() -> Iterator[None]:
-    """For tests that call readers themselves: the loop that these keep in this process ends with the test."""
+    """End the loop that readers keep in this process, for tests that call readers directly."""
     yield
     worker_loop().close()
 
 
 async def on_spark(call: Callable[[], T]) -> T:
-    """Let Spark work in a thread, while the cluster lives on in this one."""
+    """Let Spark work in a thread, while the cluster runs in this one."""
     return await asyncio.to_thread(_quietly, call)
 
 
@@ -151,7 +151,7 @@ def run_to_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
 
 
 def run_available(rows: DataFrame, directory: Path) -> list[dict[str, Any]]:
-    """Run a stream into Parquet with all that is there now, to its end; the progress of its batches."""
+    """Write all present records of a stream to Parquet. Returns the progress of its batches."""
     writer = (
         rows.writeStream.format("parquet")
         .option("path", str(directory / "out"))

@@ -1,6 +1,6 @@
 """The tasks and the driver of a query, without Spark, in one process that a test kills: it writes batches to their end.
 
-Like Spark, it adds a batch to a commit log when the batch is committed, and begins after the last one there.
+Like Spark, it adds a batch to a commit log when the batch is committed, and begins after the last batch of this log.
 """
 
 from __future__ import annotations

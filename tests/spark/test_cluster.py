@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 
 TIMEOUT = 240.0
 SECRET = "an-option-that-no-file-contains"
-"""The client id, which takes the same way as a password. The embedded cluster requires no password."""
+"""A client id as the secret: the embedded cluster requires no password, and both are passed in the same way."""
 
 
 @asynccontextmanager

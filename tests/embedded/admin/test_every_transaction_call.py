@@ -1,6 +1,6 @@
 """Every public coroutine of ``admin.transactions``, cancelled at every turn of the event loop that it takes.
 
-A cancelled call leaves no task, and can be repeated. What it changes is changed whole or not at all.
+A cancelled call leaves no task, and can be repeated. Its change is made whole or not at all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers to the admin client that are well formed and make no sense: few requests, and no error but a KafkaError."""
+"""Wrong but well-formed answers to the admin client cause few requests, and no error except KafkaErrors."""
 
 from __future__ import annotations
 

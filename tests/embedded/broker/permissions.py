@@ -39,7 +39,7 @@ Grant = tuple[AclOperation, AclResourceType]
 
 
 class Row(NamedTuple):
-    """A request, its error without any ACL (None: the response leaves things out), and the ACLs that it needs."""
+    """A request, its error without any ACL (None if its response omits items instead), and the ACLs that it needs."""
 
     request: Request[Any]
     refusal: ErrorCode | None

@@ -1,4 +1,4 @@
-"""The rate of new connections, and the quota of an IP address: who waits, how long, and who takes a place meanwhile."""
+"""The rate of new connections, and the quota of an IP address: the connections that wait, and for how long."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_connection_that_waits_is_not_idle() -> None:
             loop = asyncio.get_running_loop()
             began = loop.time()
             assert await peer.receive() is None
-            assert 70 <= loop.time() - began < 72  # from the end of the wait on, it is idle
+            assert 70 <= loop.time() - began < 72  # it counts as idle from the end of its wait
 
 
 @in_virtual_time

@@ -1,4 +1,4 @@
-"""Consumer groups whose coordinator assigns, on a cluster: they outlive their coordinator, and a restart from disk."""
+"""Consumer groups whose coordinator assigns: they survive their coordinator, and a restart from disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLASSIC = JoinGroupRequest(
 
 
 async def coordinator(cluster: EmbeddedCluster) -> int:
-    """The node that coordinates the group; the offsets topic is made at the first question."""
+    """The node that coordinates the group. The first request for it creates the offsets topic."""
     running = next(each for each in cluster.nodes.values() if each.is_running)
     async with Peer(cluster, running.node_id) as peer:
         (found,) = (await peer.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators

@@ -1,4 +1,4 @@
-"""A cluster with ``data_dir``: what it had before, it has after a restart."""
+"""A cluster with ``data_dir`` has the same data after a restart."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ CHANGES: dict[str, Change] = {
 
 
 async def described(admin: Admin) -> list[str]:
-    """Everything that the changes could change, as clients see it."""
+    """Everything that the changes may affect, as clients see it."""
     return [
         repr(found)
         for found in (

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): requests name partitions once, and responses have only news."""
+"""Fetch sessions (KIP-227): requests name partitions once, and responses have only changed partitions."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_sessions_keep_a_limited_number_of_partitions(one: EmbeddedCluster
         first = await peer.ask(request(0, 0, {0: 0}), 12)
         second = await peer.ask(request(0, 0, {1: 0}), 12)
         assert len(sessions) == 2
-        for epoch in range(1, 4):  # partitions that there are not, new ones each time
+        for epoch in range(1, 4):  # partitions that do not exist, other ones each time
             await peer.ask(
                 request(first.session_id, epoch, dict.fromkeys(range(epoch * 300, epoch * 300 + 300), 0)), 12
             )

@@ -134,7 +134,7 @@ async def test_malformed_records_are_rejected_and_not_stored(one: EmbeddedCluste
                 bad[place] ^= 1 << dice.randrange(8)
                 answered = await peer.produce("t", bytes(bad), acks=1)
                 refused += answered.error_code != 0
-                # the leader epoch is the leader's to write, so that a flip there is no error
+                # the leader writes the leader epoch, so a changed bit there is not an error
                 assert answered.error_code != 0 or 12 <= place < 16
             for cut in (1, 10, 60, 61, len(good) - 1):
                 assert (await peer.produce("t", good[:cut], acks=1)).error_code != 0
@@ -272,7 +272,7 @@ async def test_a_large_request_displaces_one_that_stays_incomplete() -> None:
 
 
 async def test_responses_that_clients_do_not_read_share_one_bound() -> None:
-    """A client that reads is answered, however many others do not."""
+    """A client that reads its responses is answered, with any number of clients that do not read."""
     configs = {"queued.max.request.bytes": "4000000"}
     async with EmbeddedCluster(brokers=1, tcp=False, configs=configs) as cluster:
         await cluster.create_topic("t")

@@ -36,7 +36,8 @@ def request_for(partitions: Iterable[int], records: bytes) -> ProduceRequest:
 
 
 async def begun(cluster: EmbeddedCluster, node: int = 1) -> None:
-    """Wait until the checks of a large batch have begun. They would end between two looks of ``until``."""
+    """Wait until the checks of a large batch have begun. ``until`` could miss them, because they may end between two
+    looks."""
     async with asyncio.timeout(DEADLINE):
         while not cluster.nodes[node].long_work.locked():
             await asyncio.sleep(0)
@@ -190,7 +191,7 @@ async def test_batches_that_the_preparation_leaves_out_are_checked_and_appended(
 
 
 def preparation(cluster: EmbeddedCluster, request: ProduceRequest) -> tuple[RequestContext, list[LongWork]]:
-    """The work before the handler of a request, not done, and the context that has its results."""
+    """The pending work before the handler of a request, and the context that gets its results."""
     node = cluster.nodes[1]
     context = RequestContext(
         node.parts, next(iter(node.connections)), RequestHeader(ProduceRequest.api_key, 12, 1, "p")

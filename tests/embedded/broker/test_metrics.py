@@ -1,4 +1,4 @@
-"""``cluster.metrics()``: what the brokers have done, and what waits in them."""
+"""``cluster.metrics()``: the counters of the brokers, and their waiting requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other Kafka clients on the embedded cluster over TCP: each codec, each acks, and each other's records."""
+"""Other Kafka clients on the embedded cluster over TCP: every codec, every acks, and the records of other clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers about the members of a group are sent when the replicas have the records that they follow from."""
+"""Answers about the members of a group wait until the replicas have the records of these members."""
 
 from __future__ import annotations
 

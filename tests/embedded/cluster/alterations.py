@@ -16,7 +16,7 @@ NOT_ALTERED = {"throttle_time_ms", "error_code", "error_message", "cluster_autho
 
 @dataclass(frozen=True)
 class Alteration:
-    """``field`` of every struct ``owner`` in a response becomes ``value``; "doubled" repeats the elements of a list."""
+    """Set ``field`` of every struct ``owner`` in a response to ``value``. "doubled" repeats the elements of a list."""
 
     owner: type[Struct]
     field: str

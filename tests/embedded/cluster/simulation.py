@@ -1,4 +1,4 @@
-"""Clients and clusters in one loop on virtual time, with a look at what is left afterwards."""
+"""Clients and clusters in one loop on virtual time, with a check that they leave nothing behind."""
 
 from __future__ import annotations
 

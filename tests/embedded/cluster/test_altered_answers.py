@@ -1,7 +1,7 @@
-"""A fuzz of meanings: answers with wrong values, while a producer, a consumer and a group are at work.
+"""Well-formed answers with wrong values, while a producer, a consumer and a group work.
 
-Promised for every alteration: users see KafkaError and nothing else, no request is sent at full speed, calls end by
-their deadline, and right answers heal what wrong ones did.
+The promises for every alteration: users see only KafkaErrors, no request is sent at full speed, calls end by their
+deadline, and correct answers repair the effects of wrong ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LEGAL = {
     "JoinGroupResponseMember.metadata=b''",
     str(Alteration(JoinGroupResponseMember, "metadata", UNREADABLE)),
 }
-"""Values that do not heal before the next rebalance, because each is right for some member of some group."""
+"""Values whose effects last until the next rebalance, because each value is correct for some member of some group."""
 
 
 class Scene:
@@ -86,7 +86,7 @@ class Scene:
         await asyncio.sleep(max(0.0, began + 1 - now()))
 
     async def work(self, make: Callable[[], Any], what: str, call: Callable[[Any], Awaitable[object]]) -> None:
-        """Work with a client; when it has failed, with a new one, as a service that is restarted."""
+        """Work with a client. After a failure, work with a new one, like a service that is restarted."""
         while True:
             client, generation = make(), self.generation
             try:

@@ -1,4 +1,4 @@
-"""The snapshot stays up to date, with few requests, whatever happens to brokers and callers."""
+"""The snapshot stays up to date with few requests, while brokers fail and callers are cancelled."""
 
 from __future__ import annotations
 
@@ -539,7 +539,7 @@ async def test_a_missing_topic_is_logged_once_and_so_is_its_creation(
 
 
 async def _turns_while(work: Awaitable[object], each: Callable[[], object]) -> int:
-    """The turns that another task gets until ``work`` is done; it calls ``each`` in each of them."""
+    """The number of turns that another task gets until ``work`` is done. The task calls ``each`` in each turn."""
     turns = 0
 
     async def count() -> None:

@@ -1,4 +1,4 @@
-"""Answers about the cluster that are well formed and make no sense: few requests, clear errors, quick recovery."""
+"""Wrong but well-formed answers about the cluster: few requests, clear errors, quick recovery."""
 
 from __future__ import annotations
 

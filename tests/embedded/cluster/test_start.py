@@ -39,11 +39,11 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 CLOSED = "127.0.0.1:1"
-"""A port on which nothing listens. It is none of those that systems hand out, which another test could have."""
+"""A port on which nothing listens. It is outside of the range from which systems assign ports to other tests."""
 
 
 async def start_error(servers: str, *causes: str) -> KafkaError:
-    """The error of a start that has time to find these causes."""
+    """The error of a start. Its timeout leaves it the time to find these causes."""
 
     async def start(timeout: float) -> None:
         await Client(ClientConfig(bootstrap_servers=servers, api_timeout=timeout)).start()
@@ -172,7 +172,7 @@ async def test_http_server_is_recognised_at_once() -> None:
 
 
 class Garbling(asyncio.Protocol):
-    """Stands before a client's connection and changes the bytes that it receives."""
+    """Changes the bytes that a client's connection receives."""
 
     def __init__(self, inner: asyncio.BufferedProtocol, garble: Callable[[bytes], bytes]) -> None:
         self.inner = inner

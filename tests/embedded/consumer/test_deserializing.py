@@ -112,7 +112,7 @@ async def test_a_poison_record_does_not_hold_up_other_partitions(orders: Embedde
             except DeserializationError:
                 errors += 1
         assert seen == 3 + 10
-        assert 1 < errors < 60  # told again and again, but not in a spin
+        assert 1 < errors < 60  # raised again and again, but not at full speed
 
 
 @pytest.mark.parametrize("way", ["iterate", "poll"])
@@ -171,7 +171,7 @@ async def test_an_async_deserializer_gets_topic_and_headers_and_is_awaited(clust
 
 
 def mixed(data: bytes) -> Any:
-    """Small numbers at once, as from a cache, and the others by a coroutine."""
+    """Returns small numbers at once, as from a cache, and larger ones by a coroutine."""
     return int(data) if int(data) < 5 else slow_int(data)
 
 

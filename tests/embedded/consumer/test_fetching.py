@@ -183,7 +183,7 @@ async def test_an_idle_partition_is_asked_for_while_another_is_not_read() -> Non
             write(cluster, first, [b"x" * 1_000])
         async with consumer_of(cluster, max_partition_fetch_bytes=1_000, topics=["large"]) as consumer:
             await consumer.poll(1, timeout=1.0)
-            for _ in range(20):  # each call wakes the fetcher, which has room for the second partition alone
+            for _ in range(20):  # each call wakes the fetcher, which has room only for the second partition
                 await asyncio.sleep(0.005)
                 consumer.pause([second])
                 consumer.resume([second])
@@ -217,7 +217,7 @@ async def test_the_buffers_of_one_broker_stay_within_fetch_max_bytes(cluster: Em
         for number, partition in enumerate(partitions):
             for record in await consumer.poll(max_records=3, timeout=1.0):
                 seen[TopicPartition(record.topic, record.partition)] += 1
-            consumer.pause([partition])  # also what is paused counts
+            consumer.pause([partition])  # the data of paused partitions counts too
             assert sum(each.buffer.bytes for each in consumer._core.subscription) <= limit + 3_000, number
         consumer.resume()
         while sum(seen.values()) < 800:
@@ -272,7 +272,7 @@ async def test_one_batch_is_unpacked_at_a_time_however_many_partitions_there_are
         write_batch(cluster, partition, batch)
     async with consumer_of(cluster) as consumer:
         consumer.assign(partitions)
-        await asyncio.sleep(5.0)  # all is there
+        await asyncio.sleep(5.0)  # all records are buffered
         tracemalloc.start()
         before, _ = tracemalloc.get_traced_memory()
         read = 0

@@ -1,6 +1,6 @@
 """Well-formed answers with a wrong meaning: impossible numbers, other partitions, and refusals that stay.
 
-Each is an error or is ignored, costs at most a few requests a second, and does no harm once answers are right again.
+Each one is an error or is ignored, and causes at most a few requests a second. Correct answers end its effects.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def errors_of(consumer: Consumer, seconds: float = SECONDS) -> list[Corrup
 
 
 async def is_logged_once_as_an_outage(consumer: Consumer, refused: Fault, caplog: pytest.LogCaptureFixture) -> None:
-    """Read while a request is refused with LEADER_NOT_AVAILABLE. The test goes on when it is answered again."""
+    """Read while a request is refused with LEADER_NOT_AVAILABLE, until it is answered again."""
     assert await consumer.poll(timeout=SECONDS) == []
     assert refused.hits <= MOST_REQUESTS
     (outage,) = consumer.diagnose().outages

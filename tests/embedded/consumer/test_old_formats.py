@@ -20,7 +20,7 @@ FIRST = TopicPartition("orders", 0)
 
 
 class OldLog:
-    """What a broker sends of a segment: whole from the batch that holds the offset on, and cut off at the size limit.
+    """The part of a segment that a broker sends: from the batch with the offset on, cut off at the size limit.
 
     ``cuts_first`` is for brokers that cut even the first batch, as those before KIP-74 did.
     """

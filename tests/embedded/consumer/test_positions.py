@@ -128,7 +128,7 @@ async def test_a_seek_to_either_end_wins_over_a_slow_lookup_by_any_policy(
         assert await consumer.position(FIRST) == (100 if end == "end" else 0)
 
 
-# ---- what keeps a position from being known
+# ---- faults that delay a position
 
 
 async def test_the_timeout_of_position_names_the_cause(orders: EmbeddedCluster) -> None:

@@ -1,4 +1,4 @@
-"""Which topics a consumer reads, and what it can ask about topics."""
+"""The topics that a consumer reads, and its calls about topics."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ async def test_an_old_broker_is_asked_once_after_each_change_of_the_leader(old_o
     async with consumer_of(old_orders) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 100)
-        assert asked(old_orders) == []  # what was read came from that very leader
+        assert asked(old_orders) == []  # the records were read from the same leader
         for number in range(3):
             await old_orders.move_leader("orders", 0, old_orders.leader_of("orders", 0))
             write(old_orders, FIRST, [b"more"])

@@ -1,4 +1,4 @@
-"""An outage is logged once when it begins and once when it ends, and counted in between."""
+"""An outage is logged once when it begins and once when it ends. Failures in between are counted."""
 
 from __future__ import annotations
 

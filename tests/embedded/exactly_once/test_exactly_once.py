@@ -1,4 +1,4 @@
-"""Each order has one bill, whatever happens to brokers, members and batches. In virtual time."""
+"""Each order has one bill, after any fault of brokers, members and batches. In virtual time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNT = 200
 
 
 async def finish(cluster: EmbeddedCluster, values: list[str], strategy: str = "eager") -> None:
-    """Let one worker do the rest, and check that each order has one bill."""
+    """Let one worker process the remaining orders, and check that each order has one bill."""
     async with worker(cluster, "last", strategy) as (session, producer):
         working = asyncio.create_task(bill(session, producer))
         assert await bills(cluster, len(values)) == Counter(values)

@@ -1,6 +1,7 @@
 """Exactly once with the handler API: a producer for each claim, as docs/transactions.md shows. In virtual time.
 
-Whatever ends a session, the transaction of a batch is aborted, and its records come again from the last commit.
+When a session ends for any reason, the transaction of a batch is aborted, and its records are read again from the last
+commit.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ async def serving(cluster: EmbeddedCluster, strategy: str, handler: Bill) -> Asy
 
 
 async def finish(cluster: EmbeddedCluster, values: list[str], strategy: str) -> None:
-    """Let one member do the rest, and check that each order has one bill."""
+    """Let one member process the remaining orders, and check that each order has one bill."""
     async with serving(cluster, strategy, Bill(cluster, work=0.0)):
         assert await bills(cluster, len(values)) == Counter(values)
 
@@ -210,7 +211,7 @@ async def test_refusals_between_commits_do_not_end_consume(cluster: EmbeddedClus
     """Each one is followed by a commit, so they are not in a row."""
     fill(cluster, FIRST, 5)
     handler = Bill(cluster, work=11.0)  # longer than the session timeout
-    for nth in (2, 3):  # a rule does not count what the rule before it refused
+    for nth in (2, 3):  # a rule does not count the requests that the previous rule refused
         cluster.on(TxnOffsetCommitRequest, nth=nth).fail(ErrorCode.ILLEGAL_GENERATION)
     async with serving(cluster, "cooperative", handler):
         await until(lambda: len(set(handler.seen)) == 5)

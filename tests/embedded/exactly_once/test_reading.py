@@ -1,4 +1,4 @@
-"""What readers see of transactions: after a compaction, and while transactions end. In virtual time."""
+"""The records of transactions that readers see after a compaction, and while transactions end. In virtual time."""
 
 from __future__ import annotations
 

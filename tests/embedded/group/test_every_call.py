@@ -1,7 +1,7 @@
 """Every public coroutine of consumers and groups, cancelled at every turn of the event loop that it takes.
 
-A call is made again and again and cancelled after no turn, one turn, two, until it comes to its end before that.
-Nothing is lost by it, nothing stays behind, and the next call works. The last test sees that no call is missing here.
+A call is repeated, and cancelled after no turn, one turn, two and so on, until it ends before the cancellation. No
+record is lost, no task stays behind, and the next call works. The last test checks that no call is missing here.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ async def test_a_read_that_is_cancelled_loses_and_repeats_nothing(
 
         async def before() -> None:
             nonlocal written
-            while len(seen) < written:  # what the call before has left
+            while len(seen) < written:  # the leftovers of the previous call
                 await call()
             write(cluster, ORDERS[written // 3 % 6], [b"1", b"2", b"3"])
             written += 3
@@ -319,7 +319,7 @@ async def test_calls_of_a_session_can_be_cancelled(cluster: EmbeddedCluster, pro
 
             async def before() -> None:
                 nonlocal written
-                while len(seen) < written:  # what the call before has left
+                while len(seen) < written:  # the leftovers of the previous call
                     await call()
                 write(cluster, FIRST, [b"x"])
                 written += 1

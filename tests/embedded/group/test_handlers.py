@@ -35,7 +35,7 @@ from tests.embedded.group.test_sessions import Recorder, Running, committed, gro
 QUICK: dict[str, Any] = {"session_timeout": 6.0, "heartbeat_interval": 1.0, "rebalance_timeout": 8.0}
 
 
-# ---- those that are no coroutines
+# ---- handlers that are not coroutines
 
 
 async def test_a_handler_of_plain_functions_is_refused(cluster: EmbeddedCluster) -> None:
@@ -92,7 +92,7 @@ async def test_claims_that_all_fail_alike_are_reported_once(
     assert "all of them" not in caplog.text
 
 
-# ---- those that hang
+# ---- handlers that hang
 
 
 class Hanging(Recorder):
@@ -195,7 +195,7 @@ def groups(cluster: EmbeddedCluster) -> list[Any]:
     return [node.groups.group("workers") for node in cluster.nodes.values()]
 
 
-# ---- those that await what is cancelled
+# ---- handlers that await a cancelled task
 
 
 async def awaits_what_is_cancelled() -> None:
@@ -245,7 +245,7 @@ async def test_a_cancelled_error_of_the_listeners_own_is_an_error(cluster: Embed
     await consumer.close()
 
 
-# ---- those that block the event loop
+# ---- handlers that block the event loop
 
 
 @pytest.mark.parametrize("blocked", [1.0, 5.0, 20.0])
@@ -264,7 +264,7 @@ async def test_a_claim_that_blocks_the_event_loop_costs_the_session_only_beyond_
             async for record in claim:
                 if record.offset == 10 and claim.partition == 2 and not self.has_blocked:
                     self.has_blocked = True
-                    # To all others, the coordinator's timers among them, this is what a loop that stands still is like.
+                    # For all other code, also the coordinator's timers, this looks like a blocked loop.
                     loop.now += blocked
                 self.read.append(record)
                 await asyncio.sleep(0.1)
@@ -283,7 +283,7 @@ async def test_a_claim_that_blocks_the_event_loop_costs_the_session_only_beyond_
     assert await committed(cluster) == dict.fromkeys(ORDERS, 20)
 
 
-# ---- those that leave work behind
+# ---- handlers that leave work behind
 
 
 @pytest.mark.parametrize("how", ["returns", "is cancelled"])
@@ -371,7 +371,7 @@ async def test_marks_follow_a_recreated_topic_and_the_reset_is_reported(cluster:
         group_of(cluster, on_offset_reset=5)
 
 
-# ---- all of it at once
+# ---- all of these at once
 
 
 class Storm:
@@ -439,7 +439,7 @@ async def test_a_storm_of_handlers_processes_every_record_and_commits_only_proce
     cluster: EmbeddedCluster, settings: dict[str, Any], seed: int
 ) -> None:
     settings = settings if settings is CONSUMER else {**QUICK, **settings}
-    in_time = seed % 2 == 0  # else it takes longer than others wait
+    in_time = seed % 2 == 0  # otherwise it takes longer than other members wait
     choice, storm = random.Random(seed), Storm(late=4.0 if in_time else 20.0)
     for partition in ORDERS:
         fill(cluster, partition, 200)

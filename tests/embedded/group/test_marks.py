@@ -1,4 +1,4 @@
-"""Marks: a record that is marked is not in hand any more, and a mark that cannot be committed is refused by name."""
+"""Marks: a marked record does not delay a rebalance, and a mark that cannot be committed is named in ``refused``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def records(cluster: EmbeddedCluster) -> None:
     fill(cluster, FIRST, 20)
 
 
-# What is marked is not in hand.
+# A marked record is not in progress.
 
 
 @pytest.mark.thorough
@@ -66,7 +66,7 @@ async def test_a_rebalance_does_not_wait_for_records_that_are_marked(
 async def test_a_rebalance_does_not_wait_for_a_read_that_waits_for_its_first_record(
     cluster: EmbeddedCluster, before: str, then: str
 ) -> None:
-    """Also if the record of the read before was the last one of an iteration that is not used any more."""
+    """Also if the previous record was the last one of an iteration that is not used any more."""
     async with member_of(cluster) as first:
 
         async def read() -> None:
@@ -185,7 +185,7 @@ async def test_after_seeking_back_a_record_is_in_hand_although_it_was_marked_bef
             assert first.membership is MemberState.REVOKING
 
 
-# What is marked and cannot be committed.
+# Marks that cannot be committed.
 
 
 async def evicted(cluster: EmbeddedCluster, consumer: Consumer) -> None:

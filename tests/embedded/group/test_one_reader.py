@@ -1,6 +1,6 @@
 """Two tasks that read one member at once: the second is refused, because its read would commit the first one's record.
 
-Reads that follow one another, in whatever tasks, stay legal.
+Reads that follow one another are allowed, in any tasks.
 """
 
 from __future__ import annotations

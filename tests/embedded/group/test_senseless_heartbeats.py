@@ -1,4 +1,4 @@
-"""Answers to ConsumerGroupHeartbeat that make no sense: few requests, few log lines, and right answers heal."""
+"""Wrong answers to ConsumerGroupHeartbeat cause few requests and few log lines. Correct answers end their effects."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ async def keyed(cluster: EmbeddedCluster, count: int, keys: int) -> None:
 
 
 class Handling:
-    """The user's function: takes ``work`` seconds a record, and fails for the given values, so many times each."""
+    """The user's function. It takes ``work`` seconds for a record, and fails the given number of times for each
+    value."""
 
     def __init__(self, *, work: float = 0.0, failing: dict[bytes, int] | None = None) -> None:
         self.work = work

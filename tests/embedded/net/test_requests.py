@@ -240,7 +240,7 @@ async def test_a_blocked_loop_does_not_make_answers_late() -> None:
     promise = connection.send_nowait(HEARTBEAT, timeout=1)
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
-    loop.now += 5  # as if code of the user had held the loop up
+    loop.now += 5  # as if code of the user had blocked the loop
     assert (await promise).error_code == 0
     await end(connection)
 

@@ -30,8 +30,8 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 class Contexts:
-    """Both sides', of one authority. ``server`` is called localhost, ``by_address`` 127.0.0.1, ``elsewhere`` neither;
-    ``stranger`` trusts another authority."""
+    """Contexts of both sides, with one authority. The name of ``server`` is localhost, of ``by_address`` 127.0.0.1, and
+    of ``elsewhere`` another one; ``stranger`` trusts another authority."""
 
     def __init__(self) -> None:
         authority = trustme.CA()

@@ -52,7 +52,7 @@ def resident() -> int:
 
 
 async def fill(producer: Producer, size: int) -> int:
-    """Send until there is no more room; how many records that were."""
+    """Send until there is no more room. Returns the number of records."""
     count, value = 0, os.urandom(size)
     while True:
         try:
@@ -61,7 +61,7 @@ async def fill(producer: Producer, size: int) -> int:
             return count
         count += 1
         if count % 500 == 0:
-            await asyncio.sleep(0)  # what is queued goes out, as far as the system takes it
+            await asyncio.sleep(0)  # queued data is written, as far as the system accepts it
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="this system does not report the memory of a process")

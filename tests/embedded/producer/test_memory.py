@@ -1,4 +1,4 @@
-"""How much memory a producer takes: with many partitions, and with a broker that has stopped answering."""
+"""The memory of a producer with many partitions, and with a broker that has stopped answering."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _traced_no_longer_than_needed() -> Iterator[None]:
 
 
 async def fill(producer: Producer, size: int, partitions: int) -> int:
-    """Send until there is no more room; how many records that were."""
+    """Send until there is no more room. Returns the number of records."""
     count, value = 0, bytes(size)
     while True:
         try:
@@ -81,7 +81,7 @@ async def test_memory_is_bounded_when_the_broker_stops_answering(
             meter = Meter()
             assert await fill(producer, size, partitions) > 20
             await asyncio.sleep(2.0)
-            # What is in flight is there twice, as batches and as requests; small buffers have that and 1 MiB of slack.
+            # Data in flight exists twice, as batches and as requests. Small buffers may take 1 MiB more.
             slack = 32 * MIB if buffer_memory == 32 * MIB else buffer_memory + MIB
             assert meter.peak < buffer_memory + slack
             await producer.close(0.1)

@@ -1,4 +1,4 @@
-"""What a producer says of itself, and what it does by the load of brokers."""
+"""The metrics of a producer, and its choice of partitions by the load of brokers."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_records_without_a_key_avoid_a_broker_that_cannot_be_reached(clust
     await cluster.create_topic("t", 3, assignments=[[1], [2], [3]])
     async with producer_of(cluster, batch_size=1_000, linger=0.01) as producer:
         await producer.send_many("t", [b"x" * 500] * 500)
-        await cluster.kill(2, noticed_after=1e6)  # metadata goes on naming it
+        await cluster.kill(2, noticed_after=1e6)  # metadata still names it
         broken = producer.send_nowait("t", b"x", partition=1)
         await asyncio.sleep(2.0)
         assert not producer.metrics().brokers[2].is_reachable

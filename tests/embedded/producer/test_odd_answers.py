@@ -1,4 +1,4 @@
-"""Answers of brokers that are well-formed and make no sense."""
+"""Well-formed answers of brokers with wrong values."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_an_answer_for_a_partition_that_was_not_asked_for_changes_nothing(
 async def test_a_producer_id_below_zero_is_refused_and_requested_again(
     cluster: EmbeddedCluster, given: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With id -1, brokers would write duplicates: idempotence would be off without a word."""
+    """With id -1, brokers would write duplicates: idempotence would be off without a warning."""
     await cluster.create_topic("t", 1)
     wrong = InitProducerIdResponse(error_code=0, producer_id=given[0], producer_epoch=given[1])
     loop = asyncio.get_running_loop()

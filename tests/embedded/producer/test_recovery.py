@@ -1,4 +1,4 @@
-"""How soon a producer goes on after its broker was away, or had refused a producer id."""
+"""The time until a producer continues after its broker was down, or had refused a producer id."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_a_broker_that_metadata_lists_again_is_connected_to_at_once(cluste
     loop = asyncio.get_running_loop()
     async with producer_of(cluster, reconnect_backoff_max=100.0) as producer:
         await producer.send("t", b"v")
-        await cluster.kill(2, noticed_after=50.0)  # so long it is called in vain, less and less often
+        await cluster.kill(2, noticed_after=50.0)  # until then each attempt fails, and the pauses grow
         waiting = producer.send_nowait("t", b"v")
         await asyncio.sleep(60.0)
         assert not waiting.done()
@@ -55,7 +55,7 @@ async def test_a_batch_that_is_proven_written_by_later_ones_is_delivered_without
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, batch_size=1, delivery_timeout=10.0, request_timeout=3.0) as producer:
         await producer.send("t", b"0")
-        # The first of the two is written without an answer, then refused, then never answered any more.
+        # The first of the two batches is written without an answer, then refused, and then not answered at all.
         cluster.on(ProduceRequest).apply_then_disconnect()
         cluster.on(ProduceRequest).fail(ErrorCode.NOT_ENOUGH_REPLICAS)
         with cluster.on(ProduceRequest, nth=2, times=None).drop():

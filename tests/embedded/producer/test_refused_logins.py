@@ -1,4 +1,5 @@
-"""Brokers that cease to accept who the producer is: records fail at once with that, and go on when they do again."""
+"""Brokers stop accepting the producer's login: records fail at once. They are written when the brokers accept it
+again."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.embedded.producer.logs import values_of
 
 
 class Door:
-    """A connector that leads to the cluster, or says that the login is refused."""
+    """A connector that connects to the cluster, or raises that the login is refused."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster

@@ -1,6 +1,6 @@
 """Random schedules of faults over a whole cluster, by seed, and a checker of the guarantees.
 
-``PRODUCER_SEEDS=1000-3000`` runs other seeds, ``PRODUCER_SEEDS=17`` one again.
+``PRODUCER_SEEDS=1000-3000`` runs other seeds, ``PRODUCER_SEEDS=17`` repeats one seed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serializers, interceptors, callbacks and partitioners of the user, on the way of a record."""
+"""Serializers, interceptors, callbacks and partitioners of the user that see a record."""
 
 from __future__ import annotations
 
@@ -426,7 +426,8 @@ async def test_a_partitioner_that_raises_fails_its_own_record_only(
 
 
 async def test_a_callback_that_asks_a_cancelled_future_affects_no_other_record(cluster: EmbeddedCluster) -> None:
-    """CancelledError is no Exception: it went through the handlers, and the rest of the answer was not handled."""
+    """CancelledError is not a subclass of Exception: no handler caught it, and the rest of the answer was not
+    handled."""
     await cluster.create_topic("t", 3)
     cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     cancelled.cancel()

@@ -1,4 +1,4 @@
-"""What tests of transactions share: producers, requests of each generation, readers, and one whole transaction."""
+"""Shared by tests of transactions: producers, requests of each generation, readers, and one whole transaction."""
 
 from __future__ import annotations
 

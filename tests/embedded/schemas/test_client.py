@@ -1,4 +1,4 @@
-"""The client of a schema registry: its calls, its cache, and what it does when the registry fails."""
+"""The client of a schema registry: its calls, its cache, and its behaviour when the registry fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a listener with logins answers, request by request, in virtual time."""
+"""The answers of a listener with logins, request by request, in virtual time."""
 
 from __future__ import annotations
 

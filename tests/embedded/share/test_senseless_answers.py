@@ -1,4 +1,4 @@
-"""Answers to share consumers that are well formed and make no sense: few requests, clear errors, and quick recovery."""
+"""Wrong but well-formed answers to share consumers: few requests, clear errors, and quick recovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of a share group: assignments, epochs, sessions, and the group in the eyes of administrators."""
+"""Members of a share group: assignments, epochs, sessions, and descriptions of the group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators see of transactions, and how they end one that hangs."""
+"""Transactions as administrators see them, and the end of a hanging one."""
 
 from __future__ import annotations
 

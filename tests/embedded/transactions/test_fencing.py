@@ -1,4 +1,4 @@
-"""InitProducerId: which producer may continue, which one is fenced, and what becomes of an open transaction."""
+"""InitProducerId: the producer that may continue, the producer that is fenced, and the end of an open transaction."""
 
 from __future__ import annotations
 

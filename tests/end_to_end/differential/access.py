@@ -1,4 +1,4 @@
-"""Random requests about access: ACLs, which these brokers do not have, and SCRAM users, and delegation tokens."""
+"""Random requests about access: SCRAM users, delegation tokens, and ACLs, which these brokers do not have."""
 
 from __future__ import annotations
 

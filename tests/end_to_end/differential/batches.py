@@ -42,7 +42,8 @@ def keyless(random: Random) -> bytes:
 
 
 def large(random: Random) -> bytes:
-    """More than a topic with a small max.message.bytes accepts, and often more than a fetch may return."""
+    """A batch that is larger than a topic with a small max.message.bytes accepts, and often larger than a fetch may
+    return."""
     return encode_batch([(BASE_TIME, b"key", random.randbytes(random.choice([900, 1100, 5000])), ())])
 
 
@@ -151,10 +152,9 @@ BAD: dict[str, Callable[[Random], bytes]] = {
 }
 """By name: batches that a broker has to refuse, or to accept without harm.
 
-Left out are null records, because Kafka 4.3.1 never answers such a request, and headers with a wrong maximum timestamp
-or with an append time that no broker set: Kafka reads every batch and corrects them, the embedded broker trusts the
-header.
+Two kinds are left out. Kafka 4.3.1 never answers a request with null records. And Kafka corrects a wrong maximum
+timestamp, or an append time that no broker set, because it reads every batch; the embedded broker trusts the header.
 """
 
 ALONE = frozenset({"unknown compression"})
-"""In some versions, these make Kafka fail the whole request, so no other batch is sent with them."""
+"""In some versions, Kafka fails the whole request because of these, so no other batch is sent with them."""

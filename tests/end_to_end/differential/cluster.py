@@ -104,7 +104,7 @@ def describe_quorum(scenario: Scenario) -> None:
 
 
 def update_features(scenario: Scenario) -> None:
-    """Only checks, and before v1, which has no flag for that, an unknown feature."""
+    """Only check the update. Before v1, which has no flag for a check, update an unknown feature."""
     random = scenario.random
     names = ["no.such.feature", "transaction.version", "group.version", "eligible.leader.replicas.version"]
     name, level, kind = random.choice(names), random.choice([-1, 0, 1, 2, 9]), random.choice([1, 1, 2, 3, 7])
@@ -151,7 +151,7 @@ def remove_raft_voter(scenario: Scenario) -> None:
 
 
 def change_loggers(scenario: Scenario) -> None:
-    """Only of the logger that both brokers have, and at the end it has its level again."""
+    """Use only the logger that both brokers have, and restore its level at the end."""
     random = scenario.random
     name = random.choice(["root", "root", "root", "no.such.logger"])
     operation, level = random.choice([0, 0, 0, 1, 2, 3]), random.choice(["INFO", "WARN", "LOUD", "debug", "", None])
@@ -193,7 +193,7 @@ def describe_log_dirs(scenario: Scenario) -> None:
 
 
 def alter_client_quotas(scenario: Scenario) -> None:
-    """Only for client ids that do not exist, so that no client is throttled."""
+    """Use only client ids that do not exist, so that no client is throttled."""
     random = scenario.random
     entries = []
     for number in random.sample(range(4), scenario.several(2)):

@@ -42,7 +42,7 @@ def produce(scenario: Scenario) -> None:
 
 
 def _data(scenario: Scenario, topic: str, index: int) -> tuple[str, bytes | None]:
-    """Records for a partition, and a note of what is special about them."""
+    """Records for a partition, and a description of them."""
     random = scenario.random
     kind = random.random()
     if kind < 0.3:

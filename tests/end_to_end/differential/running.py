@@ -24,7 +24,7 @@ _CONFIG_CHANGES = (
 )
 _REFERENCE_VERSION = 12
 
-# What a broker reports about other scenarios is not compared.
+# Not compared: the parts of a response about other scenarios.
 _LISTS = {
     m.MetadataRequest: ("topics", "name"),
     m.ListGroupsRequest: ("groups", "group_id"),

@@ -1,6 +1,6 @@
 """A scenario: a random sequence of requests, made before anything is sent.
 
-A step has a fixed version. What only a broker knows (a topic's id, a member's id) is looked up when the step is sent.
+A step has a fixed version. Names that only a broker knows (a topic's id, a member's id) are looked up when it is sent.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Two brokers that get the same requests: a connection to each, and responses in a form that can be compared.
 
-What differs between any two brokers is replaced: ids by the name of what they identify, times of day by a word,
-addresses and throttle times by nothing. Of an error message, only its presence is compared. Everything else is compared
-as it is. The order of topics, partitions and settings in a response has no meaning, so they are sorted.
+Values that differ between any two brokers are replaced: ids by the name of their object, times of day by a word.
+Addresses and throttle times are removed. Of an error message, only its presence is compared. Everything else is
+compared as it is. The order of topics, partitions and settings in a response has no meaning, so they are sorted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ UNKNOWN_TOPIC_ID = bytes(range(16))
 
 
 class Outcome(enum.Enum):
-    """What a broker may do instead of a response."""
+    """The behaviour of a broker that sends no response."""
 
     CLOSED = "the connection is closed"
     SILENT = "nothing is answered, as it was asked for"

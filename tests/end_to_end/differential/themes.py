@@ -1,4 +1,4 @@
-"""What the scenario of a seed is about: records, topics, a group, or transactions.
+"""The themes of scenarios: records, topics, a group, or transactions.
 
 A scenario is made from its seed alone.
 """

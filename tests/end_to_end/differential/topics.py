@@ -237,7 +237,7 @@ def alter_resource(scenario: Scenario) -> None:
     scenario.add(
         m.IncrementalAlterConfigsRequest,
         lambda side, _: m.IncrementalAlterConfigsRequest(resources=[resource], validate_only=only_checked),
-        changes=(f"{scenario.prefix}plain",),  # of no topic: only a change that is waited for is in force afterwards
+        changes=(f"{scenario.prefix}plain",),  # of no topic: the test waits only for the changes of topics
     )
 
 
