@@ -1,6 +1,6 @@
 """Share the partitions of a topic in a group, with automatic commits of processed records. Ctrl-C stops the program.
 
-Asking for the next record marks the current one as processed. A restarted program continues at the last commit. Two
+Requesting the next record marks the current one as processed. A restarted program continues at the last commit. Two
 running programs share the partitions.
 """
 

@@ -1,4 +1,4 @@
-"""A worker that prepares many purchases at once, retries those that fail, and ends well on SIGTERM."""
+"""A worker that prepares many purchases at once, retries failed ones, and ends cleanly on SIGTERM."""
 
 import asyncio
 import os

@@ -1,7 +1,6 @@
-"""The documentation's pages, as what tests read them for: their blocks of code, and whether the names in these exist.
+"""The pages of the documentation for tests: their blocks of code, and a check that the names in these exist.
 
-Names are looked up in the package itself: in its modules and classes, and in clients that are made for the purpose and
-never started.
+Names are looked up in the package: in its modules and classes, and in clients that are made for this and never started.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 UNKNOWN = object()
-"""What an expression gives that cannot be told without running it."""
+"""The types of expressions that only a run of the code could tell."""
 
 MADE = {
     Admin: Admin("localhost:9092"),
@@ -48,7 +47,7 @@ MADE = {
     Producer: Producer("localhost:9092"),
     ShareConsumer: ShareConsumer("localhost:9092", topics=["orders"], group_id="billing"),
 }
-"""What a call of a class gives, for the classes whose attributes come in the constructor."""
+"""An object of each class whose attributes are set in its constructor."""
 
 PARTS: dict[str, Any] = {
     "admin": MADE[Admin],
@@ -64,7 +63,7 @@ PARTS: dict[str, Any] = {
     "process": UNKNOWN,
     "bill": UNKNOWN,
 }
-"""What a part of a program may take for granted: the clients it stands in, and the reader's own work."""
+"""The names that a part of a program may use without a definition: clients, and functions of the reader."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Block:
 
     @property
     def is_part(self) -> bool:
-        """Whether it is only a part of a program, as its title tells the reader."""
+        """Whether its title says that it is only a part of a program."""
         return self.title.startswith("part of ")
 
     @property
@@ -133,21 +132,22 @@ def rows(page: Path) -> Iterator[Row]:
 
 
 def code_spans(cell: str) -> list[str]:
-    """What stands between backticks."""
+    """The texts between backticks."""
     return re.findall(r"`([^`\n]+)`", cell)
 
 
 def imported(module: str) -> ModuleType:
-    """A module; what another project's calls deprecated in Python is its own affair."""
+    """A module. Warnings of other projects about deprecated calls are ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module(module)
 
 
 class Names:
-    """Looks up the names of a piece of code. ``problems`` says which do not exist.
+    """Looks up the names of a piece of code. ``problems`` has the names that do not exist.
 
-    ``given`` is what the code need not define. Arguments and loops' variables of such a name are taken for it.
+    ``given`` has names that the code does not define. An argument or a loop's variable with such a name is treated as
+    it.
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
@@ -156,7 +156,7 @@ class Names:
         self.problems: list[str] = []
 
     def check(self, code: str) -> None:
-        """Look at a piece of code, which need not be a whole program. SyntaxError when it is none at all."""
+        """Check a piece of code, which may be a part of a program. Raises SyntaxError if it is not Python."""
         compile(code, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         tree = ast.parse(code)
         self._bind(tree)
@@ -166,7 +166,7 @@ class Names:
             ):
                 self._value(node)
 
-    # ---- what a piece of code defines
+    # ---- the definitions in a piece of code
 
     def _bind(self, tree: ast.AST) -> None:
         for node in ast.walk(tree):
@@ -198,7 +198,7 @@ class Names:
             self._note(f"{module} has no {name}")
         self.scope[bound] = getattr(found, name, UNKNOWN)
 
-    # ---- what an expression is
+    # ---- the type of an expression
 
     def _value(self, node: ast.expr) -> Any:
         match node:
@@ -241,7 +241,7 @@ class Names:
 
 
 def parameters(function: Any) -> set[str] | None:
-    """The keywords that a function takes, those of an unpacked TypedDict included; None where it takes any."""
+    """The keywords that a function takes, those of an unpacked TypedDict included; None if it takes any."""
     try:
         signature = inspect.signature(function)
     except ValueError:

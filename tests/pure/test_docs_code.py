@@ -15,11 +15,11 @@ EXAMPLES = ROOT / "docs" / "examples"
 OTHERS_NAMES = {
     *("asyncio_mode", "end_to_end"),  # pytest's, and this repository's tests
     *("BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP"),  # the shell's
-    *("key_base64", "value_base64"),  # put together by the command line
+    *("key_base64", "value_base64"),  # fields that the command line makes from two parts
     *("KRB5_CONFIG", "dns_canonicalize_hostname"),  # of Kerberos
     *("createDataFrame", "foreachBatch"),  # Spark's
     *("AIOConsumer", "AIOProducer"),  # confluent-kafka's
-    *("TimeoutStopSec", "stop_grace_period", "terminationGracePeriodSeconds"),  # of programs that start services
+    *("TimeoutStopSec", "stop_grace_period", "terminationGracePeriodSeconds"),  # settings of service managers
 }
 
 ALL = list(chain.from_iterable(map(blocks, PAGES)))

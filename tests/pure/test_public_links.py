@@ -64,7 +64,7 @@ def test_the_badge_names_the_versions_of_python_that_the_metadata_has() -> None:
 
 
 def test_the_site_links_to_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = Message()  # any object with attributes: MkDocs is not installed where the tests run
+    config = Message()  # any object with attributes, because MkDocs is not installed for the tests
     monkeypatch.setattr(public_links, "repository", lambda: ADDRESS)
     changed = public_links.on_config(config)  # type: ignore[arg-type]
     assert (changed.repo_url, changed.repo_name, changed.edit_uri) == (ADDRESS, "aiokafka_lite", "edit/main/docs/")

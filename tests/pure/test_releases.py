@@ -1,4 +1,4 @@
-"""Which releases of Kafka a test runs on."""
+"""The releases of Kafka that a test runs on."""
 
 from __future__ import annotations
 

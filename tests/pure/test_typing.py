@@ -1,4 +1,4 @@
-"""What a type checker says about keys, values and settings of a program."""
+"""The findings of a type checker about keys, values and settings of a program."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Server(Protocol):
 
 
 class Unavailable(RuntimeError):
-    """This machine cannot run this release; the message says why."""
+    """This machine cannot run this release. The message has the reason."""
 
 
 class GivenKafka:

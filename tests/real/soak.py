@@ -3,15 +3,18 @@
 Two writers, the members of groups of both protocols and of a share group, and writers and workers with transactions
 (``soak_transactions``) are processes of their own. Brokers are killed and suspended, leaders are elected, clients are
 killed, suspended and replaced, and a proxy in front of each broker cuts, delays and refuses connections. At the end
-everything is healed, the groups process the rest, and the history is checked: acknowledged records are in the log, once
-and in order for the idempotent writer; each group has processed everything; no commit is beyond what was processed; no
-partition had two owners for longer than a session; the share group keeps the promises of ``soak_sharing``; transactions
-are read whole or not at all, and each record is copied once.
+all faults end, the groups process the remaining records, and the history is checked:
 
-``--transactions`` runs those with transactions alone, ``--members 20`` larger groups, ``--kafka 2.8.2`` another
-release. ``--churn`` runs three groups alone, one of the classic protocol, one of the consumer protocol and a share
-group, and beside the faults kills a member about once a second. Before Kafka 4.2 there are no share groups, and all
-groups have the classic protocol.
+- Acknowledged records are in the log, for the idempotent writer once and in order.
+- Each group has processed everything, and no commit is beyond the processed records.
+- No partition had two owners for longer than a session.
+- The share group keeps the promises of ``soak_sharing``.
+- Transactions are read whole or not at all, and each record is copied once.
+
+``--transactions`` runs only clients with transactions, ``--members 20`` larger groups, ``--kafka 2.8.2`` another
+release. ``--churn`` runs only three groups, one of the classic protocol, one of the consumer protocol and a share
+group. In addition to the faults, it kills a member about once a second. Before Kafka 4.2 there are no share groups, and
+all groups have the classic protocol.
 """
 
 from __future__ import annotations
@@ -66,7 +69,8 @@ KILL_PAUSE = (0.5, 1.5)
 MEMBERS = 2
 HEAL_TIMEOUT = 180.0
 SHARED = SESSION_TIMEOUT + 4.0
-"""Seconds for which two members may own a partition: the old one has not noticed yet that its session has ended."""
+"""Seconds for which two members may own a partition, because the old one does not know yet that its session has
+ended."""
 LONGEST_FAULT = 12.0
 """Seconds in which a member may not reach its coordinator. Until then, a member with the consumer protocol does not
 know that its session has ended."""
@@ -124,7 +128,7 @@ class Child:
                 self.process.send_signal(signal.SIGCONT)
 
     async def finish(self) -> None:
-        """End in good order; killed if that takes too long."""
+        """End it cleanly, or kill it if that takes too long."""
         self.thaw()
         assert self.process.stdin is not None
         assert self._reports is not None
@@ -149,14 +153,14 @@ class Stay:
 
 @dataclass
 class GroupState:
-    """What the members of a group reported."""
+    """The reports of the members of a group."""
 
     stays: dict[int, list[Stay]] = field(default_factory=lambda: defaultdict(list))
     done: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
 
 
 class Soak:
-    """The brokers, the clients, and what they reported."""
+    """The brokers, the clients, and their reports."""
 
     def __init__(self, cluster: JvmCluster, seed: int, *, members: int, only_transactions: bool, churns: bool) -> None:
         self.problems: list[str] = []
@@ -176,7 +180,7 @@ class Soak:
         self._children: list[Child] = []
         self._started = 0
         self.faults: list[str] = []
-        """What was done, with the time in seconds."""
+        """The faults so far, with their times in seconds."""
         self.proxies = {node.node_id: Proxy(node.advertised_port, node.client_port) for node in cluster.nodes.values()}
         self._transactions = Transactions(self.servers)
         self._sharing = Sharing(self.servers, TOPIC, members) if has_new_protocols and not only_transactions else None

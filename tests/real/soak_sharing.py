@@ -1,7 +1,7 @@
-"""The share group of ``make soak-real``: its members, what they reported, and the check of it.
+"""The share group of ``make soak-real``: its members, their reports, and the check of these.
 
 Brokers are killed and leaders move, so two members may have a record at the same time: a leader does not pass its
-locks on. The rules that hold all the same: an accepted record does not come again once a broker has confirmed it, each
+locks on. These rules hold in any case: an accepted record is not delivered again after a broker has confirmed it, each
 record is accepted, and no delivery count is above the limit.
 """
 
@@ -28,7 +28,7 @@ LIMIT = 10
 
 @dataclass
 class SharedRecord:
-    """What the members reported about one record. Times are those of the clock of all processes."""
+    """The reports about one record. Times are those of the clock of all processes."""
 
     delivered: list[tuple[float, int]] = field(default_factory=list)
     """Times and delivery counts."""

@@ -1,8 +1,8 @@
-"""The transactions of ``make soak-real``: writers of a ledger, workers that copy it, and what readers must see of both.
+"""The transactions of ``make soak-real``: writers of a ledger, workers that copy it, and the check of their readers.
 
 Each writer is a process with a transactional id of its own. The workers are members of one group (``ExactlyOnce``). A
-reader of committed records reads the ledger meanwhile. At the end the ledger is compared with what the writers reported
-(``tests.simulation.ledger``), and the copies with the ledger.
+reader of committed records reads the ledger meanwhile. At the end the ledger is compared with the reports of the
+writers (``tests.simulation.ledger``), and the copies with the ledger.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COPY_GROUP = "soak-copiers"
 
 
 class Transactions:
-    """What the writers reported, and what the readers saw."""
+    """The reports of the writers, and the records that the readers saw."""
 
     kinds = dict.fromkeys((*WRITERS, *COPIERS), 1)
     """The number of processes of each kind."""

@@ -24,11 +24,11 @@ TRANSACTIONS = 1_000_000
 
 
 class UserAbort(Exception):
-    """What the body of a transaction raises to abort it."""
+    """The exception with which the body of a transaction aborts it."""
 
 
 class Transactor:
-    """A producer, and what its transactions write."""
+    """A producer, and the records of its transactions."""
 
     def __init__(self, producer: Producer, topic: str, partitions: int, process: int, group_id: str) -> None:
         self._producer = producer
@@ -38,7 +38,7 @@ class Transactor:
         self._group = GroupMetadata(group_id)
 
     async def write(self, number: int) -> bool:
-        """Write a transaction. Returns False if the producer can write no more."""
+        """Write a transaction. Returns False if the producer cannot write any more."""
         say("begun")
         try:
             await self._write(number)

@@ -143,7 +143,7 @@ async def test_of_a_topic_created_again_after_planning_everything_in_the_range_i
 async def test_a_topic_created_again_while_it_is_read(
     cluster: EmbeddedCluster, client: Client, caplog: pytest.LogCaptureFixture, fail_on_data_loss: bool
 ) -> None:
-    planned = Range(T0, 0, 60, await topic_id(cluster))  # ten records more than there are
+    planned = Range(T0, 0, 60, await topic_id(cluster))  # ten records more than exist
     given = {"fail_on_data_loss": fail_on_data_loss, "poll_timeout": SOON}
     async with asyncio.timeout(SOON), RangeReader(client, CONFIG, (planned,), **given) as reader:
         while not (fetched := await reader.take()) or fetched[-1].batches[-1][0].next_offset < 50:

@@ -1,4 +1,4 @@
-"""``spark.readStream``: each offset is read once, whatever happens between two batches."""
+"""``spark.readStream``: each offset is read once, after any event between two batches."""
 
 from __future__ import annotations
 

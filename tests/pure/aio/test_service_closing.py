@@ -71,7 +71,7 @@ async def test_a_child_that_closes_its_component_does_not_wait_for_itself_if_tas
 
 @asynccontextmanager
 async def takes(seconds: float) -> AsyncIterator[None]:
-    """Fail if the body takes another time."""
+    """Fail if the body takes another time than given."""
     loop = asyncio.get_running_loop()
     before = loop.time()
     yield

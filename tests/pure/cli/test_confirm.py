@@ -1,4 +1,4 @@
-"""A script is not asked before something is deleted; ``tests/end_to_end`` has the person at a terminal."""
+"""A command in a script deletes without a question. ``tests/end_to_end`` tests the questions on a terminal."""
 
 from __future__ import annotations
 

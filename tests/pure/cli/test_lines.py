@@ -1,4 +1,4 @@
-"""Newlines end lines, wherever the blocks are cut."""
+"""Newlines end lines, for any division of the input into blocks."""
 
 from __future__ import annotations
 

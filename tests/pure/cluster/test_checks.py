@@ -1,4 +1,4 @@
-"""An answer about the cluster that makes no sense is refused, with an error that names what is wrong."""
+"""A wrong answer about the cluster is refused, with an error that names the wrong value."""
 
 from __future__ import annotations
 

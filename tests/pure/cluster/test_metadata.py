@@ -1,4 +1,4 @@
-"""Which of two contradicting Metadata answers wins."""
+"""The choice between two contradicting Metadata answers."""
 
 from __future__ import annotations
 

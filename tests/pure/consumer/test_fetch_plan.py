@@ -1,4 +1,4 @@
-"""The plan of one fetcher: what a broker is asked for, and how little is looked at to bring the plan up to date."""
+"""The plan of one fetcher: the requested partitions, and the small cost of an update of the plan."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_partitions_with_enough_data_are_left_out_until_half_is_read() -> None:
     assert [key.partition for key in made.targets] == [1]
     assert made.has_full_buffers
     fetched.pause(fetched.states[0])
-    assert not fetched.plan().has_full_buffers  # it is not read, so it wants no data soon
+    assert not fetched.plan().has_full_buffers  # it is not read, so it needs no data soon
     fetched.pause(fetched.states[0], paused=False)
     while fetched.states[0].next_chunk(check_crc=True, max_size=10_000) is not None:
         fetched.states[0].buffer.chunk = None
@@ -143,9 +143,9 @@ def test_buffered_bytes_reduce_the_bytes_that_are_asked_for() -> None:
     fetched.pause(first)
     assert FETCH_MAX - 4_200 < fetched.plan().max_bytes < FETCH_MAX - 4_000
     fetched.give(second, 7_000)
-    assert fetched.plan().targets == {}  # no room, and reading goes on
+    assert fetched.plan().targets == {}  # no room, and reading continues
     fetched.pause(second)
-    made = fetched.plan()  # no room, and only this can go on
+    made = fetched.plan()  # no room, and only this partition can continue
     assert ([key.partition for key in made.targets], made.max_bytes) == ([2], 1)
     fetched.subscription.assign([])
     made = fetched.plan()
@@ -227,7 +227,7 @@ def test_an_answer_costs_the_partitions_that_it_concerns_however_many_are_idle()
 
 
 def test_an_idle_partition_takes_at_most_a_kilobyte() -> None:
-    Fetched(10).plan()  # what is made once
+    Fetched(10).plan()  # these are made once
     gc.collect()
     tracemalloc.start()
     try:

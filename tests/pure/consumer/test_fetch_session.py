@@ -96,7 +96,7 @@ def test_an_incremental_request_looks_at_the_changed_partitions_only() -> None:
 @pytest.mark.parametrize(
     "error, session_id",
     [
-        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),  # nothing is there that could be replaced
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),  # there is no partition to replace
         (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 7),
         (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 7),
         (ErrorCode.UNKNOWN_SERVER_ERROR, 7),
@@ -156,7 +156,7 @@ class Broker:
         if epoch != expected:
             return 0, ErrorCode.INVALID_FETCH_SESSION_EPOCH
         for key in forget:
-            del known[key]  # forgetting what is not there is a fault of the client's
+            del known[key]  # to forget an unknown partition is an error of the client
         known.update(send)
         self.sessions[session_id] = (expected + 1, known)
         return session_id, ErrorCode.NONE

@@ -224,7 +224,7 @@ def test_records_of_aborted_transactions_are_hidden_even_if_the_list_is_not_sort
         batch(5, 1),  # of no transaction
         marker(6, 2, abort=False),
         transactional(7, 1, producer_id=2),  # aborted
-        transactional(8, 1, producer_id=1),  # committed, by the one who aborted before
+        transactional(8, 1, producer_id=1),  # committed, by the producer that aborted before
         marker(9, 2, abort=True),
         marker(10, 1, abort=False),
     ]
@@ -242,7 +242,7 @@ def test_records_of_aborted_transactions_are_hidden_even_if_the_list_is_not_sort
 
 def test_an_abort_marker_at_the_start_of_an_answer_does_not_hide_the_next_transaction() -> None:
     state = at(2)
-    listed = [AbortedTransaction(producer_id=1, first_offset=0)]  # its records came in the answer before
+    listed = [AbortedTransaction(producer_id=1, first_offset=0)]  # its records were in the previous answer
     log = [marker(2, 1, abort=True), transactional(3, 2, producer_id=1), marker(5, 1, abort=False)]
     state.buffer.add(batches(*log), AbortedTransactions(listed))
     assert offsets(state) == [3, 4]

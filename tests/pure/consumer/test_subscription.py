@@ -135,7 +135,7 @@ def test_each_change_settles_then_reports_then_changes_then_notifies() -> None:
         ("settle", None),
         ("moved", [FIRST, SECOND]),
         ("change", {FIRST, SECOND}),
-        ("settle", 7),  # the last moment at which the reader may note how far it came
+        ("settle", 7),  # the last moment at which the reader may note its position
         ("removed", [FIRST]),
         ("change", {SECOND}),
     ]

@@ -1,4 +1,4 @@
-"""The consumer group of the embedded broker: epochs, targets, revocations, sessions, and what survives a move."""
+"""The consumer group of the embedded broker: epochs, targets, revocations, sessions, and the state after a move."""
 
 from __future__ import annotations
 

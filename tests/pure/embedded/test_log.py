@@ -187,7 +187,8 @@ TestLogAgainstAList = LogMachine.TestCase
 
 
 def test_a_read_from_a_long_log_takes_no_longer() -> None:
-    """A copy of the rest of the segment at each read made readers of small batches ever slower."""
+    """Each read once copied the rest of the segment, so the longer the segment, the slower were readers of small
+    batches."""
 
     def fastest_read(batches: int) -> float:
         log = Log()

@@ -1,4 +1,4 @@
-"""A log on disk: what is there after a reload, whatever a crash has left."""
+"""A log on disk: its content after a reload, for each state that a crash can leave."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_compaction_is_whole_or_has_not_happened(disk: Disk, crash: str) -> No
     after = {name: (disk.path / name).read_bytes() for name in disk.segments}
     new = [name for name in after if after[name] != before.get(name)]
     names = {"old": sorted(before)[:closed], "new": [name.replace(".log", ".compacted") for name in new]}
-    if crash != "none":  # put the files back to what a crash leaves
+    if crash != "none":  # restore the files as a crash leaves them
         for name in new:
             (disk.path / name).rename(disk.path / name.replace(".log", ".compacted"))
         for name, data in before.items():

@@ -1,4 +1,4 @@
-"""A leader's checks cost memory and time by the number of records, not by what the records hold."""
+"""The memory and time of a leader's checks depend on the number of records, not on their size."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Driver:
         return self
 
     def revoke(self, *numbers: int) -> Revoke:
-        """A heartbeat takes everything but these partitions away."""
+        """A heartbeat revokes all partitions except these."""
         self.due()
         revoke, _ = self.answer({"t": numbers})
         assert isinstance(revoke, Revoke)
@@ -355,7 +355,7 @@ def test_a_stale_epoch_of_a_commit_makes_the_next_heartbeat_due() -> None:
     driver = Driver().settle(0)
     refused = CommitRefused(driver.member.identity, ErrorCode.STALE_MEMBER_EPOCH)
     only(driver.handle(refused), SendHeartbeat)
-    assert driver.handle(refused) == []  # that heartbeat is in flight
+    assert driver.handle(refused) == []  # the heartbeat is in flight
 
 
 # Leaving.

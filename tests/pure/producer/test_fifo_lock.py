@@ -1,4 +1,4 @@
-"""Queues of callers."""
+"""The lock is granted in the order of the calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome of an answer for a batch."""
+"""The classification of an answer for a batch."""
 
 from __future__ import annotations
 

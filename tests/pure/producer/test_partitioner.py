@@ -1,4 +1,4 @@
-"""Where records go, with a key and without."""
+"""The choice of a partition, with a key and without."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def view_of(count: int, *, leaderless: tuple[int, ...] = (), brokers: int = 1) -
 
 
 class Load:
-    """Brokers as busy as told."""
+    """The load of brokers, as given."""
 
     def __init__(self, queued: dict[int, int] | None = None, unreachable: tuple[int, ...] = ()) -> None:
         self.bytes, self.unreachable = queued or {}, unreachable

@@ -1,4 +1,4 @@
-"""The requests of a transaction, and what the codes of their answers mean."""
+"""The requests of a transaction, and the meaning of the codes in their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a transactional producer: what is possible when, and which error a call gets."""
+"""The state of a transactional producer: the calls that each state allows, and the errors of the others."""
 
 from __future__ import annotations
 

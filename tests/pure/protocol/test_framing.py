@@ -105,7 +105,7 @@ def test_a_frame_does_not_change_when_more_bytes_arrive() -> None:
 
 
 def test_a_large_frame_is_received_in_place() -> None:
-    """Once a share of the frame has come, the buffer is the remaining part of the frame."""
+    """When enough of the frame has arrived, the buffer is the remaining part of the frame."""
     target = splitter()
     target.feed(frame(b"x" * 500) * 1000)  # the stream is busy, so its intake buffer has its full size
     target.feed(struct.pack(">i", 200_000) + b"x" * 50_000)

@@ -1,4 +1,4 @@
-"""Codecs: what they compress decompresses to the same bytes, and malformed bytes are refused."""
+"""Codecs: compressed bytes decompress to the same bytes, and malformed bytes are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inner loops of reading in C decide as the Python code does, and touch no memory that is not theirs."""
+"""The inner loops of reading in C decide as the Python code does, and access no memory outside of their data."""
 
 from __future__ import annotations
 

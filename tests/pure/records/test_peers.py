@@ -116,10 +116,10 @@ def test_our_batch_is_read_by_them(peer: Peer, codec: Compression) -> None:
 def test_plain_batches_are_byte_for_byte_the_same(peer: Peer) -> None:
     ours = encode_batch(ROWS, transactional=True, producer_id=77, producer_epoch=3, base_sequence=9)
     theirs = built_by(peer, Compression.NONE)
-    assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]  # the epoch that a producer leaves open is not the same
+    assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]  # clients leave different leader epochs
 
 
-# What neither of them writes is in test_legacy.py: the lz4 frames of format v0.
+# No other client writes the lz4 frames of format v0; test_legacy.py has them.
 @pytest.mark.parametrize("magic", [0, 1])
 def test_their_old_messages_are_read(peer: Peer, codec: Compression, magic: int) -> None:
     if codec is Compression.ZSTD or (codec is Compression.LZ4 and magic == 0):

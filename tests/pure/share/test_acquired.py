@@ -1,4 +1,4 @@
-"""From the records of an answer to those that were acquired: ranges, batches, gaps, damage, and bombs."""
+"""The acquired records of an answer: ranges, batches, gaps, damage, and bombs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a share consumer does about error codes, and the requests that it sends."""
+"""The requests of a share consumer, and its reaction to error codes."""
 
 from __future__ import annotations
 
