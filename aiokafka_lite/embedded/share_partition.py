@@ -216,27 +216,25 @@ class SharePartition:
         # The log no longer has earlier ones (rule 4).
         self._drop_available(offset for offset in self._records if offset < first)
         self._move_start()
-        count = 0
-        for offset, record in self._records.items():
-            if offset > last or count >= max_records:
-                break
-            if record.state is RecordState.AVAILABLE:
-                self._acquire(offset, record, member_id, locked_until, acquired)
-                count += 1
-        if count >= max_records or last < self.end_offset:
+        available = [
+            offset
+            for offset, record in self._records.items()
+            if offset <= last and record.state is RecordState.AVAILABLE
+        ][: max(0, max_records)]
+        for offset in available:
+            self._acquire(offset, self._records[offset], member_id, locked_until, acquired)
+        if len(available) >= max_records or last < self.end_offset:
             return acquired
         first = max(self.end_offset, first)
         # Without records in flight, the state begins at the next record, so that ``max_locks`` (rule 7) does not
         # count offsets that the log lacks.
         if not self._records:
             self.start_offset = first
-        room = min(max_records - count, max_locks - (first - self.start_offset))
+        room = min(max_records - len(available), max_locks - (first - self.start_offset))
         if room > 0:
-            end = min(first + room, last + 1)
-            splits = set[int]()
+            end, splits = min(first + room, last + 1), set[int]()
             if not strict:
-                end = next(each + 1 for _, each in batches if each >= end - 1)
-                splits = _splits([each for each, _ in batches], first, end, batch_size)
+                end, splits = _whole_batches(batches, first, end, batch_size)
             for offset in range(first, end):
                 record = self._records[offset] = _Record()
                 self._acquire(offset, record, member_id, locked_until, acquired, begins=offset in splits)
@@ -386,13 +384,15 @@ class SharePartition:
         self.start_offset = self.end_offset
 
 
-def _splits(starts: Iterable[int], first: int, end: int, batch_size: int | None) -> set[int]:
-    """The starts of record batches at which another range begins, for new records from ``first`` to ``end``."""
+def _whole_batches(
+    batches: Sequence[tuple[int, int]], first: int, end: int, batch_size: int | None
+) -> tuple[int, set[int]]:
+    """``end`` moved to the end of its record batch, and the starts of record batches at which another range begins."""
+    end = next(last + 1 for _, last in batches if last >= end - 1)
     splits = set[int]()
-    if batch_size is None or end - first <= batch_size:
-        return splits
-    for start in starts:
-        if start < end and start - first >= batch_size:
-            splits.add(start)
-            first = start
-    return splits
+    if batch_size is not None and end - first > batch_size:
+        for start, _ in batches:
+            if start < end and start - first >= batch_size:
+                splits.add(start)
+                first = start
+    return end, splits

@@ -11,7 +11,7 @@ some milliseconds. A connection lets others run between the steps, before it han
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..errors import ErrorCode, KafkaError
 from ..protocol.codec import Buffer
@@ -29,6 +29,8 @@ from ..protocol.records.scan import RECORDS_A_STEP, checking_lengths, scan
 from ..types import Compression
 from .configs import TopicConfig
 from .log import MAX_DECOMPRESSED_SIZE
+
+T = TypeVar("T")
 
 MAGIC_V2 = 2
 MAGIC_AT = 16
@@ -187,6 +189,21 @@ class Validation:
 def _validate(
     batch: RecordBatch, records: Buffer, config: TopicConfig, now_ms: int, *, from_client: bool
 ) -> Generator[None, None, Buffer]:
+    _check_size(batch, config)
+    compresses = config.compression is not None and config.compression is not batch.compression
+    if not from_client:
+        return _recompress(batch, batch.body(MAX_DECOMPRESSED_SIZE), config) if compresses else records
+    _check_header(batch)
+    body = yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, _decompressing(batch))
+    yield from _rejecting(ErrorCode.INVALID_RECORD, checking_lengths(body, batch.count))
+    if config.compacted:
+        yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, _check_keys(batch, body))
+    if not config.log_append_time:
+        yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, _check_timestamps(batch, body, config, now_ms))
+    return _recompress(batch, body, config) if compresses else records
+
+
+def _check_size(batch: RecordBatch, config: TopicConfig) -> None:
     if batch.base_offset != 0:
         raise RecordsRejected(
             ErrorCode.INVALID_RECORD, f"the base offset of a producer's batch must be 0, got {batch.base_offset}"
@@ -196,9 +213,10 @@ def _validate(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"a batch must have at most max.message.bytes={config.max_message_bytes} bytes, got {batch.size}",
         )
-    compresses = config.compression is not None and config.compression is not batch.compression
-    if not from_client:
-        return _recompress(batch, batch.body(MAX_DECOMPRESSED_SIZE), config) if compresses else records
+
+
+def _check_header(batch: RecordBatch) -> None:
+    """Check what a batch of a client says about itself."""
     try:
         batch.verify_crc()
     except KafkaError as error:
@@ -208,22 +226,14 @@ def _validate(
         refusal = f"the batch has {batch.count} records; the embedded broker accepts at most {MAX_RECORDS} in a batch"
     if refusal is not None:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, refusal)
+
+
+def _rejecting(code: ErrorCode, steps: Generator[None, None, T]) -> Generator[None, None, T]:
+    """Take the steps of a check. Raises RecordsRejected with this code for its errors."""
     try:
-        body = yield from _decompressing(batch)
+        return (yield from steps)
     except KafkaError as error:
-        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-    try:
-        yield from checking_lengths(body, batch.count)
-    except KafkaError as error:
-        raise RecordsRejected(ErrorCode.INVALID_RECORD, str(error)) from None
-    try:
-        if config.compacted:
-            yield from _check_keys(batch, body)
-        if not config.log_append_time:
-            yield from _check_timestamps(batch, body, config, now_ms)
-    except KafkaError as error:
-        raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-    return _recompress(batch, body, config) if compresses else records
+        raise RecordsRejected(code, str(error)) from None
 
 
 def _decompressing(batch: RecordBatch) -> Generator[None, None, Buffer]:

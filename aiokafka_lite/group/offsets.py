@@ -19,39 +19,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from ..aio.deadline import deadline
-from ..aio.retry import Backoff
 from ..arguments import check_mark, check_timeout
 from ..arguments import offsets as checked_offsets
 from ..arguments import partition as checked_partition
-from ..arguments import partitions as checked_partitions
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..config import ClientConfig, GroupConfig
 from ..errors import CommitFailed, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, error_for
 from ..net.connection import Purpose
-from ..protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from ..protocol.messages import OffsetCommitRequest
 from ..protocol.schema import ZERO_UUID
 from ..types import OffsetAndMetadata, TopicPartition
+from .commit_attempt import MEMBERSHIP_ERRORS, CommitAttempt, CommitOutcome, classify_commit
 from .counters import RequestCounters
 from .events import NO_MEMBER, Identity
-from .offset_requests import FetchAnswer, commit_request, fetch_request, read_commit, read_fetch, topic_id
+from .offset_lookups import OffsetLookups, repeat_attempts
+from .offset_requests import commit_request, read_commit, topic_id
 from .requests import is_retriable_by_member
 
 logger = logging.getLogger(__name__)
-
-_MEMBERSHIP_ERRORS = (
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.FENCED_INSTANCE_ID,
-    ErrorCode.FENCED_MEMBER_EPOCH,
-)
-_FETCH_MEMBERSHIP_ERRORS = (*_MEMBERSHIP_ERRORS, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
-_EPOCH_ERRORS = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
-_TOPIC_ERRORS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +91,6 @@ class Offsets:
         self._config = config
         self._client_config = client_config
         self._identity = identity
-        self._fetching_identity = fetching_identity
         self._is_rebalancing = is_rebalancing
         self._is_revoking = is_revoking
         self._collect = collect
@@ -110,6 +99,9 @@ class Offsets:
         self._on_refused = on_refused
         self._on_error = on_error
         self._channel = CoordinatorChannel(client, config.group_id)
+        self._lookups = OffsetLookups(
+            client, self._channel, config.group_id, client_config, fetching_identity, on_refused, on_error
+        )
         self.commits = RequestCounters()
         """The requests that commit offsets, each attempt by itself."""
         self._marked: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -119,7 +111,7 @@ class Offsets:
         self._moved_back: set[TopicPartition] = set()  # partitions with a mark that could go backwards
         self._refused: dict[TopicPartition, int] = {}  # rule 5: the marked offsets
         self._reported: dict[TopicPartition, OffsetAndMetadata | None] = {}  # marks whose refusal the user has got
-        self._attempt = _CommitAttempt({})  # the commit that runs, or ran last (rule 4)
+        self._attempt = CommitAttempt({})  # the commit that runs, or ran last (rule 4)
         self._one_at_a_time = asyncio.Lock()  # rule 4
 
     def __repr__(self) -> str:
@@ -279,12 +271,12 @@ class Offsets:
     ) -> CommitResult:
         check_timeout(timeout)
         limit = self._client_config.api_timeout if timeout is None else timeout
-        attempt = _CommitAttempt({})
+        attempt = CommitAttempt({})
         try:
             with deadline(limit, lambda: f"within {limit:g} s"):
                 async with self._one_at_a_time:
-                    self._attempt = attempt = _CommitAttempt(dict(choose()))
-                    await _repeat(lambda: self._try_commit(attempt), self._client.retry_backoff())
+                    self._attempt = attempt = CommitAttempt(dict(choose()))
+                    await repeat_attempts(lambda: self._try_commit(attempt), self._client.retry_backoff())
         except KafkaTimeout as timed_out:
             if not attempt.offsets and not attempt.committed:
                 attempt.offsets = dict(choose())  # the commit waited for another one during its whole timeout
@@ -307,7 +299,7 @@ class Offsets:
         elif result.committed:
             self._client.outages.recovered(logger, place, "group %s: commits succeeded", self._config.group_id)
 
-    async def _try_commit(self, attempt: _CommitAttempt) -> bool:
+    async def _try_commit(self, attempt: CommitAttempt) -> bool:
         """Send one request for the remaining offsets. True if some are to be retried."""
         for partition in [each for each in attempt.offsets if each not in self._committed or each in attempt.dropped]:
             late = _too_late(partition, attempt.offsets.pop(partition).offset)  # rule 3
@@ -343,37 +335,32 @@ class Offsets:
             self._settle(attempt, identity, partition, code)
         return bool(attempt.offsets)
 
-    def _settle(self, attempt: _CommitAttempt, identity: Identity, partition: TopicPartition, code: ErrorCode) -> None:
-        """Classify the answer for one partition: committed, refused, or left in ``attempt.offsets`` for a retry."""
+    def _settle(self, attempt: CommitAttempt, identity: Identity, partition: TopicPartition, code: ErrorCode) -> None:
+        """Apply the answer for one partition: committed, refused, or left in ``attempt.offsets`` for a retry."""
         offset, without_epoch = attempt.offsets[partition], partition in attempt.without_epoch
         attempt.last_error[partition] = code.name
-        if code is ErrorCode.NONE:
+        outcome = classify_commit(
+            code,
+            is_member=bool(identity.member_id),
+            is_outdated=identity != self._identity() or self._is_rebalancing(),
+            is_revoking=self._is_revoking(),
+            by_name=attempt.by_name,
+            has_epoch=offset.leader_epoch is not None and not without_epoch,
+        )
+        if outcome is CommitOutcome.COMMITTED:
             del attempt.offsets[partition]
             attempt.committed[partition] = replace(offset, leader_epoch=None) if without_epoch else offset
             self._record(partition, offset)
-        elif code in _MEMBERSHIP_ERRORS and (identity != self._identity() or self._is_rebalancing()):
-            return  # the error concerns a generation that is over; in the next one the partition may still be assigned
-        elif code is ErrorCode.STALE_MEMBER_EPOCH and identity.member_id:
-            # An exception to is_retriable, as in Java's client, because the member has, or is about to get, a newer
-            # epoch.
-            self._on_refused(identity, code)
-        elif code is ErrorCode.UNKNOWN_TOPIC_ID and not attempt.by_name:
+        elif outcome is CommitOutcome.UNKNOWN_ID:
             attempt.by_name = True
-        elif code is ErrorCode.REBALANCE_IN_PROGRESS and not self._is_revoking():
-            # A member that revokes joins again after its last commit, so it must not wait for the end of the rebalance.
-            # Kafka takes commits until then; librdkafka's mock cluster refuses them.
-            return
-        elif code in _EPOCH_ERRORS and offset.leader_epoch is not None and not without_epoch:
-            # Kafka stores the epoch without a check. librdkafka's mock cluster refuses that of an earlier leader.
+        elif outcome is CommitOutcome.REFUSED_EPOCH:
             attempt.without_epoch.add(partition)
-        elif code.retriable and code not in _TOPIC_ERRORS and code not in _EPOCH_ERRORS:
-            # An exception to is_retriable, as in Java's client: a commit for a topic that does not exist is refused at
-            # once. So is a commit that is refused even without an epoch.
-            return
-        else:
+        elif outcome is CommitOutcome.OUTDATED_EPOCH:
+            self._on_refused(identity, code)
+        elif outcome is CommitOutcome.REFUSED:
             del attempt.offsets[partition]
             attempt.refused[partition] = error_for(code, f"committing offset {offset.offset} of {partition}")
-            if code in _MEMBERSHIP_ERRORS:
+            if code in MEMBERSHIP_ERRORS:
                 self._on_refused(identity, code)
 
     def _record(self, partition: TopicPartition, offset: OffsetAndMetadata) -> None:
@@ -394,113 +381,10 @@ class Offsets:
         Raises AuthorizationError and other errors that are not retriable at once, TypeError or ValueError for a wrong
         argument.
         """
-        check_timeout(timeout)
-        lookup = _Lookup(dict.fromkeys(checked_partitions(partitions)))
-        limit = self._client_config.api_timeout if timeout is None else timeout
-        with deadline(limit, lambda: lookup.describe(self._config.group_id, limit)):
-            await _repeat(lambda: self._try_fetch(lookup), self._client.retry_backoff())
-        return lookup.found
-
-    async def _try_fetch(self, lookup: _Lookup) -> bool:
-        """Send one request for the missing partitions. True if some are to be retried."""
-        if not lookup.missing:
-            return False
-        view, wanted, member = self._client.view, list(lookup.missing), self._fetching_identity()
-        by_name = lookup.by_name or any(topic_id(view, partition.topic) == ZERO_UUID for partition in wanted)
-        try:
-            response, node_id = await self._channel.send(
-                lambda versions: fetch_request(self._config.group_id, wanted, view, versions, member),
-                purpose=Purpose.OTHER,
-                timeout=self._client_config.request_timeout,
-                at_most=OffsetFetchRequest.TOPIC_IDS.before if by_name else None,
-            )
-        except KafkaError as error:
-            if not is_retriable_by_member(error):
-                raise
-            lookup.last_error = str(error)
-            self._on_error(error)
-            return True
-        answer = read_fetch(self._config.group_id, wanted, response, view.topic_names)
-        self._channel.record([answer.whole, *answer.errors.values()], node_id)
-        if answer.whole is ErrorCode.GROUP_ID_NOT_FOUND and member is None:
-            lookup.found.update(lookup.missing)  # Kafka answers NONE without offsets; franz-go's kfake has this code
-            return False
-        if answer.whole is not ErrorCode.NONE:
-            lookup.last_error = answer.whole.name
-            if member is not None and answer.whole in _FETCH_MEMBERSHIP_ERRORS:
-                self._on_refused(member, answer.whole)  # the member gets another epoch, or loses its partitions
-                return True
-            refused = error_for(answer.whole, f"fetching committed offsets of group {self._config.group_id!r}")
-            if not is_retriable_by_member(refused):
-                raise refused
-            return True
-        lookup.apply(answer)
-        return bool(lookup.missing)
+        return await self._lookups.fetch(partitions, timeout=timeout)
 
 
 def _too_late(partition: TopicPartition, offset: int) -> IllegalStateError:
     return IllegalStateError(
         f"offset {offset} was not committed: {partition} is not assigned to this consumer any longer"
     )
-
-
-@dataclass(slots=True)
-class _CommitAttempt:
-    """A commit in progress: the offsets that remain to be sent, and the results so far."""
-
-    offsets: dict[TopicPartition, OffsetAndMetadata]
-    committed: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
-    refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
-    last_error: dict[TopicPartition, str] = field(default_factory=dict)
-    by_name: bool = False  # the coordinator does not know a topic id
-    without_epoch: set[TopicPartition] = field(default_factory=set)  # the coordinator refused their leader epochs
-    dropped: set[TopicPartition] = field(default_factory=set)  # partitions lost since then; they may be assigned again
-
-    def fail(self, error: KafkaError, *, is_final: bool) -> None:
-        """Record the error of a request that failed as a whole."""
-        self.last_error.update(dict.fromkeys(self.offsets, str(error)))
-        if is_final:
-            self.refused.update(dict.fromkeys(self.offsets, error))
-            self.offsets.clear()
-
-
-@dataclass(slots=True)
-class _Lookup:
-    """A fetch of committed offsets in progress."""
-
-    missing: dict[TopicPartition, None]
-    found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
-    last_error: str = ""
-    by_name: bool = False  # the coordinator does not know a topic id
-
-    def describe(self, group_id: str, limit: float) -> str:
-        """The text of the error that no offsets were found within ``limit`` seconds."""
-        return (
-            f"the committed offsets of group {group_id!r} were not found within {limit:g} s; "
-            f"the last error was: {self.last_error or 'no answer'}"
-        )
-
-    def apply(self, answer: FetchAnswer) -> None:
-        """Store the offsets in the answer. Raises the error of a partition if it is not retriable."""
-        for partition, found in answer.found.items():
-            self._settle(partition, found)
-        for partition, code in answer.errors.items():
-            self.last_error = f"{partition}: {code.name}"
-            if code is ErrorCode.UNKNOWN_TOPIC_ID:
-                self.by_name = True
-            elif code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # the topic was just created or deleted
-                self._settle(partition, None)
-            elif not is_retriable_by_member(refused := error_for(code, f"fetching the offset of {partition}")):
-                raise refused
-        if self.missing and not answer.errors:
-            self.last_error = f"the coordinator did not answer for {', '.join(map(str, list(self.missing)[:3]))}"
-
-    def _settle(self, partition: TopicPartition, found: OffsetAndMetadata | None) -> None:
-        self.found[partition] = found
-        self.missing.pop(partition, None)
-
-
-async def _repeat(attempt: Callable[[], Awaitable[bool]], backoff: Backoff) -> None:
-    """Repeat with backoff while ``attempt`` returns True."""
-    while await attempt():  # noqa: ASYNC110 - a retry, not polling
-        await asyncio.sleep(backoff.next())

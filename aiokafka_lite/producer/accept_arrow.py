@@ -55,7 +55,7 @@ class ArrowAcceptor:
         count = len(target.partitions)
         delivery = BulkDelivery()
         for rows in parts:
-            for number, share in by_partition(rows, count, self._accumulator.chooser(target)):
+            for number, share in by_partition(rows, count, self._accumulator.choice.of_rows(target)):
                 await self._accept_rows(topic, None if number == ANY else number, share, delivery, transaction)
         return delivery
 

@@ -151,7 +151,7 @@ class ManyAcceptor:
         order: list[int] | None = None
         shares = [(partition, 0, len(values))]
         if partition is None and key_list is not None:
-            numbers = self._accumulator.partitions_of_keys(target, key_list)
+            numbers = self._accumulator.choice.of_keys(target, key_list)
             if numbers is None:
                 return None
             # Stable, so the records of a partition stay in order.
@@ -161,24 +161,48 @@ class ManyAcceptor:
             shares = _shares(numbers)
         now = int(self._clock() * 1000) if timestamp is None else timestamp
         lists = RecordLists(value_list, key_list, headers, now)
+        charges = self._charges(lists, headers)
+        if charges is None or not await self._reserve(charges[-1], target, partition):
+            return None
+        piece = ListPiece(now, lists.value_sizes, lists.key_sizes, order)
+        self._append(piece, target, lists, charges, shares)
+        return piece
+
+    def _charges(self, lists: RecordLists, headers: tuple[Header, ...]) -> list[int] | None:
+        """For each record, the bytes of ``buffer_memory`` that the records up to it use; None if one is too large."""
         overhead = RECORD_OVERHEAD + (size_of_headers(headers) if headers else 0)
         sizes = lists.value_sizes if lists.key_sizes is None else list(map(add, lists.value_sizes, lists.key_sizes))
         charges = list(accumulate(map(add, sizes, repeat(overhead))))
-        budget, charge = self._room.budget, charges[-1]
-        if max(sizes) + overhead > self._largest or charge > budget.total:
+        if max(sizes) + overhead > self._largest or charges[-1] > self._room.budget.total:
             return None
-        if not budget.try_acquire(charge):
-            transaction = self._acceptor.transaction
-            await self._room.acquire(charge, topic)
-            try:
-                self._acceptor.check_transaction(transaction)
-            except BaseException:
-                budget.release(charge)
-                raise
-            if self._target(topic, partition) is not target:  # the topic was deleted, or lost the partition, meanwhile
-                budget.release(charge)
-                return None
-        piece = ListPiece(now, lists.value_sizes, lists.key_sizes, order)
+        return charges
+
+    async def _reserve(self, charge: int, target: TopicProducer, partition: int | None) -> bool:
+        """Take the bytes of ``buffer_memory``. False if the topic was deleted, or lost the partition, meanwhile."""
+        budget = self._room.budget
+        if budget.try_acquire(charge):
+            return True
+        transaction = self._acceptor.transaction
+        await self._room.acquire(charge, target.name)
+        try:
+            self._acceptor.check_transaction(transaction)
+        except BaseException:
+            budget.release(charge)
+            raise
+        if self._target(target.name, partition) is target:
+            return True
+        budget.release(charge)
+        return False
+
+    def _append(
+        self,
+        piece: ListPiece,
+        target: TopicProducer,
+        lists: RecordLists,
+        charges: list[int],
+        shares: list[tuple[int | None, int, int]],
+    ) -> None:
+        """Put the records into batches. After an error, the bytes of the other records are released."""
         taken = 0
         try:
             for number, place, stop in shares:
@@ -188,14 +212,13 @@ class ManyAcceptor:
                     place += run.length
                     taken = charges[place - 1]
         except BaseException:
-            budget.release(charge - taken)
+            self._room.budget.release(charges[-1] - taken)
             raise
-        return piece
 
     def _target(self, topic: str, partition: int | None) -> TopicProducer | None:
         """The topic, if records for it can go to its batches now without a call for each of them."""
         target = self._accumulator.topics.get(topic)
-        if target is None or not target.is_open or self._accumulator.chooser(target) is not None:
+        if target is None or not target.is_open or not self._accumulator.choice.is_default:
             return None
         if partition is not None and (type(partition) is not int or partition not in target.partitions):
             return None

@@ -29,14 +29,13 @@ from ..config import ProducerConfig
 from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, error_for
 from ..types import Header
 from .batch import Batch, BatchFactory
-from .bulk import Chooser
 from .counters import Counters
 from .delivery import BatchResult, FailureLog
 from .dispatch import Dispatcher
 from .failures import FailureStreams
 from .partition import PartitionProducer
 from .partition_batches import Sealed
-from .partitioner import CheckedPartitioner
+from .partition_choice import PartitionChoice
 from .partitioner_interface import Partitioner
 from .producer_ids import ProducerIds
 from .record import PreparedRecord
@@ -85,15 +84,14 @@ class Accumulator:
         spawn: Spawn,
     ) -> None:
         self.topics: dict[str, TopicProducer] = {}
-        self._view = client.view
         self._client = client
         self._config = config
-        self._partitioner = CheckedPartitioner(partitioner)
         self._budget = budget
         self._settlement = settlement
         self._dispatcher = dispatcher
         self._timers = timers
-        self._sealed: deque[Sealed] = deque()
+        sealed: deque[Sealed] = deque()
+        self.choice = PartitionChoice(partitioner, client.view, sealed)
         self._counters = counters
         self._failures = failures
         self._spawn = spawn
@@ -102,7 +100,7 @@ class Accumulator:
             batches=batches,
             ids=ids,
             load=load,
-            sealed=self._sealed,
+            sealed=sealed,
             depth=config.max_in_flight_requests_per_connection,
             make_backoff=client.retry_backoff,
             now=timers.now,
@@ -129,12 +127,9 @@ class Accumulator:
         # oldest one and goes on although the topic is not open yet.
         if topic is None or not (topic.is_open or sent_at is not None):
             return self._add_pending(PreparedRecord(name, key, value, headers, number, timestamp, size, surplus))
-        # This comes before the choice, so that a sticky partitioner knows which of its batches are full.
-        if self._sealed:
-            self._report_sealed()
         may_move = number is None and key is None
         if number is None:
-            number = self._partitioner.choose(name, key, value, self._view, topic.partitions)
+            number = self.choice.choose(name, key, value, topic.partitions)
         partition = topic.partitions.get(number)
         if partition is None:
             unlisted = PreparedRecord(name, key, value, headers, number, timestamp, size, surplus)
@@ -143,8 +138,7 @@ class Accumulator:
         if batch is None:
             # The partition's batch is full. A record without a key may change its partition now.
             self._dispatcher.offer(partition)
-            self._report_sealed()
-            number = self._partitioner.choose(name, None, value, self._view, topic.partitions)
+            number = self.choice.choose(name, None, value, topic.partitions)
             partition = topic.partitions.get(number)
             if partition is None:
                 unlisted = PreparedRecord(name, key, value, headers, number, timestamp, size, surplus)
@@ -161,12 +155,6 @@ class Accumulator:
                 self._dispatcher.offer(partition)
         return batch, position
 
-    def choose(self, topic: TopicProducer) -> int:
-        """A partition for records without a key."""
-        if self._sealed:
-            self._report_sealed()
-        return self._partitioner.choose(topic.name, None, None, self._view, topic.partitions)
-
     def begun(self, topic: TopicProducer, partition: PartitionProducer, batch: Batch, is_ordered: bool = True) -> None:
         """Register a batch that was begun. Call it before any step that can raise, so that the batch is settled."""
         # The topic counts as used as long as the batch may wait for a leader. Otherwise metadata would drop it. This is
@@ -177,26 +165,7 @@ class Accumulator:
                 topic.used_until = batch.deadline + USED_AHEAD
         self._settlement.register(batch, partition, is_ordered=is_ordered)
         topic.last_used = batch.opened
-
-    def _report_sealed(self) -> None:
-        """Notify the partitioner of the batches that were sealed since its last choice, by an append or by a sender."""
-        while self._sealed:
-            (name, number), size = self._sealed.popleft()
-            if name in self._view.topics:
-                self._partitioner.batch_sealed(name, number, size, self._view)
-
-    def partitions_of_keys(self, topic: TopicProducer, keys: list[bytes]) -> list[int] | None:
-        """The partition of each key; None if a user's partitioner chooses, or if metadata lacks a partition."""
-        if not self._partitioner.is_default:
-            return None
-        numbers = self._partitioner.of_keys(keys, len(self._view.topics[topic.name].partitions))
-        return numbers if topic.partitions.keys() >= set(numbers) else None
-
-    def chooser(self, topic: TopicProducer) -> Chooser | None:
-        """Chooses a partition for a key and a value; None if the hash of the key chooses it."""
-        if self._partitioner.is_default:
-            return None
-        return partial(self._partitioner.choose, topic.name, view=self._view, partitions=topic.partitions)
+        self.choice.report_sealed()  # a producer whose records all name their partition makes no choice
 
     def flush(self) -> None:
         """Send the open batches now, without waiting for ``linger``."""
@@ -219,8 +188,7 @@ class Accumulator:
         end = self._timers.now() + self._longest_wait
         while True:
             check_topic_name(name)
-            # The topic is looked up again after each wait, because it may have been dropped, or newer records may be
-            # pending.
+            # The topic is looked up again after each wait: it may be dropped, or newer records may be pending.
             topic = self.topics.get(name)
             if topic is not None and topic.is_open:
                 if partition is None or partition in topic.partitions:
@@ -240,7 +208,7 @@ class Accumulator:
             self._update(topic, view)
 
     def _update(self, topic: TopicProducer, view: ClusterView) -> None:
-        self._view = view
+        self.choice.view_changed(view)
         # Most changes of metadata do not concern a topic. With thousands of partitions, this check keeps them cheap.
         if topic.update(view):
             for each in topic.partitions.values():
@@ -286,11 +254,10 @@ class Accumulator:
         self._next_sweep = now + TOPIC_IDLE / 10
         idle = [each for each in self.topics.values() if each.last_used + TOPIC_IDLE <= now and each.is_idle]
         for topic in idle:
-            # If the partition is used again later, it starts at sequence 0, which brokers refuse under the old
-            # identity.
+            # If a partition is used again, it starts at sequence 0, which brokers refuse under the old identity.
             topic.retire()
             del self.topics[topic.name]
-            self._partitioner.topic_removed(topic.name)
+            self.choice.topic_removed(topic.name)
 
     # Pending records.
 
@@ -317,8 +284,7 @@ class Accumulator:
                     self._fail_pending(topic, pending, error)
                 return
             self._update(topic, self._client.view)
-            # The producer may have ended during the wait for metadata. If the records moved to batches, they would fail
-            # one by one.
+            # If the producer has ended during the wait, records that moved to batches would fail one by one.
             if _are_pending(topic, pending) and self._settlement.fatal is not None:
                 self._fail_pending(topic, pending, self._settlement.fatal)
             else:

@@ -53,7 +53,7 @@ class BulkAppender:
 
     def _partition(self, topic: TopicProducer, number: int | None) -> PartitionProducer:
         if number is None:
-            number = self._accumulator.choose(topic)
+            number = self._accumulator.choice.choose(topic.name, None, None, topic.partitions)
         partition = topic.partitions.get(number)
         if partition is None:  # the topic was created again while the caller waited for room
             raise wrong_partition(topic.name, topic.partitions, number)

@@ -48,7 +48,7 @@ async def begin_detached(client: Client, transactional_id: str, transaction_time
         await coordinator.initialize()
     assert ids.newest is not None, "the coordinator has assigned it"
     return DetachedTransaction(
-        transactional_id, ids.newest.producer_id, ids.newest.epoch, coordinator.generation, transaction_timeout
+        transactional_id, ids.newest.producer_id, ids.newest.epoch, coordinator.channel.generation, transaction_timeout
     )
 
 
@@ -90,4 +90,4 @@ def _coordinator_of(client: Client, detached: DetachedTransaction) -> Transactio
 
 def _bounded(client: Client, coordinator: TransactionCoordinator, text: str) -> deadline:
     bound = client.config.api_timeout
-    return deadline(bound, lambda: f"{text} after {bound:g} s; the last error was: {coordinator.last_error}")
+    return deadline(bound, lambda: f"{text} after {bound:g} s; the last error was: {coordinator.channel.last_error}")

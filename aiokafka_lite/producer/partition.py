@@ -15,17 +15,7 @@ of an older level are stale and are skipped.
 Invariants that have been bugs in Kafka clients:
 
  - Without idempotence a partition has one batch in flight. With two, the second could be written before the first is
-   retried.
- - A batch with sequence numbers that is dropped leaves a gap, and a broker accepts no batch after a gap. Batches that
-   were sent with older numbers keep them and are resolved first. Either the broker has such a batch (success), or it
-   refuses the batch because of the gap, which proves that it does not have it. Only then does the partition continue
-   under a newer epoch (KIP-360). With new numbers, a batch that the broker may have could be written twice.
- - A refused sequence number does not always prove that the batch is not written. Assume that a batch was written, its
-   answer was lost, its retry failed, and the batches behind it were written. After five of those the broker has
-   forgotten the batch, and refuses it. But the batches behind it prove that it is written: after a gap the broker would
-   not have accepted them (``Batch.is_written``).
- - The first batch under an identity is sent alone. A log without state of the producer accepts any sequence number, so
-   it could write the second batch and then refuse the first.
+   retried. With idempotence, ``sequences`` has the rules of what may be in flight.
  - A batch that the broker acknowledged while the caller had already expired it must not be removed twice: every answer
    first checks ``batch.settled``.
 """
@@ -44,7 +34,8 @@ from ..types import TopicPartition
 from .batch import Batch, BatchFactory
 from .outcome import may_be_written
 from .partition_batches import PartitionBatches, Sealed
-from .producer_ids import MAX_SEQUENCE, NO_SEQUENCE, ProducerIdAndEpoch, ProducerIds, precedes
+from .producer_ids import NO_SEQUENCE, ProducerIds
+from .sequences import Sequences
 
 logger = logging.getLogger(__name__)
 
@@ -99,39 +90,26 @@ class Next(Enum):
 class PartitionProducer(PartitionBatches):
     """A partition: its batches, the state in which they are sent, and their sequence numbers.
 
-    ``broker`` is the node that batches of this ``level`` go to. ``depth`` bounds the batches in flight.
+    ``broker`` is the node that batches of this ``level`` go to. ``depth`` bounds the batches in flight. ``sequences``
+    is None without idempotence.
 
     The flags besides the state, and why each exists:
 
-     - ``_pipelined``: the leader acknowledged a batch under ``identity``, so several batches may be in flight.
      - ``_must_pause``: this level ended with a failure, not only with a new leader, so a pause is required.
      - ``_skip_pause``: metadata names a newer leader than the leader that failed, so no pause is required.
-     - ``_needs_new_epoch``: a numbered batch was dropped. Unnumbered batches wait until those with numbers are
-       resolved, and continue under a newer epoch.
-     - ``_free_sequence``: the first sequence number of the first batch that was refused since the last new numbers. A
-       transaction continues with this number under the same epoch, because it cannot raise the epoch.
-     - ``_renumber``: the first unsettled batch is proven not to be written, so no later one is written either. When all
-       requests are answered, all these batches lose their numbers.
     """
 
     __slots__ = (
         "_backoff",
         "_depth",
-        "_free_sequence",
-        "_idempotent",
-        "_ids",
         "_make_backoff",
         "_must_pause",
-        "_needs_new_epoch",
-        "_next_sequence",
-        "_pipelined",
-        "_renumber",
         "_skip_pause",
-        "identity",
         "in_flight",
         "leader",
         "leader_epoch",
         "level",
+        "sequences",
         "state",
         "topic_id",
     )
@@ -155,26 +133,20 @@ class PartitionProducer(PartitionBatches):
         self.leader: int | None = None
         self.leader_epoch: int | None = None
         self.in_flight = 0
-        self.identity: ProducerIdAndEpoch | None = None
-        self._ids = ids
-        self._idempotent = ids is not None
+        self.sequences = None if ids is None else Sequences(topic_partition, ids)
         self._depth = depth if ids is not None else 1
         self._make_backoff = make_backoff
         self._backoff: Backoff | None = None  # created at the first failure, because idle partitions should be small
-        self._next_sequence = 0
-        self._free_sequence = NO_SEQUENCE
-        self._pipelined = False
         self._must_pause = False
         self._skip_pause = False
-        self._needs_new_epoch = False
-        self._renumber = False
 
     @property
     def is_ready(self) -> bool:
         """Whether ``take`` might return a batch now."""
-        # Before the first acknowledgement under an identity, only one batch is in flight: a log that does not know the
-        # producer would accept the second batch and then refuse the first.
-        if self.state is not PartitionState.OPEN or self.in_flight >= (self._depth if self._pipelined else 1):
+        if self.state is not PartitionState.OPEN:
+            return False
+        sequences = self.sequences
+        if self.in_flight >= (self._depth if sequences is None or sequences.is_pipelined else 1):
             return False
         return bool(self.unsent) or (self.open is not None and self.open.due)
 
@@ -201,13 +173,17 @@ class PartitionProducer(PartitionBatches):
             return None
         batch = self.unsent[0] if self.unsent else self.open
         assert batch is not None
-        # Numbers are removed only without a request in flight, because batches with the old numbers are resolved first.
-        if self.topic_id is not None and batch.was_sent_elsewhere(self.topic_id) and not self.in_flight:
-            self._renumber = True  # the batch was sent to a topic that is deleted, and never to this one
-            self._remove_numbers()
-        # The batch is numbered before it is sealed, because a batch that waits for a producer id still takes records.
-        if self._ids is not None and batch.sequence == NO_SEQUENCE and not self._number(batch, self._ids):
-            return None
+        sequences = self.sequences
+        if sequences is not None:
+            # Numbers are removed only without a request in flight: batches with the old numbers are resolved first.
+            if self.topic_id is not None and batch.was_sent_elsewhere(self.topic_id) and not self.in_flight:
+                sequences.first_not_written()  # it was sent to a topic that is deleted, and never to this one
+                sequences.remove_unwritten(self.unsent)
+            # The batch is numbered before it is sealed, because a batch that waits for a producer id takes records.
+            if batch.sequence == NO_SEQUENCE:
+                is_resolved = not self.sent and not self.in_flight
+                if not sequences.number(batch, is_resolved=is_resolved):
+                    return None
         if batch is self.open:
             self.seal()
         del self.unsent[0]
@@ -215,31 +191,6 @@ class PartitionProducer(PartitionBatches):
         self.in_flight += 1
         batch.attempts += 1
         return batch
-
-    def _number(self, batch: Batch, ids: ProducerIds) -> bool:
-        # The coordinator has to add the partition to the transaction first. Then the pipeline offers the partition
-        # again.
-        if not ids.admits(self.topic_partition):
-            return False
-        if self._needs_new_epoch or self.identity is None or ids.has_replaced(self.identity):
-            if self.sent or self.in_flight:
-                return False  # batches with the old numbers are resolved first
-            identity = ids.newer_than(self.identity)
-            # The producer id is being requested. The pipeline offers all partitions again when it has one.
-            if identity is None:
-                return False
-            if identity != self.identity:
-                self.identity, self._next_sequence = identity, 0
-            # A transaction has one epoch, and the numbers of a refused batch are free again.
-            elif self._free_sequence != NO_SEQUENCE:
-                self._next_sequence = self._free_sequence
-            # The log does not know the new identity, so its first batch must be alone in flight.
-            self._needs_new_epoch = self._pipelined = False
-            self._free_sequence = NO_SEQUENCE
-        batch.identity, batch.sequence = self.identity, self._next_sequence
-        # Kafka's sequence numbers wrap from 2147483647 to 0; a negative number would mean that there is none.
-        self._next_sequence = (self._next_sequence + batch.builder.count) & MAX_SEQUENCE
-        return True
 
     def sent_to(self, batch: Batch, topic_id: bytes) -> None:
         """Record that the taken batch is sent to the topic with this id; zero if it is sent by name."""
@@ -252,30 +203,15 @@ class PartitionProducer(PartitionBatches):
 
     def delivered(self, batch: Batch) -> Next:
         """Remove a batch that the broker has written."""
-        # This also holds for an expired batch: its acknowledgement proves the same about the batches before it.
         self.in_flight -= 1
-        if self._idempotent:
-            self._prove_written_before(batch)
+        # This also holds for an expired batch: its acknowledgement proves the same about the batches before it.
+        if self.sequences is not None:
+            self.sequences.acknowledged(batch, self.sent)
         if not batch.settled:
             self.sent.remove(batch)  # the batch is the first one, because brokers answer in order
             self._left(batch)
-            # The next outage begins with the shortest pause. An acknowledgement under an older identity does not
-            # prove that the log knows the present one, so it does not allow pipelining.
-            self._backoff = None
-            self._pipelined = self._pipelined or batch.identity == self.identity
+            self._backoff = None  # the next outage begins with the shortest pause
         return self._after_answer()
-
-    def _prove_written_before(self, batch: Batch) -> None:
-        """Mark the batches sent before an acknowledged one as written: a broker accepts no batch after a gap.
-
-        A broker that has forgotten the producer accepts any sequence number, so batches that were certainly not written
-        are excluded.
-        """
-        for earlier in self.sent:
-            if earlier is batch:
-                break
-            if earlier.identity == batch.identity and precedes(earlier.sequence, batch.sequence):
-                earlier.is_written = earlier.may_be_written
 
     def failed(self, batch: Batch, error: Exception, *, unknown_sequence: bool = False) -> Next:
         """Send the batch again. ``unknown_sequence``: the broker refused its sequence numbers.
@@ -288,8 +224,8 @@ class PartitionProducer(PartitionBatches):
         if not batch.settled:
             batch.last_error = error
             batch.may_be_written = batch.may_be_written or may_be_written(error)
-            if unknown_sequence and batch is self.sent[0]:
-                self._renumber = True
+            if unknown_sequence and self.sequences is not None and batch is self.sent[0]:
+                self.sequences.first_not_written()
         # This also applies if the batch has expired meanwhile, because the broker would fail the next batches as well.
         self._must_pause = True
         self._happened(PartitionEvent.FAILED)
@@ -302,9 +238,8 @@ class PartitionProducer(PartitionBatches):
         longer be found out, and the caller fails the batch (``expired``) first. The batches behind it are handled
         separately.
         """
-        if self._ids is not None:
-            self._ids.discard(batch.identity)
-        self._needs_new_epoch = self._needs_new_epoch or batch.identity == self.identity
+        if self.sequences is not None:
+            self.sequences.outdated(batch)
         return self.failed(batch, error, unknown_sequence=True)
 
     def refused(self, batch: Batch) -> Next:
@@ -337,27 +272,23 @@ class PartitionProducer(PartitionBatches):
         return self._after_answer()
 
     def _refuse(self, batch: Batch) -> None:
-        if self._idempotent:
-            # The batch is not written, so no batch after it is. The first batch may invalidate all numbers.
-            self._needs_new_epoch = True
-            if self._free_sequence == NO_SEQUENCE or precedes(batch.sequence, self._free_sequence):
-                self._free_sequence = batch.sequence
-            if batch is self.sent[0]:
-                self._renumber = True
-                # Numbers can change only when no request is in flight, so the partition drains even though no batch is
-                # retried.
-                if self.state is PartitionState.OPEN:
-                    self._happened(PartitionEvent.FAILED)
+        if self.sequences is None:
+            return
+        is_first = batch is self.sent[0]
+        self.sequences.refused(batch, is_first=is_first)
+        # Numbers can change only when no request is in flight, so the partition drains even though no batch is retried.
+        if is_first and self.state is PartitionState.OPEN:
+            self._happened(PartitionEvent.FAILED)
 
     def expired(self, batch: Batch) -> Next:
         """Remove a batch whose ``delivery_timeout`` has ended, also if it is in flight. The caller fails it."""
         if batch is self.open:
             self.open = None
         else:
-            # ``in_flight`` does not change: the request is still with the broker, and its answer ends it. The gap of an
-            # unwritten batch makes the broker refuse the batches behind it; a written batch leaves no gap.
+            # ``in_flight`` does not change: the request is still with the broker, and its answer ends it.
             (self.sent if batch in self.sent else self.unsent).remove(batch)
-            self._needs_new_epoch = self._needs_new_epoch or (batch.sequence != NO_SEQUENCE and not batch.is_written)
+            if self.sequences is not None:
+                self.sequences.dropped(batch)
         self._left(batch)
         return Next.OFFER if self.is_ready else Next.NOTHING
 
@@ -428,25 +359,24 @@ class PartitionProducer(PartitionBatches):
         Batches that were sent by name are resolved under their numbers, because the new log may have them.
         """
         self.topic_id = topic_id
-        self._needs_new_epoch = self._idempotent
+        if self.sequences is not None:
+            self.sequences.topic_recreated()
         # Epochs of the new topic begin at 0. If they were compared with epochs of the old topic, no leader would count
         # as newer.
-        self._pipelined = False
         self.leader_epoch = None
 
     def retire(self) -> None:
         """Drop the partition. Its successor starts at sequence number 0, so it must use another identity."""
-        if self._ids is not None and self.identity is not None:
-            self._ids.retire(self.identity)
+        if self.sequences is not None:
+            self.sequences.retire()
 
     def abandon(self) -> None:
         """Drop all batches, which the caller fails. Answers may still arrive."""
-        # The state and ``in_flight`` stay: the remaining answers drain the partition as usual. The dropped batches
-        # leave a gap in the sequence.
-        if any(batch.sequence != NO_SEQUENCE for batch in (*self.sent, *self.unsent)):
-            self._needs_new_epoch = True
+        # The state and ``in_flight`` stay: the remaining answers drain the partition as usual.
         for batch in self.batches:
             self._left(batch)
+            if self.sequences is not None:
+                self.sequences.dropped(batch)
         self.sent.clear()
         self.unsent.clear()
         self.open = None
@@ -457,25 +387,10 @@ class PartitionProducer(PartitionBatches):
             # The batches go to the front in their order, so that the oldest batch is sent again first.
             self.unsent[:0] = self.sent
             self.sent.clear()
-            self._remove_numbers()
+            if self.sequences is not None:
+                self.sequences.remove_unwritten(self.unsent)
             return Next.PAUSE
         return Next.OFFER if self.is_ready else Next.NOTHING
-
-    def _remove_numbers(self) -> None:
-        """When all requests are answered, remove the numbers of the batches that the broker certainly does not have.
-
-        These are all batches after a proven gap, and all batches behind one without numbers (the parts of a split
-        batch), because they could not be written without the batches before them.
-        """
-        if not self._idempotent:
-            return
-        lacking = self._renumber
-        for batch in self.unsent:
-            lacking = lacking or batch.sequence == NO_SEQUENCE
-            if lacking:
-                self._needs_new_epoch = self._needs_new_epoch or batch.sequence != NO_SEQUENCE
-                batch.unnumber()
-        self._renumber = False
 
     def _happened(self, event: PartitionEvent) -> None:
         before, self.state = self.state, next_state(TRANSITIONS, self.state, event)

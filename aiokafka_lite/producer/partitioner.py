@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import random as _random
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import repeat
-from operator import index
 from typing import Final, NamedTuple
 
-from ..aio.callbacks import RAISED, CallbackErrors
-from ..arguments import is_whole, must_be, plural
+from ..arguments import is_whole, must_be
 from ..cluster.metadata import ClusterView, TopicView
 from ..compiled import COMPILED, mypyc_attr
-from ..errors import ConfigurationError, IllegalStateError, KafkaError
+from ..errors import ConfigurationError, IllegalStateError
 from ..protocol.records import partition_for_key
-from .partitioner_interface import BrokerLoad, Partitioner
+from .partitioner_interface import BrokerLoad
 
 STICKY_BYTES = 32 * 1024
 """Bytes of records without a key that go to one partition before the next one is chosen: half of a full batch by
@@ -196,65 +194,3 @@ class ExplicitPartitioner:
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
         """Does nothing: the choice does not depend on batches."""
-
-
-class CheckedPartitioner:
-    """Calls a producer's partitioner, which may be the user's, and handles its wrong results and its exceptions."""
-
-    __slots__ = ("_default", "_errors", "_name", "_partitioner", "is_default")
-
-    def __init__(self, partitioner: Partitioner) -> None:
-        self.is_default = type(partitioner) is DefaultPartitioner
-        self._default = partitioner if type(partitioner) is DefaultPartitioner else None
-        self._partitioner = partitioner
-        self._name = type(partitioner).__name__
-        self._errors = CallbackErrors()
-
-    # Hot: runs for each record that names no partition.
-    def choose(
-        self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView, partitions: Container[int]
-    ) -> int:
-        """The partition for a record. Raises its KafkaError; any other exception as IllegalStateError."""
-        try:
-            # In the compiled build, a call of a known class costs a tenth of the other call.
-            if self._default is not None:
-                return self._default.partition(topic, key, value, view)  # the result is always a partition in metadata
-            number = index(self._partitioner.partition(topic, key, value, view))
-        except KafkaError:
-            raise
-        except RAISED as error:
-            failure = IllegalStateError(f"{self._name} could not choose a partition of topic {topic!r}: {error!r}")
-            failure.__cause__ = error  # compiled code ignores the "from" of a raise
-            raise failure from error
-        if number not in partitions:
-            count = len(view.topics[topic].partitions)
-            # Metadata may lack a partition in the middle, which the hash of a key can still choose.
-            if not 0 <= number < count:
-                raise IllegalStateError(
-                    f"{self._name} chose partition {number} of topic {topic!r}, which has {plural(count, 'partition')}"
-                )
-        return number
-
-    def of_keys(self, keys: list[bytes], count: int) -> list[int]:
-        """The partition of each key, out of ``count`` partitions. Only for the default partitioner."""
-        assert isinstance(self._partitioner, DefaultPartitioner)
-        return self._partitioner.of_keys(keys, count)
-
-    def batch_sealed(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
-        """Notify the partitioner of a sealed batch.
-
-        An exception is logged, because it would fail another record's send.
-        """
-        try:
-            self._partitioner.on_new_batch(topic, partition, size, view)
-        except RAISED as error:
-            self._errors.log(f"{self._name}.on_new_batch", error)
-
-    def topic_removed(self, topic: str) -> None:
-        """Notify the partitioner of a dropped topic. An exception is logged for the same reason."""
-        on_topic_removed = getattr(self._partitioner, "on_topic_removed", None)
-        if on_topic_removed is not None:
-            try:
-                on_topic_removed(topic)
-            except RAISED as error:
-                self._errors.log(f"{self._name}.on_topic_removed", error)

@@ -1,8 +1,9 @@
 """The stages of a producer that runs, wired together: a record goes through them from top to bottom.
 
-``accept`` → ``accumulator`` → ``partition`` → ``dispatch`` → ``sender`` → ``settle``. Calls go down this list, and each
-module imports only modules below it; ``partition`` is pure and is used by all of them. An answer goes from the sender
-to ``settle``, which passes a partition with more data to ``dispatch``.
+``accept`` → ``accumulator`` → ``partition`` → ``dispatch`` → ``sender`` → ``answers`` → ``settle``. Calls go down this
+list, and each module imports only modules below it; ``partition`` is pure and is used by all of them. An answer goes
+from the sender to ``answers``, which has ``settle`` set the result, and passes a partition with more data to
+``dispatch``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from .accept import Acceptor
 from .accept_arrow import ArrowAcceptor
 from .accept_many import ManyAcceptor
 from .accumulator import Accumulator
+from .answers import Answers
 from .append_bulk import BulkAppender
 from .batch import BatchFactory
 from .counters import Counters
@@ -35,6 +37,7 @@ from .dispatch import Dispatcher, ReadyQueue
 from .failures import FailureStreams
 from .interceptor import Interceptors
 from .partitioner_interface import Partitioner
+from .produce_requests import ProduceRequests
 from .producer_ids import ProducerIdAndEpoch, ProducerIds
 from .room import Room
 from .sender import Sender, SenderContext, Senders
@@ -82,23 +85,12 @@ class Pipeline:
         batches = BatchFactory(config)
         load: Counter[int] = Counter()  # the bytes of sealed batches by broker
         self._dispatcher = Dispatcher(client, self._timers, budget, config.linger, self._start_sender)
-        self.settlement = Settlement(
-            client, budget, batches, self._dispatcher, self._timers, self.counters, config, failures
-        )
-        self.senders = Senders(
-            SenderContext(
-                client,
-                config,
-                self._dispatcher,
-                self.settlement,
-                batches,
-                self._timers,
-                self.counters,
-                self.ids if isinstance(self.ids, TransactionalIds) else None,
-            ),
-            load,
-            self._spawn_sender,
-        )
+        self.settlement = Settlement(client, budget, self._dispatcher, self._timers, self.counters, config, failures)
+        answers = Answers(client, batches, self.settlement, self._dispatcher, self.counters, config)
+        transactional_ids = self.ids if isinstance(self.ids, TransactionalIds) else None
+        requests = ProduceRequests(client, config, batches, self.counters, transactional_ids)
+        context = SenderContext(client, config, self._dispatcher, answers, requests, self._timers)
+        self.senders = Senders(context, load, self._spawn_sender)
         self.accumulator = Accumulator(
             client,
             config,

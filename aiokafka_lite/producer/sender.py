@@ -1,6 +1,6 @@
 """One broker's sender: takes ready partitions from its queue, makes requests of their batches, reports the answers.
 
-Rule 1: a sender only sends. ``Settlement`` interprets the answers; no code of the user runs in this loop.
+Rule 1: a sender only sends. ``Answers`` interprets the answers; no code of the user runs in this loop.
 
 Rule 2: there is no await between taking a batch and writing the request, so a batch that was taken is sent.
 
@@ -27,39 +27,19 @@ import anyio
 from ..aio.retry import is_retriable
 from ..cluster.client import Client
 from ..config import ProducerConfig
-from ..errors import ConnectionLost, ErrorCode, KafkaError
+from ..errors import ConnectionLost, KafkaError
 from ..net.connection import Connection, Purpose
 from ..net.traffic import Latencies
-from ..protocol.messages import (
-    ProduceRequest,
-    ProduceRequestPartition,
-    ProduceRequestTopic,
-    ProduceResponse,
-    ProduceResponsePartition,
-)
-from ..protocol.records.compression import codec_of
-from ..protocol.schema import ZERO_UUID
-from ..types import Compression
-from .batch import REQUEST_OVERHEAD, BatchFactory
-from .counters import Counters
+from ..protocol.messages import ProduceRequest, ProduceResponse
+from .answers import Answers, InFlightBatch
+from .batch import REQUEST_OVERHEAD
 from .dispatch import Dispatcher, Ready, ReadyQueue
 from .partition import PartitionProducer
-from .settle import InFlightBatch, Settlement
+from .produce_requests import ProduceRequests
 from .timers import Timers
-from .transactional_ids import TransactionalIds
 
 if TYPE_CHECKING:
     from .metrics import BrokerMetrics
-
-_GENERATION_1 = ProduceRequest.ADDS_PARTITIONS - 1
-"""The last version in which a Produce request adds no partition to a transaction."""
-
-_WITH_NAMES = ProduceRequest.TOPIC_IDS - 1
-"""The last version in which a Produce request names topics. Later ones identify them by id."""
-
-BROKER_TIMEOUT_SHARE = 0.9
-"""The fraction of the request timeout that the broker has for the acknowledgements of all replicas. An error answer of
-the broker is better than a timeout of the request here, which closes the connection."""
 
 RECHECK_LEADER = 1.0
 """Seconds between requests for metadata while a broker cannot be reached, because another broker may lead its
@@ -68,9 +48,6 @@ partitions."""
 LONE_REQUESTS = 2
 """The number of requests with a single record, and no other request in flight, after which the next record is expected
 to be alone."""
-
-LARGE_REQUEST = 128 * 1024
-"""After a request with more bytes of batches, freed memory is kept, because glibc returns such blocks to the system."""
 
 AVOIDED_FOR = 5.0
 """Seconds after a failed attempt to connect during which records without a key avoid a broker. After that time, some go
@@ -84,12 +61,9 @@ class SenderContext:
     client: Client
     config: ProducerConfig
     dispatcher: Dispatcher
-    settlement: Settlement
-    batches: BatchFactory
+    answers: Answers
+    requests: ProduceRequests
     timers: Timers
-    counters: Counters
-    ids: TransactionalIds | None
-    """This is None without transactions."""
 
 
 class Sender:
@@ -101,17 +75,11 @@ class Sender:
         self._queue = queue
         self._client = context.client
         self._dispatcher = context.dispatcher
-        self._settlement = context.settlement
-        self._batches = context.batches
+        self._answers = context.answers
+        self._requests = context.requests
         self._timers = context.timers
-        self._counters = context.counters
-        self._ids = context.ids
-        self._transactional_id = config.transactional_id
         self._acks = config.required_acks
         self._room = config.max_request_size - REQUEST_OVERHEAD
-        self._compresses = config.compression is not Compression.NONE
-        self._codec = Compression.parse(config.compression)
-        self._codec_since = codec_of(self._codec).produce if self._compresses else None
         self._request_timeout = context.client.config.request_timeout
         self._slots = config.max_in_flight_requests_per_connection
         self._slot_freed: asyncio.Future[None] | None = None
@@ -121,7 +89,7 @@ class Sender:
         self._serving = False
         self._in_flight = 0
         self._all_answered: asyncio.Future[None] | None = None
-        self._requests = 0
+        self._request_count = 0
         self._latencies = Latencies()
         self._throttle_time = 0.0
         self._lone_requests = 0
@@ -154,7 +122,7 @@ class Sender:
         return BrokerMetrics(
             node_id=self.node_id,
             is_reachable=self.is_reachable,
-            requests=self._requests,
+            requests=self._request_count,
             requests_in_flight=self._in_flight,
             queued_bytes=queued_bytes,
             latency_p50=p50,
@@ -278,7 +246,7 @@ class Sender:
         for partition, level in waiting:
             # A stale entry has another leader by now, and does not depend on this broker.
             if level == partition.level:
-                self._settlement.unreachable(partition, error)
+                self._answers.unreachable(partition, error)
 
     def _collect(self, first: Ready) -> list[InFlightBatch]:
         """The content of the next request: one batch of each queued partition, until the request is full.
@@ -313,61 +281,18 @@ class Sender:
 
     # Requests.
 
-    def _request(self, in_flight: list[InFlightBatch]) -> tuple[ProduceRequest, int | None]:
-        """The request, and the newest version that can carry it: topics without a known id need names."""
-        known = self._client.view.topics
-        topics: dict[str, ProduceRequestTopic] = {}
-        names_topics = False
-        transactional = self._transactional_id is not None
-        count = size = 0
-        for partition, batch in in_flight:
-            name, number = partition.topic_partition
-            topic = topics.get(name)
-            if topic is None:
-                topic_id = known[name].topic_id
-                names_topics = names_topics or topic_id == ZERO_UUID
-                topic = topics[name] = ProduceRequestTopic(name=name, topic_id=topic_id, partition_data=[])
-            records = batch.encode(transactional)
-            topic.partition_data.append(ProduceRequestPartition(index=number, records=records))
-            count += batch.builder.count
-            size += len(records)
-            # The ratio is measured here, because the compressed size is known. The estimate decides when the next
-            # batches are full.
-            if self._compresses:
-                self._batches.measure(batch)
-        if size > LARGE_REQUEST:
-            from ..aio.allocator import keep_freed_memory  # imported here, because most producers do not need it
-
-            keep_freed_memory()
-        self._lone_requests = self._lone_requests + 1 if count == 1 and not self._in_flight else 0
-        names_topics = names_topics or not self._takes_topic_ids or self._is_generation_1
-        for partition, batch in in_flight:
-            # If the topic is created again, it must be known to which of the two a batch was sent.
-            partition.sent_to(batch, ZERO_UUID if names_topics else topics[batch.topic].topic_id)
-        self._requests += 1
-        self._counters.request_sent(len(in_flight), count, size)
-        request = ProduceRequest(
-            transactional_id=self._transactional_id,
-            acks=self._acks,
-            timeout_ms=int(self._request_timeout * BROKER_TIMEOUT_SHARE * 1000),
-            topic_data=list(topics.values()),
-        )
-        if self._is_generation_1:
-            return request, _GENERATION_1
-        return request, _WITH_NAMES if names_topics else None
-
-    @property
-    def _is_generation_1(self) -> bool:
-        """Whether a transaction is open in which the coordinator, not the Produce request, adds partitions."""
-        return self._ids is not None and self._ids.generation < 2
+    def _make(self, in_flight: list[InFlightBatch]) -> tuple[ProduceRequest, int | None]:
+        self._request_count += 1
+        is_lone = len(in_flight) == 1 and in_flight[0].batch.builder.count == 1 and not self._in_flight
+        self._lone_requests = self._lone_requests + 1 if is_lone else 0
+        return self._requests.make(in_flight, takes_topic_ids=self._takes_topic_ids)
 
     def _send(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
-        request, at_most = self._request(in_flight)
+        request, at_most = self._make(in_flight)
         answered = partial(self._answered, connection, in_flight, self._timers.now())
         self._in_flight += 1  # set before the request is written, because the transport may fail at once
         try:
-            if self._codec_since is not None:
-                connection.versions.require(self._codec_since, f"compression={self._codec.name.lower()!r}")
+            self._requests.check_codec(connection.versions)
             connection.send_with_callback(request, answered, timeout=self._request_timeout, at_most=at_most)
         # The batches count as sent since ``take``, so they must be reported although no request was written.
         except KafkaError as error:
@@ -415,29 +340,8 @@ class Sender:
             self._settle(connection, in_flight, answer)
 
     def _settle(self, connection: Connection, in_flight: list[InFlightBatch], response: ProduceResponse) -> None:
-        names = self._client.view.topic_names
-        answers: dict[tuple[str, int], ProduceResponsePartition | None] = {}
-        for topic in response.responses:
-            # An answer by topic id is matched with the present metadata: a topic that was deleted since the request is
-            # not found, and its batches are retried.
-            name = topic.name or names.get(topic.topic_id, "")
-            for answer in topic.partition_responses:
-                place = name, answer.index
-                answers[place] = None if place in answers else answer
-        # Partitions that were not in the request are ignored.
-        for each in in_flight:
-            place = each.batch.topic, each.batch.partition
-            found = answers.get(place)
-            # The batch of an omitted or repeated partition must get a result as well: it is retried as after a lost
-            # response.
-            if found is None:
-                found = ProduceResponsePartition(
-                    index=each.batch.partition,
-                    error_code=ErrorCode.NETWORK_EXCEPTION,
-                    base_offset=-1,
-                    error_message=f"the answer {'repeats' if place in answers else 'does not contain'} this partition",
-                )
-            self._settlement.answered(each, found, response.node_endpoints, connection)
+        for each, answer in zip(in_flight, self._requests.answers_of(in_flight, response)):
+            self._answers.answered(each, answer, response.node_endpoints, connection)
 
     def _failed(self, in_flight: list[InFlightBatch], error: KafkaError) -> None:
         """Handle a request without an answer. It is not known whether the broker has written its batches."""
@@ -446,25 +350,24 @@ class Sender:
         retriable = is_retriable(error)
         for each in in_flight:
             if retriable:
-                self._settlement.retry(each, error)
+                self._answers.retry(each, error)
             else:
-                self._settlement.refuse(each, error)
+                self._answers.refuse(each, error)
 
     # Without acknowledgements.
 
     def _send_without_answer(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
         """With acks=0 a batch is delivered when it is written to the socket, because the broker does not answer."""
         # There is no answer, so no slot is taken. ``drain`` bounds the unsent bytes instead.
-        request, at_most = self._request(in_flight)
+        request, at_most = self._make(in_flight)
         try:
-            if self._codec_since is not None:
-                connection.versions.require(self._codec_since, f"compression={self._codec.name.lower()!r}")
+            self._requests.check_codec(connection.versions)
             connection.send_without_response(request, at_most=at_most)
         except KafkaError as error:
             self._failed(in_flight, error)
             return
         for each in in_flight:
-            self._settlement.delivered(each, -1)
+            self._answers.delivered(each, -1)
 
     def _hung_up(self, closed: asyncio.Future[KafkaError | None]) -> None:
         """Handle a closed connection with acks=0: a broker that refuses a batch can only close the connection."""

@@ -28,19 +28,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from typing import TypeVar
 
 import anyio
 
-from ..aio.retry import Backoff, is_retriable
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
-from ..cluster.coordinators import CoordinatorKind
 from ..errors import (
-    CommitFailed,
-    ConnectionLost,
     ErrorCode,
     KafkaError,
     ProtocolError,
@@ -54,20 +50,19 @@ from ..protocol.messages import (
     OffsetFetchRequest,
     TxnOffsetCommitRequest,
 )
-from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
-from ..types import GroupMetadata, Node, OffsetAndMetadata, TopicPartition
+from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from .producer_ids import ProducerIdAndEpoch
+from .transaction_channel import TransactionChannel
 from .transaction_requests import (
-    FEATURE,
     LAST_ADD_PARTITIONS,
     LAST_END_OF_GENERATION_1,
     LAST_OFFSETS_OF_GENERATION_1,
-    REQUIRED_BY_GENERATION_2,
     add_offsets_request,
     add_partitions_request,
     decisive,
     end_request,
+    final_codes,
     init_request,
     offsets_refused,
     offsets_request,
@@ -75,24 +70,12 @@ from .transaction_requests import (
     read_added,
     read_offsets,
     read_pending,
-    refused,
 )
 from .transactional_ids import TransactionalIds
 
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-
-CONCURRENT_PAUSE = 0.001
-"""Seconds before a request that met CONCURRENT_TRANSACTIONS is sent again. Writing the markers of the previous
-transaction takes about a millisecond; with the 20 ms of Java's client, a transaction would spend most of its time
-waiting. The pause doubles, up to ``LONGEST_CONCURRENT_PAUSE``.
-
-If the code stays, for example because a partition of the previous transaction has no leader, the request is sent about
-six times a second. The attempts have no other limit: callers wait until their timeouts, and closing the producer ends
-the attempts."""
-
-LONGEST_CONCURRENT_PAUSE = 0.2
 
 LONGEST_MARKER_WAIT = 0.02
 """Seconds that a transaction of generation 2 waits for the markers of the previous one, before it begins nevertheless.
@@ -107,28 +90,20 @@ LONGEST_STABLE_WAIT = 10.0
 An offset that is pending for longer is usually of another producer, or of a transaction that this process has taken
 over."""
 
-_PREVIOUS_IS_OPEN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-"""The codes of a request that came before the previous transaction was complete."""
-
 _PREPARED = ("PrepareCommit", "PrepareAbort")
 """The states of a transactional id whose markers are being written, in the answer to DescribeTransactions."""
-
-_PLACE = "transactions"
-"""The name under which failed attempts are counted as an outage."""
 
 
 class TransactionCoordinator:
     """Sends the requests of one transactional id. ``ids`` has the identity, which the answers change.
 
     ``has_started`` is whether the coordinator may have begun the transaction, so that it has to be ended there.
-    ``last_error`` is the last error that was retried; None after a success.
     """
 
     def __init__(
         self, client: Client, transactional_id: str, transaction_timeout: float, ids: TransactionalIds
     ) -> None:
         self.has_started = False
-        self.last_error: KafkaError | None = None
         self._markers_until = -math.inf
         self._is_certain = True
         self._has_warned = False
@@ -140,19 +115,7 @@ class TransactionCoordinator:
         self._transactional_id = transactional_id
         self._transaction_timeout = transaction_timeout
         self._ids = ids
-        self._channel = CoordinatorChannel(client, transactional_id, CoordinatorKind.TRANSACTION)
-        self._versions: VersionTable | None = None  # of the last connection
-        self._level = 0
-
-    @property
-    def generation(self) -> int:
-        """The generation of the protocol that the cluster has finalized, as the last connection reported it."""
-        return 2 if self._level >= 2 else 1
-
-    @property
-    def node(self) -> Node | None:
-        """The coordinator, if it is known."""
-        return self._client.known_coordinator(self._transactional_id, CoordinatorKind.TRANSACTION)
+        self.channel = TransactionChannel(client, transactional_id, transaction_timeout, ids)
 
     def begin(self) -> None:
         """Begin a transaction. The coordinator does not know it yet."""
@@ -180,13 +143,15 @@ class TransactionCoordinator:
             return init_request(self._transactional_id, self._transaction_timeout, present)
 
         async def attempt() -> ErrorCode:
-            answer, node_id = await self._send(build)
-            code = self._noted(answer.error_code, node_id)
+            answer, node_id = await self.channel.send(build)
+            code = self.channel.noted(answer.error_code, node_id)
             if code is ErrorCode.NONE:
                 self._receive(answer.producer_id, answer.producer_epoch)
             return code
 
-        await self._repeat(f"initializing transactional_id {self._transactional_id!r}", attempt, is_outdating=False)
+        await self.channel.repeat(
+            f"initializing transactional_id {self._transactional_id!r}", attempt, is_outdating=False
+        )
 
     async def add_partitions(self, is_wanted: Callable[[], bool], on_failed: Callable[[KafkaError], None]) -> None:
         """Add the waiting partitions while ``is_wanted``. ``on_failed`` gets the error of each repeated attempt."""
@@ -195,7 +160,7 @@ class TransactionCoordinator:
         async def attempt() -> ErrorCode:
             partitions = list(ids.wanted)
             self._starts()
-            answer, node_id = await self._send(
+            answer, node_id = await self.channel.send(
                 lambda _: add_partitions_request(self._transactional_id, self._identity, partitions),
                 at_most=LAST_ADD_PARTITIONS,
             )
@@ -204,12 +169,12 @@ class TransactionCoordinator:
                 if code is ErrorCode.NONE:
                     ids.added(partition)
                     self._is_certain = True
-            return self._noted(decisive(codes.values()), node_id)
+            return self.channel.noted(decisive(codes.values()), node_id)
 
         while ids.wanted and is_wanted():
             count = len(ids.wanted)
             what = f"adding {count} {'partition' if count == 1 else 'partitions'} to the transaction"
-            await self._repeat(what, attempt, is_wanted, on_failed=on_failed)
+            await self.channel.repeat(what, attempt, is_wanted, on_failed=on_failed)
 
     async def end(self, *, committed: bool) -> None:
         """Commit or abort, and take the new epoch that generation 2 returns."""
@@ -218,11 +183,11 @@ class TransactionCoordinator:
         generation = self._ids.generation
 
         async def attempt() -> ErrorCode:
-            answer, node_id = await self._send(
+            answer, node_id = await self.channel.send(
                 lambda _: end_request(self._transactional_id, self._identity, committed=committed),
                 at_most=None if generation >= 2 else LAST_END_OF_GENERATION_1,
             )
-            code = self._noted(answer.error_code, node_id)
+            code = self.channel.noted(answer.error_code, node_id)
             # No earlier request was successful, so the coordinator may not have begun the transaction.
             if code is ErrorCode.INVALID_TXN_STATE and not committed and not self._is_certain:
                 return ErrorCode.NONE
@@ -230,7 +195,7 @@ class TransactionCoordinator:
                 self._receive(answer.producer_id, answer.producer_epoch)
             return code
 
-        await self._repeat("committing the transaction" if committed else "aborting the transaction", attempt)
+        await self.channel.repeat("committing the transaction" if committed else "aborting the transaction", attempt)
         if generation >= 2:
             self._markers_until = asyncio.get_running_loop().time() + LONGEST_MARKER_WAIT
 
@@ -254,7 +219,7 @@ class TransactionCoordinator:
         """Whether the coordinator answers that it still writes the markers. False after a lost or refused answer."""
         try:
             request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
-            answer, _ = await self._send(lambda _: request)
+            answer, _ = await self.channel.send(lambda _: request)
         except KafkaError as error:
             logger.debug("the state of transactional_id %r is not known: %s", self._transactional_id, error)
             return False
@@ -273,10 +238,7 @@ class TransactionCoordinator:
         channel = CoordinatorChannel(self._client, group.group_id)
         generation = self._ids.generation
         if generation < 2:
-            await self._add_group(group.group_id, is_wanted)
-            for group_id in dict.fromkeys((*self._last_offsets, group.group_id)):
-                if group_id not in self._stable_groups:
-                    await self._wait_stable(group_id, offsets, is_wanted, is_other=group_id != group.group_id)
+            await self._prepare_group(group.group_id, offsets, is_wanted)
         if not is_wanted():
             return
         if generation < 2:
@@ -301,8 +263,7 @@ class TransactionCoordinator:
             )
             codes = read_offsets(open_offsets, answer)
             channel.record(codes.values(), node_id)
-            final = {each: code for each, code in codes.items() if code is not ErrorCode.NONE and not code.retriable}
-            if final:
+            if final := final_codes(codes):
                 raise offsets_refused(final, group, self._transactional_id, self._transaction_timeout)
             self._is_certain = True
             for partition, code in codes.items():
@@ -314,11 +275,15 @@ class TransactionCoordinator:
             late = {(group.group_id, partition): offset for partition, offset in open_offsets.items()}
             self._late_offsets.update(late)
 
-        def item() -> str:
-            return f": {next(iter(open_offsets))}"
-
         what = f"committing offsets of group {group.group_id!r} in the transaction"
-        await self._repeat(what, attempt, is_wanted, channel=channel, on_lost=lost, refused_item=item)
+        await self.channel.repeat(
+            what,
+            attempt,
+            is_wanted,
+            channel=channel,
+            on_lost=lost,
+            refused_item=lambda: f": {next(iter(open_offsets))}",
+        )
 
     def _warn_unchecked(self, group_id: str) -> None:
         if not self._has_warned:
@@ -330,17 +295,26 @@ class TransactionCoordinator:
                 group_id,
             )
 
+    async def _prepare_group(
+        self, group_id: str, offsets: Iterable[TopicPartition], is_wanted: Callable[[], bool]
+    ) -> None:
+        """In generation 1, add the group to the transaction, and wait for the previous transaction (rule 5)."""
+        await self._add_group(group_id, is_wanted)
+        for each in dict.fromkeys((*self._last_offsets, group_id)):
+            if each not in self._stable_groups:
+                await self._wait_stable(each, offsets, is_wanted, is_other=each != group_id)
+
     async def _add_group(self, group_id: str, is_wanted: Callable[[], bool]) -> None:
         async def attempt() -> ErrorCode:
             self._starts()
-            answer, node_id = await self._send(
+            answer, node_id = await self.channel.send(
                 lambda _: add_offsets_request(self._transactional_id, self._identity, group_id)
             )
-            code = self._noted(answer.error_code, node_id)
+            code = self.channel.noted(answer.error_code, node_id)
             self._is_certain = self._is_certain or code is ErrorCode.NONE
             return code
 
-        await self._repeat(f"adding group {group_id!r} to the transaction", attempt, is_wanted)
+        await self.channel.repeat(f"adding group {group_id!r} to the transaction", attempt, is_wanted)
 
     async def _wait_stable(
         self, group_id: str, offsets: Iterable[TopicPartition], is_wanted: Callable[[], bool], *, is_other: bool
@@ -369,7 +343,7 @@ class TransactionCoordinator:
 
         what = f"waiting until group {group_id!r} has applied the previous transaction"
         with suppress(KafkaError) if is_other else nullcontext():
-            await self._repeat(
+            await self.channel.repeat(
                 what, attempt, lambda: is_wanted() and clock() < end, is_outdating=False, channel=channel
             )
         if is_wanted():
@@ -395,81 +369,6 @@ class TransactionCoordinator:
                 f" epoch {epoch}; both must be >= 0"
             )
         self._ids.received(ProducerIdAndEpoch(producer_id, epoch))
-
-    async def _send(self, build: Callable[[VersionTable], Request[R]], *, at_most: int | None = None) -> tuple[R, int]:
-        """Make one attempt. Stores the versions of the connection, and the level of the feature that it reports."""
-
-        def noted(versions: VersionTable) -> Request[R]:
-            if versions is not self._versions:  # those of another connection
-                # A proxy may limit the versions of a cluster that has finalized generation 2.
-                is_possible = all(map(versions.supports, REQUIRED_BY_GENERATION_2))
-                self._level = versions.level(FEATURE) if is_possible else 0
-                self._versions = versions
-            return build(versions)
-
-        timeout = self._client.config.request_timeout
-        return await self._channel.send(noted, purpose=Purpose.OTHER, timeout=timeout, at_most=at_most)
-
-    def _noted(self, code: int, node_id: int) -> ErrorCode:
-        known = ErrorCode.of(code)
-        self._channel.record((known,), node_id)
-        return known
-
-    async def _repeat(
-        self,
-        what: str,
-        attempt: Callable[[], Awaitable[ErrorCode]],
-        is_wanted: Callable[[], bool] = lambda: True,
-        *,
-        is_outdating: bool = True,
-        channel: CoordinatorChannel | None = None,
-        on_lost: Callable[[], None] = lambda: None,
-        on_failed: Callable[[KafkaError], None] = lambda error: None,
-        refused_item: Callable[[], str] = lambda: "",
-    ) -> None:
-        """Repeat an attempt until it succeeds, or is no longer needed. Raises an error if a retry cannot help.
-
-        ``is_outdating``: a lost answer makes the epoch outdated (rule 2), and calls ``on_lost``. ``channel`` is the
-        channel that the attempt uses, by default that of the transactional id. ``on_failed`` gets each error before the
-        pause. ``refused_item`` names the item with the code that the attempt returned, for the text of the error.
-        """
-        backoff = self._client.retry_backoff()
-        concurrent = Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
-        outages = self._client.outages
-        while is_wanted():
-            pauses = backoff
-            is_sent = False
-            try:
-                await (channel or self._channel).find()  # so that ``attempt`` does not wait for the lookup
-                is_sent = True
-                code = await attempt()
-            except CommitFailed:
-                raise
-            except KafkaError as error:
-                if is_outdating and is_sent and not (isinstance(error, ConnectionLost) and not error.sent):
-                    self._ids.is_outdated = True
-                    on_lost()
-                if not is_retriable(error):
-                    raise
-                failure: KafkaError = error
-            else:
-                if code is ErrorCode.NONE:
-                    self.last_error = None
-                    outages.recovered(logger, _PLACE, "the transaction coordinator answers")
-                    return
-                failure = refused(code, what + refused_item(), self._transactional_id, self._transaction_timeout)
-                if not code.retriable:
-                    raise failure
-                if code in _PREVIOUS_IS_OPEN:
-                    pauses = concurrent
-            self.last_error = failure
-            on_failed(failure)
-            pause = pauses.next()
-            if pauses is concurrent:  # normal after a transaction, so it is not an outage
-                logger.debug("%s; next attempt in %.3f s", failure, pause)
-            else:
-                outages.report(logger, _PLACE, failure, "%s failed: %s; next attempt in %.2f s", what, failure, pause)
-            await asyncio.sleep(pause)
 
 
 def _check_replaceable(

@@ -277,6 +277,11 @@ def _answered(
     return {each: found.get(each, ErrorCode.NETWORK_EXCEPTION) for each in partitions}
 
 
+def final_codes(codes: Mapping[TopicPartition, ErrorCode]) -> dict[TopicPartition, ErrorCode]:
+    """The codes with which offsets were refused, where a retry cannot help."""
+    return {each: code for each, code in codes.items() if code is not ErrorCode.NONE and not code.retriable}
+
+
 def offsets_refused(
     codes: Mapping[TopicPartition, ErrorCode], group: GroupMetadata, transactional_id: str, transaction_timeout: float
 ) -> CommitFailed:

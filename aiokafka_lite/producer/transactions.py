@@ -144,7 +144,7 @@ class Transactions:
             transactional_id=self.transactional_id,
             state=state.name,
             generation=self._ids.generation,
-            coordinator=self._coordinator.node,
+            coordinator=self._coordinator.channel.node,
             open_for=self._timers.now() - self._begun_at if is_open else None,
             partitions=self._ids.partitions if is_open else 0,
             committed=self._committed,
@@ -179,7 +179,7 @@ class Transactions:
             raise IllegalStateError("a transaction is open: commit or abort it before the next one begins")
         if self._machine.has_failed:
             self._raise_refusal()
-        self._ids.begin(self._coordinator.generation)
+        self._ids.begin(self._coordinator.channel.generation)
         self._coordinator.begin()
         self._ending = None
         self._begun_at = self._timers.now()
@@ -416,7 +416,7 @@ class Transactions:
         return self._client.config.api_timeout if timeout is None else timeout
 
     def _late(self, what: str) -> str:
-        last = self._coordinator.last_error
+        last = self._coordinator.channel.last_error
         return what if last is None else f"{what}; the last error was: {last}"
 
 

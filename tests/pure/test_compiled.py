@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,8 @@ import aiokafka_lite
 import build_backend
 from aiokafka_lite.compiled import COMPILED, SourceFinder
 from aiokafka_lite.producer.delivery import BatchResult, Delivery
-from aiokafka_lite.producer.partitioner import (
-    CheckedPartitioner,
-    DefaultPartitioner,
-    ExplicitPartitioner,
-    RoundRobinPartitioner,
-)
+from aiokafka_lite.producer.partition_choice import PartitionChoice
+from aiokafka_lite.producer.partitioner import DefaultPartitioner, ExplicitPartitioner, RoundRobinPartitioner
 
 PRINT = (
     "import aiokafka_lite, aiokafka_lite.protocol.records.codec as codec;"
@@ -153,4 +150,4 @@ def test_methods_of_a_users_partitioner_are_called_instead_of_those_of_its_base(
             return 3
 
     view: Any = None
-    assert CheckedPartitioner(Mine()).choose("t", None, None, view, {3: None}) == 3
+    assert PartitionChoice(Mine(), view, deque()).choose("t", None, None, {3: None}) == 3

@@ -73,7 +73,7 @@ OLD_BUGS = (
     OldBug(
         "new-numbers",
         "a batch without an answer is sent again under other sequence numbers, and is written twice",
-        "aiokafka_lite/producer/partition.py",
+        "aiokafka_lite/producer/sequences.py",
         "        lacking = self._renumber\n",
         "        lacking = True\n",
     ),
@@ -81,8 +81,8 @@ OLD_BUGS = (
         "overtaking",
         "without idempotence, a batch is written before an earlier one that has to be sent again",
         "aiokafka_lite/producer/partition.py",
-        "self.in_flight >= (self._depth if self._pipelined else 1)",
-        "self.in_flight >= (self._depth if self._pipelined else 5 - 4 * self._idempotent)",
+        "self._depth = depth if ids is not None else 1",
+        "self._depth = depth",
     ),
     OldBug(
         "late-records",

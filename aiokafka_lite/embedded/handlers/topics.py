@@ -157,11 +157,9 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
     require_time(request.timeout_ms)
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     counts = Counter((each.name, each.topic_id) for each in wanted)
-    named = {each.name for each in wanted}
-    names = {each.topic_id: context.broker.controller.names.get(each.topic_id) for each in wanted if each.name is None}
-    by_both = {topic_id: name for topic_id, name in names.items() if name is not None and name in named}
-    responses = [_named_by_both(topic_id, name) for topic_id, name in by_both.items()]
+    by_both = _named_by_both(context, wanted)
     names_of_both = set(by_both.values())
+    responses = [_refused_by_both(topic_id, name) for topic_id, name in by_both.items()]
     for each in wanted:
         if each.name in names_of_both or each.topic_id in by_both:
             continue
@@ -181,6 +179,13 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
     return DeleteTopicsResponse(throttle_time_ms=context.throttle_ms, responses=responses)
 
 
+def _named_by_both(context: RequestContext, wanted: Iterable[DeleteTopicState]) -> dict[bytes, str]:
+    """The topics that a request names by name and by id: names by id."""
+    named = {each.name for each in wanted}
+    names = {each.topic_id: context.broker.controller.names.get(each.topic_id) for each in wanted if each.name is None}
+    return {topic_id: name for topic_id, name in names.items() if name is not None and name in named}
+
+
 def _check_deletion(context: RequestContext, topic: DeleteTopicState) -> None:
     """Raise Refused if topics cannot be deleted, or if the request gives not exactly one of the name and the id."""
     if not context.broker.settings.enabled("delete.topic.enable"):
@@ -191,7 +196,7 @@ def _check_deletion(context: RequestContext, topic: DeleteTopicState) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic must have either a name or an id")
 
 
-def _named_by_both(topic_id: bytes, name: str) -> DeletableTopicResult:
+def _refused_by_both(topic_id: bytes, name: str) -> DeletableTopicResult:
     return DeletableTopicResult(
         name=name,
         topic_id=topic_id,

@@ -6,7 +6,7 @@ them cost nothing. Only lengths are checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from ...errors import CorruptRecord
@@ -73,7 +73,7 @@ def scan(batch: RecordBatch, body: Buffer) -> Iterator[RecordSpan]:
         raise CorruptRecord("a batch ends in the middle of a record") from None
 
 
-def checking_lengths(body: Buffer, count: int) -> Iterator[None]:
+def checking_lengths(body: Buffer, count: int) -> Generator[None, None, None]:
     """Raises CorruptRecord unless the lengths of ``count`` records add up to the size of the body.
 
     It yields after each ``RECORDS_A_STEP``, so that a caller in an event loop may let others run.

@@ -23,6 +23,15 @@ async def test_idle_topics_are_dropped(cluster: EmbeddedCluster) -> None:
         assert len(partitioner._candidates) < 10
 
 
+async def test_sealed_batches_are_not_kept_when_records_come_as_lists(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 2)
+    async with producer_of(cluster) as producer:
+        for _ in range(20):
+            await producer.send_many("t", [b"v"], keys=[b"k"])
+            await producer.send_many("t", [b"v"], partition=1)
+        assert len(producer._pipeline.accumulator.choice._sealed) < 5
+
+
 async def test_a_topic_that_was_dropped_is_written_under_a_newer_epoch(cluster: EmbeddedCluster) -> None:
     for name in ("t", "u"):
         await cluster.create_topic(name, 1)

@@ -56,7 +56,8 @@ def a_partition(
         now=now,
     )
     if introduced and identities is not None:
-        partition.identity, partition._pipelined = identities.newest, True
+        assert partition.sequences is not None
+        partition.sequences.identity, partition.sequences.is_pipelined = identities.newest, True
     if leader is not None:
         partition.led_by(leader, 0)
     return partition

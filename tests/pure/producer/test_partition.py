@@ -287,16 +287,16 @@ def test_after_the_last_sequence_comes_zero() -> None:
     assert advance(MAX_SEQUENCE, 1) == 0
     assert advance(MAX_SEQUENCE - 1, 3) == 1
     partition = with_sealed(a_partition(), b"a", b"b", b"c")
-    partition._next_sequence = MAX_SEQUENCE - 1
-    partition.identity = ProducerIdAndEpoch(7, 0)
+    assert partition.sequences is not None
+    partition.sequences._next = MAX_SEQUENCE - 1
     taken = [partition.take() for _ in range(3)]
     assert [batch.sequence for batch in taken if batch is not None] == [MAX_SEQUENCE - 1, MAX_SEQUENCE, 0]
 
 
 def test_nothing_is_taken_before_there_is_an_identity() -> None:
     asked: list[int] = []
-    partition = with_sealed(a_partition(introduced=False), b"a")
-    partition._ids = identities = ProducerIds(lambda: asked.append(1))
+    identities = ProducerIds(lambda: asked.append(1))
+    partition = with_sealed(a_partition(introduced=False, ids=identities), b"a")
     assert partition.take() is None
     assert asked == [1]
     identities.received(ProducerIdAndEpoch(9, 3))
@@ -432,8 +432,9 @@ def test_a_batch_that_the_broker_has_forgotten_is_not_written_again(again: int) 
 
 
 def test_a_new_epoch_for_one_partition_leaves_the_others_theirs() -> None:
-    one, other = with_sealed(a_partition(), b"a"), with_sealed(a_partition(), b"b", b"c")
-    other._ids = one._ids
+    ids = ProducerIds(lambda: None)
+    ids.received(ProducerIdAndEpoch(7, 0))
+    one, other = with_sealed(a_partition(ids=ids), b"a"), with_sealed(a_partition(ids=ids), b"b", b"c")
     first, second = one.take(), other.take()
     assert first is not None
     assert second is not None

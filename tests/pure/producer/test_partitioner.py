@@ -17,9 +17,9 @@ from aiokafka_lite.producer.partitioner import (
     CACHED_SIZE,
     DefaultPartitioner,
     ExplicitPartitioner,
-    Partitioner,
     RoundRobinPartitioner,
 )
+from aiokafka_lite.producer.partitioner_interface import Partitioner
 from aiokafka_lite.protocol.records import partition_for_key
 
 

@@ -1,0 +1,140 @@
+"""Fetches the committed offsets of a group, and repeats the requests until each partition has an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from ..aio.deadline import deadline
+from ..aio.retry import Backoff
+from ..arguments import check_timeout
+from ..arguments import partitions as checked_partitions
+from ..cluster.client import Client
+from ..cluster.coordinator_channel import CoordinatorChannel
+from ..config import ClientConfig
+from ..errors import ErrorCode, KafkaError, error_for
+from ..net.connection import Purpose
+from ..protocol.messages import OffsetFetchRequest
+from ..protocol.schema import ZERO_UUID
+from ..types import OffsetAndMetadata, TopicPartition
+from .commit_attempt import MEMBERSHIP_ERRORS
+from .events import Identity
+from .offset_requests import FetchAnswer, fetch_request, read_fetch, topic_id
+from .requests import is_retriable_by_member
+
+_REFUSED_MEMBER = (*MEMBERSHIP_ERRORS, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+class OffsetLookups:
+    """The lookups of one group. ``identity`` returns the member that asks, None if requests name no member.
+
+    ``on_refused`` is called with errors about the membership, ``on_error`` with every error of a request.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        channel: CoordinatorChannel,
+        group_id: str,
+        client_config: ClientConfig,
+        identity: Callable[[], Identity | None],
+        on_refused: Callable[[Identity, ErrorCode], None],
+        on_error: Callable[[KafkaError], None],
+    ) -> None:
+        self._client = client
+        self._channel = channel
+        self._group_id = group_id
+        self._client_config = client_config
+        self._identity = identity
+        self._on_refused = on_refused
+        self._on_error = on_error
+
+    async def fetch(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The committed offsets. As ``Offsets.fetch``."""
+        check_timeout(timeout)
+        lookup = _Lookup(dict.fromkeys(checked_partitions(partitions)))
+        limit = self._client_config.api_timeout if timeout is None else timeout
+        with deadline(limit, lambda: lookup.describe(self._group_id, limit)):
+            await repeat_attempts(lambda: self._try_fetch(lookup), self._client.retry_backoff())
+        return lookup.found
+
+    async def _try_fetch(self, lookup: _Lookup) -> bool:
+        """Send one request for the missing partitions. True if some are to be retried."""
+        if not lookup.missing:
+            return False
+        view, wanted, member = self._client.view, list(lookup.missing), self._identity()
+        by_name = lookup.by_name or any(topic_id(view, partition.topic) == ZERO_UUID for partition in wanted)
+        try:
+            response, node_id = await self._channel.send(
+                lambda versions: fetch_request(self._group_id, wanted, view, versions, member),
+                purpose=Purpose.OTHER,
+                timeout=self._client_config.request_timeout,
+                at_most=OffsetFetchRequest.TOPIC_IDS.before if by_name else None,
+            )
+        except KafkaError as error:
+            if not is_retriable_by_member(error):
+                raise
+            lookup.last_error = str(error)
+            self._on_error(error)
+            return True
+        answer = read_fetch(self._group_id, wanted, response, view.topic_names)
+        self._channel.record([answer.whole, *answer.errors.values()], node_id)
+        if answer.whole is ErrorCode.GROUP_ID_NOT_FOUND and member is None:
+            lookup.found.update(lookup.missing)  # Kafka answers NONE without offsets; franz-go's kfake has this code
+            return False
+        if answer.whole is not ErrorCode.NONE:
+            lookup.last_error = answer.whole.name
+            if member is not None and answer.whole in _REFUSED_MEMBER:
+                self._on_refused(member, answer.whole)  # the member gets another epoch, or loses its partitions
+                return True
+            refused = error_for(answer.whole, f"fetching committed offsets of group {self._group_id!r}")
+            if not is_retriable_by_member(refused):
+                raise refused
+            return True
+        lookup.apply(answer)
+        return bool(lookup.missing)
+
+
+@dataclass(slots=True)
+class _Lookup:
+    """A fetch of committed offsets in progress."""
+
+    missing: dict[TopicPartition, None]
+    found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
+    last_error: str = ""
+    by_name: bool = False  # the coordinator does not know a topic id
+
+    def describe(self, group_id: str, limit: float) -> str:
+        """The text of the error that no offsets were found within ``limit`` seconds."""
+        return (
+            f"the committed offsets of group {group_id!r} were not found within {limit:g} s; "
+            f"the last error was: {self.last_error or 'no answer'}"
+        )
+
+    def apply(self, answer: FetchAnswer) -> None:
+        """Store the offsets in the answer. Raises the error of a partition if it is not retriable."""
+        for partition, found in answer.found.items():
+            self._settle(partition, found)
+        for partition, code in answer.errors.items():
+            self.last_error = f"{partition}: {code.name}"
+            if code is ErrorCode.UNKNOWN_TOPIC_ID:
+                self.by_name = True
+            elif code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # the topic was just created or deleted
+                self._settle(partition, None)
+            elif not is_retriable_by_member(refused := error_for(code, f"fetching the offset of {partition}")):
+                raise refused
+        if self.missing and not answer.errors:
+            self.last_error = f"the coordinator did not answer for {', '.join(map(str, list(self.missing)[:3]))}"
+
+    def _settle(self, partition: TopicPartition, found: OffsetAndMetadata | None) -> None:
+        self.found[partition] = found
+        self.missing.pop(partition, None)
+
+
+async def repeat_attempts(attempt: Callable[[], Awaitable[bool]], backoff: Backoff) -> None:
+    """Repeat with backoff while ``attempt`` returns True."""
+    while await attempt():  # noqa: ASYNC110 - a retry, not polling
+        await asyncio.sleep(backoff.next())
