@@ -88,7 +88,7 @@ def banned_words() -> Iterator[str]:
 
 
 def _parts(line: str) -> str:
-    """The line with the words inside its identifiers set apart."""
+    """The line, with its identifiers split into words."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", line).replace("_", " ")
 
 

@@ -48,7 +48,7 @@ from tests.waiting import DEADLINE, error_of
 _topics = count(1)
 
 PEM_IS_READ = "3.0"
-"""The release from which on a broker reads a key without a password from PEM; older ones have no TLS here."""
+"""The first release that reads a key without a password from PEM. Older releases have no TLS here."""
 
 WAYS = {
     "PLAIN": "1.0",

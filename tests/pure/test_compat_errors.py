@@ -1,4 +1,4 @@
-"""The exceptions of the drop-in for aiokafka say the same about an error as those of aiokafka."""
+"""The exceptions of the drop-in for aiokafka have the attributes and texts of aiokafka's exceptions."""
 
 from __future__ import annotations
 

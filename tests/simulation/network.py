@@ -82,8 +82,8 @@ class Network:
                 link.flush()
 
     def kill(self, client: str) -> None:
-        """The process of a client ends: its connections close, and it never connects again. What it has sent before
-        still arrives, late if the network is slow."""
+        """End the process of a client: its connections close, and it never connects again. The bytes that it has sent
+        still arrive, late if the network is slow."""
         self._killed[client] = None
         for link in list(self._links):
             if link.client == client:

@@ -62,7 +62,7 @@ class Result:
     trace: str
     seconds: float
     exchanges: list[str] = field(default_factory=list)
-    """The lines that the hash is of, if they were asked for."""
+    """The lines of the requests from which the hash is computed, if they were requested."""
 
 
 def simulate(seed: int, steps: Sequence[Step] | None = None, *, with_exchanges: bool = False) -> Result:

@@ -63,7 +63,7 @@ async def test_without_the_feature_the_last_member_stays_in_sync(three: Embedded
 
 
 async def test_a_smaller_min_isr_ends_the_eligibility(three: EmbeddedCluster) -> None:
-    """The leader alone commits records from then on, which the other replica lacks."""
+    """From then on only the leader commits records, so the other replica lacks them."""
     await three.create_topic("t", assignments=[[1, 2]], configs={"min.insync.replicas": "2"})
     await three.stop(2)
     async with Peer(three, node=1) as peer:

@@ -1,4 +1,4 @@
-"""Interceptors see each record once, however it is read, and every commit. Their errors do not stop reading."""
+"""Interceptors see each record once, with every kind of read, and every commit. Their errors do not stop reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker's side of each mechanism, against the client's side and against bad messages."""
+"""The broker's side of each mechanism, tested with the client's side and with bad messages."""
 
 from __future__ import annotations
 
