@@ -5,8 +5,8 @@ messages. The rules:
 
 1. Encoding raises only ``ValueError``, which names ``Message.field`` and the version, and leaves the buffer unchanged.
 2. Decoding raises only ``ProtocolError``, whatever the bytes are.
-3. Before memory is allocated, a length is compared with the remaining bytes, and the count of an array with the
-   smallest size of that many elements. So the memory of a message is proportional to the size of its frame.
+3. Before memory is allocated, the remaining bytes are compared with a length, or with the smallest size of an array of
+   this count. So the memory of a message is proportional to the size of its frame.
 4. A decoded message has every slot set, with new objects, so it can be encoded in any version that has its values.
 5. The codec ignores bytes after a message: ``decode_message`` returns the message's end. ``decode_versioned``
    needs that, because newer versions of the consumer protocol append fields.
@@ -48,15 +48,15 @@ Decoder: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
 M = TypeVar("M", bound=Message)
 
 UNROLLED = 16
-"""Arrays of numbers shorter than this use a prepared ``Struct``. Lists of replicas, the common case, always do."""
+"""Arrays of fewer numbers use a prepared ``Struct``. The usual lists of replicas are that short."""
 
 
 def encode_message(message: Message, version: int, out: bytearray) -> None:
     """Append ``message`` in ``version`` to ``out``.
 
-    Raises ``ValueError``, which names the field and the version, if the version cannot carry the value: the version
-    lacks the field and the field is not ignorable, null is not allowed, a number or a length does not fit, the type is
-    wrong.
+    Raises ``ValueError``, which names the field and the version, if the version cannot carry a value: null is not
+    allowed, a number or a length does not fit, the type is wrong, or the version lacks a field that must not be
+    ignored.
     """
     start = len(out)
     try:
@@ -81,7 +81,7 @@ def decode_message(cls: type[M], version: int, data: Buffer, position: int = 0) 
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """Encode a message that is a field of another message. Its version comes first, as an int16."""
+    """Encode a message that is a field of another message. The encoding begins with the version, as an int16."""
     out = bytearray(struct.pack(">h", version))
     encode_message(message, version, out)
     return bytes(out)
@@ -90,8 +90,8 @@ def encode_versioned(message: Message, version: int) -> bytes:
 def decode_versioned(cls: type[M], data: Buffer) -> tuple[M, int]:
     """Decode a message that has its version in front; return it and the sender's version.
 
-    A newer version than the newest here is decoded as the newest here, and the remaining bytes are ignored, because new
-    versions only append fields.
+    A version that is newer than all versions here is decoded as the newest version here. The remaining bytes are
+    ignored, because new versions only append fields.
     """
     if len(data) < 2:
         raise ProtocolError(f"{cls.__name__}: {len(data)} bytes cannot hold its version")

@@ -8,8 +8,8 @@ A reader either passes received bytes to ``feed``, or lets the transport write i
 2. The announced size of a frame is not trusted. Memory grows with the received bytes: a peer that announces 100 MB
    costs ``FIRST_CHUNK``, then ``SECOND_CHUNK``, and after that never more than ``GROWTH`` times what it has sent.
 3. After a wrong size the stream is unusable: frames before it are still returned, then every call raises ``error``.
-4. After the end of the stream the buffers are dropped (``end``). A transport, its protocol and its connection refer to
-   one another, so buffers that stay would live until the next full garbage collection.
+4. After the end of the stream the buffers are dropped (``end``). Otherwise they would stay in memory until the next
+   full garbage collection, because a transport, its protocol and its connection refer to one another.
 5. A frame has at least the four bytes of a correlation id. Frames of size 0 exist only in the raw exchange of tokens
    after SaslHandshake v0, which neither the client nor the embedded broker speaks.
 """
@@ -33,21 +33,21 @@ LEAST_FRAME = 4
 """Bytes. Every header has at least a correlation id."""
 
 FIRST_INTAKE = 2 * 1024
-"""Bytes of the intake buffer of a new stream. The responses that an idle client gets are smaller."""
+"""Bytes of the intake buffer of a new stream. Responses to an idle client are smaller."""
 INTAKE_SIZE = 64 * 1024
 """The maximum bytes of the intake buffer."""
 FIRST_CHUNK = 64 * 1024
 """Bytes of the first buffer of a large frame."""
 SECOND_CHUNK = 1024 * 1024
-"""Bytes of the buffer after half of ``FIRST_CHUNK`` was received. Most fetch responses then need no other buffer:
-freeing two of some hundred KiB each time makes the allocator return their pages, which takes ten times as long as the
-copy."""
+"""Bytes of the buffer after half of ``FIRST_CHUNK`` was received. Most fetch responses then need no larger buffer. This
+saves time: when two buffers of some hundred KiB are freed, the allocator returns their pages, which takes ten times as
+long as the copy."""
 GROWTH = 4
-"""Buffers grow by this factor. So all copying of a large frame together is at most a third of its size."""
+"""Buffers grow by this factor. So at most a third of the bytes of a large frame are copied."""
 
 MAPPED = 8 * 1024 * 1024
-"""Bytes from which on a buffer is mapped memory, which is not filled with zeros first: that took 40 ms for 64 MiB, in
-one turn of the event loop."""
+"""The size in bytes from which a buffer is mapped memory, which Python does not fill with zeros. Filling 64 MiB blocked
+the event loop for 40 ms."""
 
 _read_size = struct.Struct(">i").unpack_from
 _write_size = struct.Struct(">i").pack_into
@@ -62,9 +62,9 @@ class WrongProtocol(ProtocolError):
 
 
 def mapped(size: int) -> mmap:
-    """New memory of this process alone, which the system fills with zeros page by page when it is written to.
+    """New private memory. The system fills each page with zeros when it is first written.
 
-    The pages are large where the system has such pages. With small ones, page faults took 0.7 of 0.9 ms per MB.
+    If the system has large pages, they are used. With small pages, page faults took 0.7 of 0.9 ms per MB.
     """
     made = mmap(-1, size, access=ACCESS_COPY)
     if sys.platform == "linux":
@@ -74,12 +74,12 @@ def mapped(size: int) -> mmap:
 
 
 class FrameMemory:
-    """A bound on the bytes that the large frames of several streams hold while they are being received.
+    """A limit for the bytes that the large frames of several streams hold while they are being received.
 
     Owned by the component that owns the connections, and shared by their splitters. A frame counts until it is complete
-    or its stream ends. The owner may count complete frames as well, and keep ``reserved`` bytes for them: otherwise two
-    peers that never complete their frames could shut out all others. ``make_room`` is called when an incomplete frame
-    does not fit: it ends another stream and returns True, or returns False.
+    or its stream ends. The owner may count complete frames as well, and keep ``reserved`` bytes for them. Otherwise two
+    peers that never complete their frames could use up the memory. If an incomplete frame does not fit, ``make_room``
+    is called: it ends another stream and returns True, or returns False.
     """
 
     __slots__ = ("_make_room", "held", "limit", "reserved")
@@ -117,7 +117,7 @@ class FrameSplitter:
 
     A frame is ``bytes``, or a read-only ``memoryview`` if it is large. The memory of a frame is never reused.
     ``max_size`` is in bytes, without the size prefix; ``accept`` changes it. ``peer`` is for error texts. ``memory`` is
-    shared with other streams; None is no bound on their sum.
+    shared with other streams; with None, there is no limit for all streams together.
 
     Raises ``ProtocolError`` for a wrong size, see rule 3, and for a frame that ``memory`` has no room for.
     """
@@ -165,7 +165,7 @@ class FrameSplitter:
 
     @property
     def waiting(self) -> int:
-        """Received bytes of an incomplete frame. Not zero at the end of a stream that was cut off."""
+        """Received bytes of an incomplete frame. If it is not 0 at the end, the stream was cut off."""
         return self._end if self._large is None else SIZE_PREFIX + self._filled
 
     def accept(self, max_size: int) -> None:
@@ -299,8 +299,8 @@ class FrameSplitter:
     def _check_size(self, size: int) -> ProtocolError | None:
         """The error of a wrong size, else None.
 
-        The first size of a stream is also compared with the first bytes of other protocols: read as a size, they may
-        be within the limit.
+        The first size of a stream is also compared with the first bytes of other protocols, because these bytes may be
+        a size within the limit.
         """
         first, self._limit = self._limit < 0, self.max_size
         fits = LEAST_FRAME <= size <= self.max_size

@@ -20,10 +20,12 @@ MAX_VERSION = 0x7FFF
 FIXED = frozenset("bhiqHI?d") | {"16s"}
 """The wire types of fixed size."""
 MOST_TAGS = 1_000
-"""Tagged fields of a struct. Kafka has no limit, and no message has ten; a million of them took a second."""
+"""The largest number of tagged fields of a struct. Kafka has no limit, but no message has ten. A million of them took a
+second."""
 BLOBS = frozenset({"bytes", "records"})
 LONGEST_STRING = 0x7FFF
-"""Bytes. The two-byte length of old versions allows no more, and compact strings kept the limit."""
+"""The longest string in bytes. The two-byte length of old versions allows no more, and compact strings have the same
+limit."""
 MISSING = dataclasses.MISSING
 REQUIRED: Any = MISSING
 R = TypeVar("R")
@@ -253,7 +255,7 @@ def _first_init(self: Struct, **values: object) -> None:
 
 
 def _compiled_init(cls: type[Any]) -> Callable[..., None]:
-    """The ``__init__`` that @dataclass would make, compiled when the first object is made."""
+    """The ``__init__`` that @dataclass would make. It is compiled when the first object is made."""
     scope: dict[str, Any] = {"MISSING": MISSING}
     parameters, lines = ["self"], ["    pass\n"]
     for each in dataclasses.fields(cls):

@@ -36,7 +36,7 @@ class VersionTable:
 
     @classmethod
     def newest(cls, requests: dict[int, Any], peer: str) -> VersionTable:
-        """A table with all versions of ``requests``, for a peer that supports the same ones."""
+        """A table with all versions of ``requests``, for a peer that supports the same versions."""
         return cls({key: request.versions for key, request in requests.items()}, peer)
 
     def __repr__(self) -> str:
@@ -47,7 +47,7 @@ class VersionTable:
         return " ".join(f"{key}:{first}-{last}" for key, (first, last) in sorted(self._ranges.items()))
 
     def offered(self, cls: type[Message]) -> Versions | None:
-        """The broker's versions of an API, even if this client has none of them. None if the broker lacks the API."""
+        """The broker's versions of an API, even if this client supports none of them. None if the API is missing."""
         return self._ranges.get(cls.api_key)
 
     def has_api(self, api_key: int) -> bool:
@@ -102,9 +102,9 @@ class VersionTable:
         )
 
 
-# librdkafka's mock cluster offers these versions of JoinGroup and SyncGroup as its newest, and parses them in the
-# encoding of the version before. They differ from that version by the flexible encoding alone, so a broker that offers
-# no newer one is asked in the version before.
+# librdkafka's mock cluster offers these versions of JoinGroup and SyncGroup as its newest, but parses them as the
+# version before. The two versions differ only by the flexible encoding. So a broker that offers no newer version gets
+# the version before.
 _MISREAD_BY_MOCK = {11: 6, 14: 4}
 
 
@@ -125,7 +125,7 @@ def decode_api_versions(data: Buffer, position: int, asked: int) -> tuple[ApiVer
 
     A broker that lacks the version responds UNSUPPORTED_VERSION in version 0, which every client can decode. Since
     Kafka 2.4 (KIP-511) that response has the supported versions; before, it is empty. Some brokers send malformed
-    bytes after the error code: then the list is taken as empty.
+    bytes after the error code. Then the list counts as empty.
     """
     refused = False
     if len(data) - position >= 2:

@@ -4,7 +4,7 @@
   directories, messages and the listeners of the voters (KIP-853).
 - UpdateFeatures (KIP-584) finalizes levels; v1 adds ``validate_only`` and safe or unsafe downgrades, v2 has no result
   for each feature.
-- UnregisterBroker removes a broker that has left for good (KIP-631).
+- UnregisterBroker removes a broker that has left permanently (KIP-631).
 - AddRaftVoter and RemoveRaftVoter change the controllers of a dynamic quorum (KIP-853).
 """
 

@@ -141,7 +141,7 @@ class RecordBatch:
 
     @property
     def next_offset(self) -> int:
-        """The offset after this batch, also if compaction has removed all its records."""
+        """The offset after this batch. It is the same after compaction has removed records."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -335,8 +335,8 @@ class BatchBuilder:
     """Collects records for one batch of format v2. Owned by the partition that appends to it.
 
     ``max_size`` limits the batch on the wire, in bytes; the first record always fits. ``ratio`` is the expected
-    compressed size of the records divided by their size (1.0: no compression); it is used for the limit and for
-    ``size``. Raises ConfigurationError for a level that the codec does not have.
+    compressed size of the records divided by their size (1.0: no compression). The limit and ``size`` use it. Raises
+    ConfigurationError for a level that the codec does not have.
     """
 
     __slots__ = (
@@ -408,10 +408,10 @@ class BatchBuilder:
         return added
 
     def fill(self, buffer: bytearray, count: int, base_timestamp: int, max_timestamp: int) -> None:
-        """Set the encoded records of an empty batch, at least one; the batch is full then.
+        """Set the encoded records of an empty batch, at least one. The batch is full afterwards.
 
-        ``buffer`` has them behind ``HEADER_SIZE`` bytes for the header, and belongs to the batch from now on. Their
-        offset deltas must be 0, 1, 2 …, and their timestamps relative to ``base_timestamp``. Nothing is checked.
+        ``buffer`` has ``HEADER_SIZE`` bytes for the header, and then the records. It belongs to the batch from now on.
+        Offset deltas must be 0, 1, 2 …, and timestamps relative to ``base_timestamp``. Nothing is checked.
         """
         self._buffer = buffer
         self._limit = 0
@@ -585,8 +585,8 @@ def replace_records(
 def rewrite_header(batch: Buffer, base_offset: int, leader_epoch: int, log_append_time: int | None = None) -> bytes:
     """A copy of a batch of format v2 with the base offset and the leader epoch that the leader assigns.
 
-    ``log_append_time``, in milliseconds, becomes the timestamp of all records and requires a new checksum; else the
-    producer's checksum stays. The batch must be complete: nothing is checked here.
+    ``log_append_time``, in milliseconds, becomes the timestamp of all records and requires a new checksum. Without it,
+    the producer's checksum stays. The batch must be complete: nothing is checked here.
     """
     view = memoryview(batch)
     _, length, _, magic, _, attributes, last_offset_delta, base_timestamp, _, *rest = _HEADER.unpack_from(view)

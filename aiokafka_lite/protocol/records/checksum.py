@@ -1,7 +1,7 @@
 """CRC-32C, the checksum of a record batch, by the package ``crc32c``.
 
-The ``__init__`` of that package imports argparse, mmap and importlib.metadata, which takes as long as importing half of
-this client. So this module loads its extension module alone, and the package only if there is none.
+The ``__init__`` of that package imports argparse, mmap and importlib.metadata, which takes as long as the import of
+half of this client. So this module loads only the package's extension module, or the package if there is none.
 """
 
 from __future__ import annotations

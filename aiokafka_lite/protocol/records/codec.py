@@ -15,8 +15,8 @@ Records of format v2 follow the batch's header, compressed or not. Each record i
 This is hot code, measured by ``benchmarks/records.py``. Three things make it fast:
 
 1. A compiled build decodes ordinary records in C (``decode``). What follows applies to the Python code.
-2. One- and two-byte numbers are decoded inline. The same block stands five times in ``_decode_records``, because a
-   function call per number is slow.
+2. One- and two-byte numbers are decoded inline. The same block is five times in ``_decode_records``, because a function
+   call per number is slow.
 3. Lengths are checked once per record. A wrong length makes a slice shorter than expected (Python clamps it, so nothing
    is allocated), and then the position differs from the record's end.
 """
@@ -48,8 +48,8 @@ _SMALLEST_LENGTH: Final = 2 * (SMALLEST_RECORD - 1)  # of that record, in zigzag
 MAX_HEADERS = 1 << 16
 """The most headers that one record may have, and that the records of one call of ``decode_records`` have together.
 
-Kafka has no limit. A header of two bytes takes about 80 as Python objects, and a microsecond: a record of 829 bytes,
-compressed, once took 317 MB and stopped the event loop for 7 seconds.
+Kafka has no limit. A header of two bytes becomes Python objects of about 80 bytes, in a microsecond. A compressed
+record of 829 bytes once took 317 MB and stopped the event loop for 7 seconds.
 """
 
 ZERO_HEADERS: Final = b"\0"
@@ -130,10 +130,10 @@ def decode_records(
 ) -> tuple[RecordColumns, int]:
     """Decode up to ``count`` records at ``start``; return them and the position after the last one.
 
-    There are fewer than ``count``, at least one, if the next record would bring the headers above ``MAX_HEADERS``.
-    ``append_time`` replaces all timestamps (log-append time). ``first_delta`` is the smallest allowed offset delta of
-    the first record: 0 at the start of a batch. Deltas must increase; compaction leaves gaps. Raises CorruptRecord for
-    malformed records, and for a first record with too many headers. Every number in the columns fits in 64 bits.
+    If the next record would bring the number of headers above ``MAX_HEADERS``, fewer records are returned, but at least
+    one. ``append_time`` replaces all timestamps (log-append time). ``first_delta`` is the smallest allowed offset delta
+    of the first record: 0 at the start of a batch. Deltas must increase; compaction leaves gaps. Raises CorruptRecord
+    for malformed records, and for a first record with too many headers. Every number in the columns fits in 64 bits.
     """
     global _decode_lists
     if _decode_lists is None:  # an import statement takes longer than the records of a small batch, also if it repeats
@@ -153,7 +153,7 @@ def decode_records(
 def _decode_all_headers(
     data: Buffer, with_headers: list[tuple[int, int, int]], headers: list[tuple[Header, ...]]
 ) -> int:
-    """Decode the headers of the records that have some, and count them; -1 if some are malformed."""
+    """Decode the headers of the records that have headers. Returns their number; -1 if headers are malformed."""
     names: dict[bytes, str] = {}
     count = 0
     for index, start, end in with_headers:
@@ -355,7 +355,7 @@ def decode_headers(
 
 
 def end_of_records(data: Buffer, count: int, position: int = 0) -> int:
-    """The end of the last of ``count`` records by their lengths alone. IndexError if one begins after the end."""
+    """The end of the last of ``count`` records, by their lengths alone. IndexError if a record begins after the end."""
     for _ in range(count):
         length = data[position]
         position += 1

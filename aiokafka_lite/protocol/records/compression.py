@@ -73,5 +73,5 @@ def decompress(compression: Compression, data: Buffer, max_size: int = DEFAULT_M
 def decompressing(
     compression: Compression, data: Buffer, max_size: int = DEFAULT_MAX_DECOMPRESSED
 ) -> Generator[None, None, bytes]:
-    """The same as ``decompress``, in steps of about a mebibyte; it yields between them, and returns the whole."""
+    """Do the same as ``decompress`` in steps of about a mebibyte. Yields between the steps, and returns all bytes."""
     return joining(compression.name.lower(), codec_of(compression).pieces(memoryview(data), max_size), max_size)

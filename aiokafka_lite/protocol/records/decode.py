@@ -1,9 +1,9 @@
 """Shortcuts for the inner loops of reading. A compiled build has them in C (``decode.c``), plain Python has none.
 
-Each function answers whether it has done the work. If not, the caller does it with Python code, which is the reference:
-it makes the errors of malformed records, and decodes what is rare. So both builds return the same. For a record
-of 100 bytes, ``decode_records`` takes 117 ns compiled by mypyc, and 30 ns with its shortcut; the fields of a record for
-Arrow take 150 ns with NumPy, and 17 ns with C.
+The result of each function says whether it has done the work. If not, the caller does it with Python code, which is
+the reference: it makes the errors of malformed records, and decodes rare forms. So both builds return the same. For a
+record of 100 bytes, ``decode_records`` takes 117 ns compiled by mypyc, and 30 ns with its shortcut. The fields of a
+record for Arrow take 150 ns with NumPy, and 17 ns with C.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def decode_lists(
     first_delta: int,
     max_headers: int,
 ) -> Decoded | None:
-    """What ``codec.decode_records`` returns, with headers that are not decoded; None if it is not done.
+    """The result of ``codec.decode_records``, without decoded headers. None if the caller must decode the records.
 
     ``max_headers`` bounds the headers of all records together.
     """
@@ -45,19 +45,19 @@ def find_fields(
     table: Buffer,
     first: int,
 ) -> bool:
-    """Write where the fields of all ``count`` records of ``data`` are into columns of ``table``, from ``first`` on.
+    """Write the places of the fields of all ``count`` records of ``data`` into columns of ``table``, from ``first`` on.
 
     ``table`` has eight rows of 64-bit numbers: offset, timestamp, position and size of the key, position and size of
     the value (sizes are -1 for null), position of the headers, position after the record. ``position`` is that of
-    ``data`` itself. With an append time, all records have the base timestamp. False if it is not done.
+    ``data`` itself. With an append time, all records have the base timestamp. Returns False if the caller must do it.
     """
     return False
 
 
 def join_fields(data: Buffer, places: Buffer, sizes: Buffer, edges: Buffer, joined: Buffer) -> bool:
-    """Copy the fields at ``places`` to ``joined``, one behind the other, and where each ends to ``edges``.
+    """Copy the fields at ``places`` to ``joined``, one after another, and write the end of each field to ``edges``.
 
     Places and sizes are 64-bit numbers, a size below 0 counts as 0. ``edges``, of 32-bit numbers, begins with a 0. This
-    is Arrow's layout of a binary column. False if it is not done.
+    is Arrow's layout of a binary column. Returns False if the caller must do it.
     """
     return False

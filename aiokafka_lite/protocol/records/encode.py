@@ -1,7 +1,7 @@
 """Encodes records into the buffer of a batch, and hashes keys. In a compiled build ``encode.c`` is this module.
 
-mypyc cannot make these functions fast, because each of their steps makes an object. So they are the leaves of the
-producer that are not compiled from their Python source. This source is the reference, and tests compare the two.
+mypyc cannot make these functions fast, because each of their steps makes an object. So a compiled build has them in C.
+The Python source is the reference, and tests compare the two.
 
 The format of a record is in ``codec``.
 """
@@ -15,10 +15,10 @@ from .varint import ENCODINGS
 
 Buffer = bytes | bytearray | memoryview
 Column = tuple[int, int, Buffer | None, Buffer, Buffer | None]
-"""A binary column of Arrow: the bytes of an offset (4 or 8), the first place, validity, offsets and data."""
+"""A binary column of Arrow: the size of an offset in bytes (4 or 8), the first row, validity, offsets and data."""
 
 _LARGE = 16 * 1024
-"""Bytes of a value from which one copy less is worth three more calls."""
+"""The size in bytes of a value for which three more calls cost less than another copy."""
 
 _NULL = ENCODINGS[-1]
 _WORDS = [Struct(f"<{count}I") for count in range(17)]  # of keys up to 67 bytes
@@ -113,7 +113,7 @@ def append_lists(
     start: int,
     stop: int,
 ) -> int | None:
-    """Do what ``pack.RecordLists.append_to`` does. Returns None if ``pack`` has to do it."""
+    """Append records in C, as ``pack.RecordLists.append_to`` does. Returns None if ``pack`` must append them."""
     return None
 
 
@@ -131,9 +131,9 @@ def append_rows(
 ) -> tuple[int, int, int] | None:
     """Append rows of Arrow columns from ``start`` up to ``stop``, as many as ``limit`` bytes hold, at least one.
 
-    Returns their number, the first timestamp and the latest one; or None, and ``columns.write`` has to do it.
-    ``numbers`` are the rows of the columns to take, all in their order if None. ``timestamp`` belongs to all rows if
-    ``timestamps`` is None. ``headers`` are encoded.
+    Returns their number, the first timestamp and the latest one. If it returns None, ``columns.write`` must append the
+    rows. ``numbers`` has the indexes of the rows to take; None means all rows in their order. ``timestamp`` belongs to
+    all rows if ``timestamps`` is None. ``headers`` are encoded.
     """
     return None
 

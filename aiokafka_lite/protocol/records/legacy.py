@@ -19,10 +19,10 @@ from .codec import RecordColumns
 from .compression import decompress
 
 SMALLEST_LENGTH = (14, 22)
-"""The smallest size field of a message, by format. It counts neither itself nor the offset."""
+"""The smallest value of a message's size field, by format. The size excludes the field itself and the offset."""
 
 MAX_MESSAGES = 1 << 19
-"""The most messages that a wrapper may have. All are walked before the first one is decoded, at 0.1 µs each."""
+"""The largest number of messages in a wrapper. All are visited before the first one is decoded, at 0.1 µs each."""
 
 _V0 = Struct(">qiIbb")
 _V1 = Struct(">qiIbbq")
@@ -114,7 +114,7 @@ def _decode_wrapped(wrapper: MessageHeader, messages: bytes, max_records: int) -
 
 
 def _base_offset(wrapper: MessageHeader, messages: bytes) -> int:
-    """The number to add to the offsets of the inner messages. It follows from the last message, so all are walked."""
+    """The number to add to the offsets of the inner messages. It depends on the last one, so all are visited."""
     position = count = first = last = 0
     end = len(messages) - _OVERHEAD
     while position <= end:

@@ -26,7 +26,7 @@ def partitions_for_keys(keys: Any, count: int) -> numpy.typing.NDArray[Any]:
 
 
 def edges_of(column: Any) -> numpy.typing.NDArray[Any]:
-    """Where each entry of a binary or large binary column of Arrow begins in its data, and where the last one ends."""
+    """The start of each entry of a binary or large binary column of Arrow in its data, and the end of the last one."""
     np, types = extra("numpy"), extra("pyarrow").types
     kind = np.int64 if types.is_large_binary(column.type) else np.int32
     offsets = column.buffers()[1]

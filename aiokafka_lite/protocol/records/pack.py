@@ -1,8 +1,8 @@
-"""Records of lists of bytes, encoded together: no Python code runs for a record of less than 8 KiB.
+"""Encodes lists of keys and values together: no Python code runs for a record of less than 8 KiB.
 
-In the compiled build one call of ``encode.append_lists`` encodes them. As plain Python ``codec.append_record`` takes
-about a microsecond for one record. The passes here take a third of that, because ``map``, ``accumulate``, slices and
-``join`` walk the lists inside the interpreter. The format is in ``codec``.
+In the compiled build, one call of ``encode.append_lists`` encodes them. In plain Python, ``codec.append_record`` takes
+about a microsecond per record. The passes here take a third of that, because ``map``, ``accumulate``, slices and
+``join`` loop over the lists in C. The format is in ``codec``.
 
 A record is its size, two constant fields, the offset delta, the key, the value and the headers. All records of a call
 have the same timestamp and the same headers. So the size of a record follows from the sizes of its key and value and
@@ -62,7 +62,7 @@ class RecordLists:
     ) -> int:
         """Append records from ``start`` up to ``stop``, as many as ``limit`` bytes hold. Returns their number.
 
-        The offset delta of the first one is ``first_delta``. If that is 0, the first record is appended in any case.
+        ``first_delta`` is the offset delta of the first record. If it is 0, that record is appended in any case.
         """
         count = append_lists(
             buffer, limit, first_delta, timestamp_delta, self.keys, self.values, self._headers, start, stop
@@ -88,7 +88,7 @@ class RecordLists:
         position, delta = start, first_delta
         while position < stop:
             room = limit - len(buffer)
-            # At most so many records: those whose keys and values alone fit. The passes below need not see more.
+            # More records cannot fit, because their keys and values alone exceed the limit. The passes below skip them.
             before = self._ends[position - 1] if position else 0
             most = bisect_right(self._ends, before + room, position, stop) + 1
             boundary = next(each for each in _BOUNDARIES if delta < each)

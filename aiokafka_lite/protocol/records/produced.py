@@ -1,4 +1,4 @@
-"""Checks that a leader makes of a batch from a client."""
+"""The checks of a batch that a leader receives from a client."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from .codec import SMALLEST_RECORD, Buffer, end_of_records
 from .varint import read_raw_varint, read_raw_varlong
 
 RECORDS_A_STEP = 4096
-"""Records that a check looks at before it lets others run: some milliseconds."""
+"""The number of records that a check reads, in some milliseconds, before it yields."""
 
 
 class RecordSpan(NamedTuple):
@@ -74,9 +74,9 @@ def scan(batch: RecordBatch, body: Buffer) -> Iterator[RecordSpan]:
 
 
 def checking_lengths(body: Buffer, count: int) -> Generator[None, None, None]:
-    """Raises CorruptRecord unless the lengths of ``count`` records add up to the size of the body.
+    """Raise CorruptRecord unless the sum of the lengths of ``count`` records is the size of the body.
 
-    It yields after each ``RECORDS_A_STEP``, so that a caller in an event loop may let others run.
+    It yields after each ``RECORDS_A_STEP``, so that a caller in an event loop can let other tasks run.
     No record is decoded, so this takes a fifth of the time of decoding. It ends at the first record that is too short:
     a batch of 4 KB can decompress to a hundred million of them.
     """

@@ -25,7 +25,7 @@ def encode_varint(number: int) -> bytes:
 
 
 class _Encodings(dict[int, bytes]):
-    """Encodings by number. The short encodings, at most 16,384, are kept. All other encodings are made each time.
+    """Encodings by number. It keeps the short encodings, at most 16,384, and makes a longer one each time.
 
     A lookup takes a tenth of the time of the loop above. A complete table would make the import slower.
     """

@@ -15,12 +15,12 @@ from .machine import Step
 from .redaction import Redactor
 
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-"""RFC 6750, section 2.1. Other characters could end the field early and add more fields."""
+"""The characters of a token (RFC 6750, section 2.1). Other characters could end the field and add more fields."""
 
 _ACKNOWLEDGED = b"\x01"
 
 _LONGEST_REASON = 64 * 1024
-"""Bytes of the reason that are read. To parse a long text blocks the event loop."""
+"""The number of bytes of the reason that are read. Parsing a long text would block the event loop."""
 
 
 class OAuthBearerExchange:

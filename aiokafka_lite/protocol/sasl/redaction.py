@@ -1,8 +1,8 @@
 """Quotes a peer's text without the secrets that the client has sent: a gateway may echo a password or a token.
 
-A peer may cut the secret short, or echo the base64 form of the message that contained it. So every run of
-``SHORTEST_RUN`` characters of a secret is hidden (a shorter secret only as a whole), in each base64 form as well. This
-is done before a text is shortened, because a cut-off secret would no longer be found.
+A peer may echo a part of the secret, or the base64 form of the message that contained it. So every run of
+``SHORTEST_RUN`` characters of a secret is hidden (a shorter secret only as a whole), also in its base64 forms. This
+happens before a text is shortened, because a part of a secret may be too short to be found.
 
 The broker still knows the secret after the login, so the error texts of all later responses are searched as well.
 """
@@ -23,13 +23,14 @@ SHORTEST_RUN = 8
 """A run of this number of characters of a longer secret is hidden."""
 
 _SEARCHED = 1024
-"""Characters of a text that are searched. The rest is dropped; an error shows far fewer."""
+"""The number of characters of a text that are searched. The rest is dropped. An error shows fewer characters."""
 
 MOST_TEXTS = 50
-"""Different error texts in one response that are searched, each for about a millisecond. The others are dropped."""
+"""The number of different error texts that are searched in one response, each in about a millisecond. Others are
+dropped."""
 
 _SHORTEST_FORM = 4
-"""Characters. A base64 form that is shorter would hide parts of ordinary words."""
+"""The length of the shortest base64 form, in characters. A shorter one would hide parts of ordinary words."""
 
 
 class Redactor:

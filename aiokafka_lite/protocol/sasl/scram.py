@@ -3,8 +3,8 @@
 The checks that protect the client from a false broker:
 
 1. The broker's nonce must begin with the client's nonce.
-2. The number of iterations has a minimum (else a recorded exchange makes guessing the password cheap) and a maximum
-   (else a login could take minutes).
+2. The number of iterations has a minimum and a maximum. With fewer, the password could be guessed from a recorded
+   exchange. With more, a login could take minutes.
 3. The last message must have a signature that only a holder of the credentials can make.
 
 The password is used as given, in UTF-8. RFC 5802 requires SASLprep, but Kafka's tools and clients do not apply it. With

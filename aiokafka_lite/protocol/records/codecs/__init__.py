@@ -5,9 +5,9 @@ name. Levels, checks, settings, producer and embedded broker follow from the two
 
 Rules for a decompressor, since bytes from a peer are not trusted:
 
-1. It decompresses in pieces, of which ``joining`` takes no more than ``max_size`` bytes.
-2. It allocates nothing because a header claims a size.
-3. It raises ``CorruptRecord`` alone, whatever the bytes are.
+1. It decompresses in pieces. ``joining`` takes at most ``max_size`` bytes of them.
+2. It does not allocate memory by the size that a header claims.
+3. It raises only ``CorruptRecord``, for any bytes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from ...schema import Since
 Buffer = bytes | bytearray | memoryview
 
 INPUT_PIECE = 1 << 16
-"""Bytes of input per call. zlib and lz4 copy the remaining input on each return: in one piece, that is quadratic."""
+"""Bytes of input per call. zlib and lz4 copy the rest of the input in each call, so one large input takes quadratic
+time."""
 
 _FIRST_PIECE, _LARGEST_PIECE = 1 << 16, 1 << 20
 
 STEP = 1 << 20
-"""Bytes that ``joining`` decompresses between two yields, at least; a piece is not divided."""
+"""The smallest number of bytes that ``joining`` decompresses between two yields. A piece is not divided."""
 _STEP_PIECES = 256
-"""The same as a number of pieces: some may be empty."""
+"""The largest number of pieces between two yields, because pieces may be empty."""
 
 
 class Codec(NamedTuple):
@@ -40,11 +41,11 @@ class Codec(NamedTuple):
     levels: range | None = None
     """The compression levels, None for a codec without levels."""
     produce: Since | None = None
-    """The first version of Produce that may carry it, None if all may."""
+    """The first version of Produce that may carry this codec; None if all may."""
     fetch: Since | None = None
-    """The first version of Fetch that may carry it, None if all may."""
+    """The first version of Fetch that may carry this codec; None if all may."""
     check_available: Callable[[], object] | None = None
-    """Raises ConfigurationError if a package is missing; None for a codec that is always there."""
+    """A function that raises ConfigurationError if a package is missing; None for a codec that is always there."""
 
 
 def piece_sizes() -> Iterator[int]:
@@ -86,7 +87,7 @@ def joining(codec: str, pieces: Iterator[bytes], max_size: int) -> Generator[Non
 
 
 def max_blocks(max_size: int) -> int:
-    """How many blocks a stream may have. Real ones have one per 32 KiB or more, and each costs some Python."""
+    """The number of blocks that a stream may have. Real blocks have at least 32 KiB, and each costs Python code."""
     return 1024 + max_size // 1024
 
 

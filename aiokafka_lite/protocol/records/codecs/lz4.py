@@ -1,4 +1,4 @@
-"""lz4: one frame of independent 64 KiB blocks, which is all that Java's client reads."""
+"""lz4: one frame of independent 64 KiB blocks. Java's client reads no other form."""
 
 from __future__ import annotations
 

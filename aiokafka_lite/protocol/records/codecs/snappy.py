@@ -1,7 +1,7 @@
 """snappy, by cramjam (``pip install aiokafka_lite[snappy]``): a raw block, or blocks in Xerial's frame.
 
-The frame is that of Xerial's Java library, with blocks of 32 KiB. Java's client writes it, and brokers before 2.0 read
-nothing else, so it is what this client writes.
+The frame is that of Xerial's Java library, with blocks of 32 KiB. This client writes it, as Java's client does, because
+brokers before 2.0 read no other form.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version 1, readable since version 1
 _XERIAL_BLOCK = 32 << 10
 _BLOCK_SIZE = Struct(">I")
-# Three bytes of snappy copy 64 at most. A block with a larger claim is malformed, and no memory is allocated for it.
+# Three bytes of snappy become at most 64 bytes. A block that claims more is malformed, and gets no memory.
 _MAX_RATIO = 22
 
 

@@ -22,8 +22,9 @@ _MAX_WINDOW = 128 << 20  # what the best levels use
 _UINT32 = Struct("<I")
 
 
-# A context costs more than compressing most batches, and no two threads may use one at a time. So a context is removed
-# from its list while it works, and a thread that finds the list empty makes another. One that failed is not kept.
+# A new context costs more than the compression of most batches, but two threads must not use a context at the same
+# time. So a thread removes a context from the list while it uses it, and makes a new one if the list is empty. A
+# context that has failed is not put back.
 _idle_compressors: dict[int, list[zstandard.ZstdCompressor]] = {}  # by level
 _idle_decompressors: list[zstandard.ZstdDecompressor] = []
 
@@ -75,8 +76,8 @@ def _read(decompressor: zstandard.ZstdDecompressor, data: memoryview) -> Iterato
 def _largest_window(data: memoryview, max_size: int) -> int:
     """Walk the frames (RFC 8878, section 3.1) from block to block; return the largest window size in bytes.
 
-    The decompressor stops at the end of its input whether or not a frame has ended there: only this walk finds a frame
-    that is cut off. Blocks are 128 KiB as a rule, so there are few; a stream of many tiny ones is refused.
+    The decompressor does not report a frame that is cut off, so this function finds it. Blocks usually have 128 KiB, so
+    there are few. A stream of many tiny blocks is refused.
     """
     window = position = 0
     blocks_left = max_blocks(max_size)
@@ -102,7 +103,7 @@ def _largest_window(data: memoryview, max_size: int) -> int:
 
 
 def _read_frame_header(data: memoryview, position: int) -> tuple[int, int]:
-    """Read a frame's header behind the magic number; return the frame's window in bytes and the first block's place."""
+    """Read a frame's header after the magic number. Return the window in bytes and the position of the first block."""
     flags = data[position]
     position += 1
     single_segment = flags & 0x20
@@ -119,7 +120,7 @@ def _read_frame_header(data: memoryview, position: int) -> tuple[int, int]:
 
 
 def _skip_blocks(data: memoryview, position: int, blocks_left: int) -> tuple[int, int]:
-    """Return the end of a frame's last block, and how many blocks the stream may still have."""
+    """Return the end of a frame's last block, and the number of blocks that the stream may still have."""
     last = False
     while not last:
         header = data[position] | data[position + 1] << 8 | data[position + 2] << 16

@@ -2,8 +2,8 @@
 
 Rules of this file:
 
-1. No Python object per record. The exceptions are headers, batches of the formats v0 and v1, and in plain Python the
-   start of each record: only the length of a record says where the next one begins, so one small loop
+1. No Python object is made per record. There are three exceptions: headers, batches of the formats v0 and v1, and in
+   plain Python the start of each record. The start depends on the length of the record before, so one small loop
    (``codec.record_starts``) finds the starts.
 2. A compiled build finds the fields of ordinary records in C, and copies keys and values into Arrow's buffers
    (``decode``). Otherwise NumPy reads a field of all records together, and Arrow copies keys and values.
@@ -210,8 +210,8 @@ class _Lists:
 class ArrowDecoder:
     """Decodes packed batches into Arrow record batches with the columns ``names``, in that order.
 
-    A record batch has about ``max_rows`` rows or ``max_bytes`` bytes, whichever is reached first; a batch of the log is
-    not split. Owner: one task. Raises ConfigurationError without NumPy or pyarrow.
+    A record batch is full at about ``max_rows`` rows or ``max_bytes`` bytes. A batch of the log is not split. Owner:
+    one task. Raises ConfigurationError without NumPy or pyarrow.
     """
 
     def __init__(
@@ -238,9 +238,9 @@ class ArrowDecoder:
         return f"<ArrowDecoder {','.join(self._names)} rows={self._rows}>"
 
     def decode(self, batches: Sequence[PackedBatch]) -> pyarrow.RecordBatch | None:
-        """The records of these batches as one record batch; None if none of them is wanted.
+        """The records of these batches as one record batch; None if no record is wanted.
 
-        Raises what ``corrupt`` makes for bytes that are not records; nothing is kept then.
+        Raises the error of ``corrupt`` for bytes that are not records. Then nothing is kept.
         """
         try:
             made = [each for packed in batches for each in self.add(packed)]
@@ -255,9 +255,9 @@ class ArrowDecoder:
         return whole
 
     def add(self, packed: PackedBatch) -> Iterator[pyarrow.RecordBatch]:
-        """Add a batch, and give the record batches that are full. The other records wait for more, or for ``rest``.
+        """Add a batch, and yield the record batches that are full. Other records stay for a later call or ``rest``.
 
-        Raises what ``corrupt`` makes for bytes that are not records.
+        Raises the error of ``corrupt`` for bytes that are not records.
         """
         if packed.batch.magic < 2:
             yield from self.rest()
@@ -319,7 +319,7 @@ class _PackedRecords:
     offsets: Numbers
     timestamps: Numbers
     _PADDING = bytes(32)
-    """Follows the last record: a varint that the end cuts off ends in here, and not beyond the array."""
+    """Bytes after the last record. A varint that the end cuts off ends in them, and not after the array."""
 
     def __init__(
         self,
@@ -339,7 +339,7 @@ class _PackedRecords:
         self.headers: list[tuple[Header, ...] | None] = []  # of a part only
 
     def _find_fields(self, bodies: Sequence[bytes | bytearray | memoryview]) -> bool:
-        """Find the fields of all records without NumPy. False if it is not done."""
+        """Find the fields of all records in C. Returns False in plain Python, or for records that C does not decode."""
         np = extra("numpy")
         rows = int(self._counts.sum())
         table = np.frombuffer(extra("pyarrow").allocate_buffer(8 * 8 * rows), np.int64).reshape(8, rows)
@@ -368,7 +368,7 @@ class _PackedRecords:
         return True
 
     def _read_fields(self, bodies: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Read a field of all records after the other. Raises what ``corrupt`` makes for malformed records."""
+        """Read the records field by field with NumPy. Raises the error of ``corrupt`` for malformed records."""
         np = extra("numpy")
         self.data = b"".join([*bodies, self._PADDING])
         self._octets = np.frombuffer(self.data, np.uint8)
@@ -393,7 +393,7 @@ class _PackedRecords:
         return len(self.offsets) if self.rows is None else len(self.rows)
 
     def parts(self, *, with_headers: bool) -> Iterator[_PackedRecords]:
-        """The wanted records; with headers, decoded, in parts of at most ``MAX_HEADERS`` headers."""
+        """The wanted records. If headers are wanted, in parts of at most ``MAX_HEADERS`` decoded headers."""
         np = extra("numpy")
         if not with_headers or not len(self):
             yield from (self,) if len(self) else ()

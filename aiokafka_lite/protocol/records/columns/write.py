@@ -34,11 +34,11 @@ WRITE_COLUMNS = ("key", "value", "headers", "partition", "timestamp")
 """All columns that records can be made from."""
 
 MAX_RECORDS = 1 << 14
-"""Records of one encoded batch at most: the table of short varints holds every offset delta up to this number."""
+"""The maximum number of records of an encoded batch. The table of short varints has all offset deltas below it."""
 
 RECORD_OVERHEAD = 27
-"""Bytes of a record besides key, value and headers, at most, for records below 128 MiB: length 4, attributes 1,
-timestamp delta 10, offset delta 3, key length 4, value length 4, number of headers 1."""
+"""The maximum bytes of a record below 128 MiB, without key, value and headers: length 4, attributes 1, timestamp delta
+10, offset delta 3, key length 4, value length 4, number of headers 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Rows:
     The columns are those of ``WRITE_COLUMNS``, in any order, all but ``value`` optional: ``key`` and ``value`` of
     binary or string, ``headers`` a list of structs of ``key`` and ``value``, ``partition`` of whole numbers,
     ``timestamp`` a timestamp or whole milliseconds. ``now``, in milliseconds, is the timestamp of rows without one. A
-    null means what None means to ``send``. SerializationError for any other column or type.
+    null has the meaning of None in ``send``. Raises SerializationError for any other column or type.
     """
 
     def __init__(self, topic: str, batch: pyarrow.RecordBatch, now: int) -> None:
@@ -97,7 +97,7 @@ class Rows:
         return sizes
 
     def unknown_partition(self, known: Container[int]) -> int | None:
-        """The first partition that a row names and ``known`` does not have; None if there is none."""
+        """The first partition of a row that is not in ``known``; None if there is none."""
         if self.partitions is None:
             return None
         named: list[int] = self.partitions.drop_null().unique().to_pylist()
@@ -155,7 +155,7 @@ class Rows:
         return count, base, latest
 
     def _gather(self, indexes: Numbers) -> None:
-        """Copy the rows that were taken: the passes are over whole columns."""
+        """Copy the selected rows, because the passes work on whole columns."""
         self.values = self.values.take(indexes)
         self.keys = None if self.keys is None else self.keys.take(indexes)
         self.headers = None if self.headers is None else self.headers.take(indexes)
