@@ -52,7 +52,7 @@ class AclPatternType(_Unknown):
 
 
 class AclOperation(_Unknown):
-    """What a principal does. An ACL for ALL covers every operation. ANY is only for filters."""
+    """The operations of a principal. An ACL for ALL covers every operation. ANY is only for filters."""
 
     UNKNOWN = 0
     ANY = 1

@@ -188,7 +188,7 @@ def by_topic(given: Iterable[tuple[T, int]]) -> dict[T, list[int]]:
 
 
 def offset(value: object, name: str = "offset") -> int:
-    """An offset: that of the next record to read."""
+    """An offset: the offset of the next record to read."""
     return whole(name, value, 0, INT64_MAX)
 
 

@@ -254,7 +254,7 @@ class Configs:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[ConfigResource, None]:
-        """Change these settings of resources and leave all others as they are.
+        """Change these settings of resources, and keep all other settings.
 
         The changes of a resource are a mapping of names to values, where None restores the default, or a list of
         ``ConfigChange``. All changes of a resource are made, or none.

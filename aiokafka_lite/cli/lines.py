@@ -1,6 +1,6 @@
-"""Splits bytes into lines. A newline ends a line; bytes after the last newline are a line too.
+r"""Splits bytes into lines. A newline ends a line; bytes after the last newline are a line too.
 
-So ``a\n\nb`` is three lines, of which the second is empty, and ``a\n`` is one. Carriage returns belong to the line.
+So ``a\n\nb`` is three lines, and the second one is empty. ``a\n`` is one line. Carriage returns belong to the line.
 """
 
 from __future__ import annotations

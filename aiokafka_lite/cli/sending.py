@@ -163,7 +163,7 @@ class Sending:
         try:
             delivery = await self._producer.put_arrow(self._job.topic, table)
         except RecordTooLarge:
-            # As records, because the error then names the one line that is too large.
+            # As records, because the error then names the line that is too large.
             await self._send_records(block.split(b"\n")[:-1])
             return
         self._open.append(_Columns(self.read + 1, table.num_rows, delivery))

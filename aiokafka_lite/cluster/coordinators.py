@@ -176,9 +176,9 @@ class Coordinators:
 def _node(answer: FindCoordinatorResponse | FindCoordinatorResponseCoordinator, key: CoordinatorKey) -> Node:
     if answer.error_code:
         message = f": {answer.error_message}" if answer.error_message else ""
-        raise error_for(answer.error_code, f"no coordinator of {key}{message}")
+        raise error_for(answer.error_code, f"cannot find the coordinator of {key}{message}")
     try:
         check_endpoint(answer)
     except ProtocolError as error:
-        raise ProtocolError(f"no coordinator of {key}: {error}") from None
+        raise ProtocolError(f"cannot find the coordinator of {key}: {error}") from None
     return Node(answer.node_id, answer.host, answer.port)

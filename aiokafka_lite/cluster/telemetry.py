@@ -53,7 +53,7 @@ COMPRESSIONS = (Compression.ZSTD, Compression.LZ4, Compression.GZIP)
 class Telemetry:
     """The pushes of one client. Owner: the ``Client``, whose task ``run`` is.
 
-    ``report`` makes the metrics of the moment, ``choose_broker`` returns the broker to push to from now on.
+    ``report`` makes the present metrics. ``choose_broker`` returns the broker that gets all later pushes.
     """
 
     def __init__(self, report: Callable[[], Report], choose_broker: Callable[[], Broker], runtime: Runtime) -> None:

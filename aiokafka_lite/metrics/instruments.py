@@ -207,7 +207,7 @@ INSTRUMENTS: Sequence[Instrument] = tuple(each for table in _TABLES for each in 
 
 
 def samples_of(snapshot: Measured, client: str) -> Iterator[Sample]:
-    """The samples of one snapshot; ``client`` is the value of the label of this name."""
+    """The samples of one snapshot. ``client`` is the value of the label ``client``."""
     match snapshot:
         case ProducerMetrics():
             yield from _PRODUCER.samples(snapshot, client)

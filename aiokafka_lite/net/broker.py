@@ -50,7 +50,7 @@ _RENEW_FROM, _RENEW_UNTIL = 0.85, 0.95
 """The fraction of a session that passes before the next login. It is random, so that clients do not log in together."""
 
 _SHORTEST_SESSION = 1.05
-"""Seconds. Brokers refuse a second login within one second."""
+"""The shortest time between two logins, in seconds. Brokers refuse a second login within one second."""
 
 _NAMES_SOFTWARE = 3
 """The first version of ApiVersions with the client's name. A broker that offers it does not close on this version."""

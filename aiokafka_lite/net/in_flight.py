@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 LATE_TIMER = 0.5
-"""Seconds. If a timer fires later than this, the event loop was blocked, or the machine slept."""
+"""The largest delay of a timer, in seconds. After a longer one, the event loop was blocked, or the machine slept."""
 
 READ_TIME = 1.0
 """Seconds after a block of the loop until requests may time out. The loop first reads the responses that arrived."""

@@ -11,7 +11,7 @@ from ..aio.light_event import LightEvent
 from ..aio.retry import Backoff
 
 STABLE_AFTER = 1.0
-"""Seconds. A connection that was lost sooner counts as a failed attempt."""
+"""The shortest life of a stable connection, in seconds. If it is lost sooner, the attempt counts as failed."""
 
 
 class ReconnectBackoff:

@@ -30,7 +30,7 @@ if sys.platform == "linux":
 
 SIZE_PREFIX = 4
 LEAST_FRAME = 4
-"""Bytes. Every header has at least a correlation id."""
+"""The smallest frame in bytes. Every header has at least a correlation id."""
 
 FIRST_INTAKE = 2 * 1024
 """Bytes of the intake buffer of a new stream. Responses to an idle client are smaller."""

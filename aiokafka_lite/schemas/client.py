@@ -38,7 +38,7 @@ class SchemaRegistryClient(AsyncContext):
     """A client of Confluent's Schema Registry and of registries with the same API. Needs the extra ``schema-registry``.
 
     Use it as ``async with SchemaRegistryClient("http://localhost:8081") as registry``, or call ``close``; serializers
-    and deserializers share it. ``url`` is one address or several of the same registry, which are tried in turn.
+    and deserializers share it. ``url`` is an address, or several addresses of the same registry, tried in turn.
 
     ``username`` and ``password`` are for HTTP basic authentication. ``token`` is a bearer token, or a function that
     returns a token for each request. The function may be async; ``aiokafka_lite.oauth.ClientCredentials`` is one.

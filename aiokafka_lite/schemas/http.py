@@ -60,7 +60,7 @@ _ADVICE = {
     40403: "register the schema first, or use the registry that the record was written with",
     42205: "use another registry for writes, or allow them with set_mode('READWRITE')",
 }
-"""What an error advises the user to do, by the registry's code or by the HTTP status."""
+"""The advice at the end of an error, by the registry's code or by the HTTP status."""
 
 
 class RegistryHttp:

@@ -139,7 +139,7 @@ def _checked(given: GivenJsonSchema) -> Schema:
 
 
 def _validator(schema: dict[str, Any]) -> Any:
-    """The validator of the draft that the schema names, else of draft 7, which Confluent's registry assumes."""
+    """The validator of the draft that the schema names. By default draft 7, as Confluent's registry assumes."""
     jsonschema = extra("jsonschema", "json-schema")
     return jsonschema.validators.validator_for(schema, default=jsonschema.Draft7Validator)
 

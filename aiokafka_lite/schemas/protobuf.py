@@ -69,7 +69,7 @@ class ProtobufSerializer(SchemaSerializer[M]):
         return await self._schema_of(self._descriptor.file)
 
     async def _schema_of(self, file: Any) -> Schema:
-        """A file as a schema, after those that it imports are in the registry."""
+        """The schema of a file. The files that it imports are registered first."""
         references = []
         for used in file.dependencies:
             if not used.name.startswith(_BUILT_IN):

@@ -53,7 +53,7 @@ class KafkaLiteDataSource(DataSource):
         """Warn about options without effect. Spark makes one instance per ``load()``, ``save()`` or ``start()``."""
         dropped = options.without_effect(self._options)
         if dropped:
-            logger.warning("options without effect here, which Java's clients have: %s", ", ".join(dropped))
+            logger.warning("ignored options that only Java's clients have: %s", ", ".join(dropped))
 
     @classmethod
     def name(cls) -> str:

@@ -48,7 +48,7 @@ F or of a third run. All tasks of F had started before S began. There are three 
 So F commits nothing after the first commit of S. S has repeated nothing of what F committed before, unless S has other
 rows in a task, with the same number and size (rule 2).
 
-What a kill of the driver leaves, and what the next run does:
+The state after a kill of the driver, and what the next run does:
 
 =============================  ============================================  =======================================
 killed                         left                                          next run
@@ -104,7 +104,7 @@ DEFAULT_TRANSACTION_TIMEOUT = 900.0
 all tasks of the batch have finished."""
 
 LONGEST_DECISION = 60.0
-"""Seconds that the transaction with the decision of a batch may be open."""
+"""The longest time that the transaction with the decision of a batch may be open, in seconds."""
 
 ENDED_AT_ONCE = 16
 """The number of transactions that the driver ends at the same time."""
@@ -166,7 +166,7 @@ def write_rows(target: Target, place: Place, batches: Iterable[pyarrow.RecordBat
             for _ in rows:
                 pass
             _check_same(place, marker, rows)
-            logger.info("task %d of batch %d: an earlier run has committed its rows", place.task, place.batch)
+            logger.info("skipped task %d of batch %d: an earlier run has committed its rows", place.task, place.batch)
             return Prepared(place, topic, rows.rows, rows.size)
         task = RowsOfTask(producer)
         begun_at = time.time()

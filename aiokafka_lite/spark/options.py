@@ -185,7 +185,7 @@ class Properties(Mapping[str, str]):
 
     @property
     def isolation_level(self) -> Literal["read_committed", "read_uncommitted"]:
-        """The isolation level; by default that of Kafka's own consumer, ``read_uncommitted``."""
+        """The isolation level; by default ``read_uncommitted``, as in Kafka's own consumer."""
         level = self.get("isolation.level", "read_uncommitted")
         if level == "read_committed":
             return "read_committed"
@@ -288,7 +288,7 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
     given = _Given(options, Scope.BATCH_READ)
     limits = [name for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay") if name in given]
     if limits and not quiet:
-        logger.warning("options without effect in a batch read: %s", ", ".join(limits))
+        logger.warning("ignored options that have no effect in a batch read: %s", ", ".join(limits))
     given.trigger_limits()  # checked nevertheless: at load, a stream is possible
     starting = given.bound("starting", Edge.EARLIEST)
     if starting is Edge.LATEST or _has(starting, LATEST_OFFSET):

@@ -206,7 +206,7 @@ class Pipeline:
             yield Destination("topic", rows, FORMAT, {"topic": plan.to_topic, "delivery": delivery, **of_kafka})
 
     def describe(self) -> Iterator[str]:
-        """What ``run`` would do, as a line for each destination. Nothing is started.
+        """A description of ``run``: a line for each destination. Nothing is started.
 
         Raises the PySparkException of a wrong plan.
         """

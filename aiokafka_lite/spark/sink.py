@@ -54,7 +54,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log the records that a failed job has written. They stay in the topics."""
-        logger.warning("the job failed; the records that it has written stay in the log: %s", summary(messages))
+        logger.warning("the job failed; the records that it has written stay in the topics: %s", summary(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -110,7 +110,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Abort the transactions of a failed batch. Spark writes the batch again when the query is restarted."""
-        logger.warning("batch %d failed; its open transactions are aborted", batchId)
+        logger.warning("batch %d failed; aborting its open transactions", batchId)
         exactly_once.abort(self._target, _prepared(messages))
 
 

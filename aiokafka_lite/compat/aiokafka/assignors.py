@@ -24,7 +24,7 @@ Subscription = Callable[[], Callable[[], Iterable[str]] | None]
 
 @dataclass(slots=True)
 class ConsumerProtocolMemberMetadata:
-    """What a member sends to the leader: its topics, and bytes of the assignor. ``version`` has no effect."""
+    """The data that a member sends to the leader: its topics, and bytes of the assignor. ``version`` has no effect."""
 
     version: int
     subscription: list[str]
@@ -33,7 +33,7 @@ class ConsumerProtocolMemberMetadata:
 
 @dataclass(slots=True)
 class ConsumerProtocolMemberAssignment:
-    """What the leader sends to a member: its partitions by topic, and bytes of the assignor."""
+    """The data that the leader sends to a member: its partitions by topic, and bytes of the assignor."""
 
     version: int
     assignment: list[tuple[str, list[int]]]

@@ -111,7 +111,7 @@ class DeleteAclsMatchingAcl:
 
 @struct
 class DeleteAclsFilterResult:
-    """What one filter deleted."""
+    """The ACLs that one filter deleted."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -1,7 +1,7 @@
 """Look up, set and delete the offsets of share groups (KIP-932).
 
-DescribeShareGroupOffsets v1 adds the lag (KIP-1226). Brokers keep the state of share partitions by requests of their
-own (InitializeShareGroupState and its siblings), which no client sends.
+DescribeShareGroupOffsets v1 adds the lag (KIP-1226). Brokers keep the state of share partitions with other requests,
+such as InitializeShareGroupState, which no client sends.
 """
 
 from __future__ import annotations

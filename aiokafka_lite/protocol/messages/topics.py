@@ -2,7 +2,7 @@
 
 - CreateTopics v4 accepts -1 for "the broker's default" as partition count and replication factor (KIP-464), v5 is
   flexible and returns the settings in effect (KIP-525), v7 returns the topic id.
-- DeleteTopics v4 is flexible, v5 has error texts, v6 can name topics by id: a list of structs replaces that of
+- DeleteTopics v4 is flexible, v5 has error texts, v6 can name topics by id: a list of structs replaces the list of
   names.
 - CreatePartitions v2 is flexible.
 

@@ -55,7 +55,7 @@ _encode_headers: Final = encode_headers
 
 
 class RecordBatch:
-    """A batch of any format in a buffer. The constructor reads the header, ``columns`` or ``chunks`` the records.
+    """A batch of any format in a buffer. The constructor reads the header; ``columns`` and ``chunks`` read records.
 
     ``size`` is the size of the whole batch in bytes, ``data`` the batch itself, as a view that keeps the buffer alive.
     The other attributes are fields of the header. A message of format v0 or v1 is a batch of one record, with -1 for

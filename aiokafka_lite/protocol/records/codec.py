@@ -46,7 +46,7 @@ SMALLEST_RECORD = 7
 _SMALLEST_LENGTH: Final = 2 * (SMALLEST_RECORD - 1)  # of that record, in zigzag form
 
 MAX_HEADERS = 1 << 16
-"""The most headers that one record may have, and that the records of one call of ``decode_records`` have together.
+"""The largest number of headers of one record, and of all records of one call of ``decode_records``.
 
 Kafka has no limit. A header of two bytes becomes Python objects of about 80 bytes, in a microsecond. A compressed
 record of 829 bytes once took 317 MB and stopped the event loop for 7 seconds.

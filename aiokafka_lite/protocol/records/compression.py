@@ -15,7 +15,7 @@ from ...types import Compression
 from .codecs import Buffer, Codec, joining
 
 DEFAULT_MAX_DECOMPRESSED = 128 << 20
-"""Bytes that one batch may decompress to."""
+"""The maximum size of a batch after decompression, in bytes."""
 
 
 @cache

@@ -27,7 +27,7 @@ _CACHED_BELOW = 1 << 13
 
 
 class _WithPrefix(dict[int, int]):
-    """The size of ``size`` bytes with the varint in front of them. Short sizes are cached."""
+    """The encoded size of ``size`` bytes, with the varint in front of them. It caches the results for short sizes."""
 
     def __missing__(self, size: int) -> int:
         whole = size + len(ENCODINGS[size])

@@ -40,7 +40,7 @@ class Exchange(Protocol):
         """A broker's text for an error, with ``***`` in place of the secrets of this login."""
 
     def hide_secrets(self, response: Message) -> None:
-        """Do the same in the error texts of a response after the login."""
+        """Hide the secrets of this login in the error texts of a later response."""
 
     def begin(self) -> Step:
         """The first step."""

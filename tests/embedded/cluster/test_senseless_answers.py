@@ -129,7 +129,7 @@ async def test_a_coordinator_that_cannot_be_connected_to_is_refused(field: str, 
     versions = {FindCoordinatorRequest.api_key: (0, version)}
     async with cluster_and_client(1, config=ClusterConfig(versions=versions)) as (cluster, client):
         wrong = cluster.on(FindCoordinatorRequest, times=None).alter(change)
-        with pytest.raises(KafkaError, match="no coordinator of group 'g': the answer makes no sense"):
+        with pytest.raises(KafkaError, match="cannot find the coordinator of group 'g': the answer makes no sense"):
             await client.coordinator("g", timeout=5)
         wrong.remove()
         assert (await client.coordinator("g", timeout=5)).node.node_id == 1

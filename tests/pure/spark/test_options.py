@@ -234,7 +234,7 @@ def test_a_wrong_option_is_refused_when_the_kind_of_read_is_unknown() -> None:
 def test_limits_of_a_trigger_are_ignored_with_a_warning_in_a_batch(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert batch(maxOffsetsPerTrigger="5")
-    assert "options without effect in a batch read: maxOffsetsPerTrigger" in caplog.text
+    assert "ignored options that have no effect in a batch read: maxOffsetsPerTrigger" in caplog.text
     assert stream(maxOffsetsPerTrigger="5", minOffsetsPerTrigger="5").min_offsets_per_trigger == 5
     with pytest.raises(ConfigurationError, match=r"at most maxOffsetsPerTrigger \(4\)"):
         stream(maxOffsetsPerTrigger="4", minOffsetsPerTrigger="5")

@@ -287,6 +287,6 @@ def _scalar(data: bytes) -> Any:
 
 
 def _contents(column: Any) -> memoryview:
-    """The bytes of all entries of a column, one after the other, as they are in memory."""
+    """The bytes of all entries of a column, in order and without gaps. Does not copy them."""
     edges = edges_of(column)
     return memoryview(column.buffers()[2])[int(edges[0]) : int(edges[-1])]
