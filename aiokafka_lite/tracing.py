@@ -85,7 +85,7 @@ class TracingProducerInterceptor:
         producer = Producer(servers, interceptors=[TracingProducerInterceptor()])
 
     The span ``send <topic>`` is a child of the current span. It begins when the record is sent, and ends when the
-    record is acknowledged or has failed; without a global propagator that writes headers, it ends at once.
+    record is acknowledged or has failed. Without a global propagator that writes headers, it ends at once.
     ``tracer_provider`` is the global one by default; ``client_id`` becomes an attribute. Raises ConfigurationError
     without the extra ``opentelemetry``.
     """

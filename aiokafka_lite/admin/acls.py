@@ -100,7 +100,7 @@ def _check(peer: Peer, request: _AclRequest, resource_type: AclResourceType, pat
 
 
 def _fields(peer: Peer, request: _AclRequest, wanted: AclFilter) -> dict[str, Any]:
-    """The filter's fields. A broker without pattern types has literal patterns only."""
+    """The fields of the filter in a request. A broker without pattern types has only literal patterns."""
     _check(peer, request, wanted.resource_type, wanted.pattern_type)
     has_types = peer.speaks(request.PATTERN_TYPES)
     return {

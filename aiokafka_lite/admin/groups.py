@@ -407,7 +407,7 @@ async def _fetch_offsets(
 
 
 def _owners(group: GroupDescription, committed: Iterable[TopicPartition]) -> dict[TopicPartition, MemberDescription]:
-    """The member that owns each partition. In a streams group, only committed partitions that its tasks read."""
+    """The member that owns each partition. In a streams group, the member whose task reads a committed partition."""
     owners = {item: member for member in group.members for item in member.assignment or ()}
     tasks = {
         (subtopology, number): member

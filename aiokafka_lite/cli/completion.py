@@ -1,4 +1,4 @@
-"""Tab completion of names that are in the cluster. It is bounded, and silent if the cluster does not answer."""
+"""Tab completion of names that are in the cluster. It has a time limit, and no error if the cluster does not answer."""
 
 from __future__ import annotations
 

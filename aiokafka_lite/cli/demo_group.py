@@ -42,7 +42,7 @@ class GroupCheck:
         self.changed.set()
 
     def result(self) -> list[str]:
-        """All faults. A record may be processed twice when a member leaves, but not zero times."""
+        """All faults: records that were never processed or never written. Processing twice is allowed."""
         missing = [f"record {number} was not processed" for number in range(self.written) if not self.processed[number]]
         unknown = [number for number in self.processed if not 0 <= number < self.written]
         return (missing + [f"record {number} was never written" for number in unknown])[:10]

@@ -30,7 +30,8 @@ async def _until_readable(descriptor: int) -> None:
     readable: asyncio.Future[None] = loop.create_future()
     try:
         loop.add_reader(descriptor, _settle, readable, None)
-    except PermissionError:  # a regular file: the selector refuses it, and reading it does not block
+    except PermissionError:
+        # The selector refuses a regular file. No wait is needed, because a read of it does not block.
         return
     try:
         await readable

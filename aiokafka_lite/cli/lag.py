@@ -100,7 +100,8 @@ class Trend:
         seen = self._seen.setdefault((row[_GROUP], row[_TOPIC]), deque(maxlen=TREND_LENGTH))
         rate = None
         if seen and at > seen[0][0]:
-            rate = round((lag - seen[0][1]) / (at - seen[0][0]), 1) + 0.0  # never -0.0
+            # A lag that does not change may have the rate -0.0. Adding 0.0 removes the sign.
+            rate = round((lag - seen[0][1]) / (at - seen[0][0]), 1) + 0.0
         seen.append((at, lag))
         if not lag:
             return rate, 0

@@ -135,10 +135,7 @@ class Sending:
         return self._acknowledged + sum(block.acknowledged() for block in self._open)
 
     async def send_all(self, source: Lines) -> None:
-        """Send lines until the end of the input. The error of a failed record ends the call at once.
-
-        It does so even while no line arrives.
-        """
+        """Send lines until the end of the input. The error of a failed record ends this, even while no line arrives."""
         while True:
             with anyio.move_on_after(SETTLE_INTERVAL) as scope:
                 block = await source.next(self.read)

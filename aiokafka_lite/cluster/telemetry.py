@@ -1,4 +1,4 @@
-"""Pushes the metrics of a client to the brokers (KIP-714), while the operator of the cluster subscribes to them.
+"""Pushes the metrics of a client to the brokers (KIP-714), if the operator of the cluster has subscribed to them.
 
 Rules of this file:
 

@@ -32,7 +32,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics in whose name the pattern is found."""
+    """All partitions of the topics whose name contains a match of the pattern."""
 
     pattern: str
 

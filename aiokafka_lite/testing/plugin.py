@@ -186,6 +186,6 @@ def kafka_bootstrap_servers(request: pytest.FixtureRequest, _kafka_deadline: flo
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest) -> str:
-    """The name of a topic that no other test uses, for clusters that tests share. It is not created."""
+    """The name of a topic that no other test uses, for clusters that tests share. The topic is not created."""
     name = "".join(each if each.isalnum() else "-" for each in request.node.name)
     return f"{name[:100]}-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""Assignors for ``partition_assignment_strategy``: aiokafka's own, and the interface for those of a program.
+"""Assignors for ``partition_assignment_strategy``: aiokafka's own, and the interface for a program's assignors.
 
 The leader of a group calls the assignor. All members must use the same assignors.
 """

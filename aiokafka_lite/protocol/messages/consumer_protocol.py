@@ -1,8 +1,8 @@
 """Messages between members of a consumer group, inside JoinGroup and SyncGroup.
 
 Brokers do not decode these bytes. The version comes first, as an int16 (``codec.encode_versioned``), and later versions
-only append fields, so a newer message is decoded as the newest version here. v1 adds the partitions a member owns
-(KIP-429), v2 the generation it owned them in (KIP-792), v3 its rack (KIP-881); the assignment never changed.
+only append fields, so a newer message is decoded as the newest version here. v1 adds the partitions that a member owns
+(KIP-429), v2 the generation in which it owned them (KIP-792), v3 its rack (KIP-881). The assignment never changed.
 """
 
 from __future__ import annotations

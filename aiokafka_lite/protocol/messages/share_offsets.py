@@ -11,7 +11,7 @@ from ..schema import Request, Response, array, int16, int32, int64, message, sin
 
 @struct
 class DescribeShareGroupOffsetsResponsePartition:
-    """The first offset that is not processed, and the number of records behind it; each -1 if it is unknown."""
+    """The first offset that is not processed, and the lag in records. Each is -1 if it is unknown."""
 
     partition_index: int = int32()
     start_offset: int = int64()

@@ -415,7 +415,7 @@ class _PackedRecords:
         return column if self.rows is None else column[self.rows]
 
     def per_row(self, values: Sequence[int]) -> Numbers:
-        """A number of each batch, repeated for each of its wanted records."""
+        """A column from one number per batch: the number is repeated for each wanted record of the batch."""
         return self.chosen(self._per_record(values))
 
     def _per_record(self, values: Sequence[int]) -> Numbers:

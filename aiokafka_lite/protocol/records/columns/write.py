@@ -184,7 +184,7 @@ class Rows:
         raise self._wrong(name, "binary or string", kind)
 
     def _headers(self, column: Any) -> Any:
-        """The number of headers and the headers of each record, encoded, as large binary."""
+        """The encoded headers of each record, with their number in front, as a large binary column."""
         pa, compute = extra("pyarrow"), extra("pyarrow.compute")
         kind, what = column.type, "a list of structs of key and value"
         if pa.types.is_null(kind):
