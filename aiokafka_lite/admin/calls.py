@@ -428,6 +428,7 @@ class _Call(Generic[K, V]):
                         await self._begin_round(requests, find_targets, ask)
                         await self._until_next_round()
                         if self._pending:
+                            # The error may come from old metadata, such as a leader that has moved (rule 2).
                             await asyncio.sleep(backoff.next())
                             await self._refresh_metadata()
         except BaseExceptionGroup as errors:

@@ -43,6 +43,7 @@ async def hedged(candidates: Iterable[C], ask: Callable[[C], Awaitable[R | None]
 
     async with anyio.create_task_group() as attempts:
         for candidate in candidates:
+            # An event per attempt: the failure of an older attempt must not shorten the wait for this one.
             failed = asyncio.Event()
             attempts.start_soon(attempt, candidate, failed, name=name)
             with anyio.move_on_after(delay) as waiting:

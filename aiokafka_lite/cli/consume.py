@@ -245,6 +245,7 @@ class _Reading:
         """Whether all assigned partitions are read up to the ends that were found at their first assignment."""
         if self._job.until is None:
             return False
+        # A member without partitions is not at the end: it may have none yet, and would stop before it reads.
         if self._job.group is not None and not self._has_assignment():
             return False
         for partition in self._consumer.assignment:

@@ -67,6 +67,7 @@ class Brokers:
                     listed.reset_backoff()
         self._listed = set(view.nodes)
         self._unreachable.intersection_update(view.nodes)
+        # Only idle brokers are dropped: a broker with a request in flight may be alive although this view omits it.
         for node_id, broker in list(self._brokers.items()):
             if node_id >= 0 and node_id not in self._listed and broker.is_idle:
                 del self._brokers[node_id]

@@ -191,6 +191,7 @@ def merging(
     """
     response = answer.message
     if view.cluster_id is not None and response.cluster_id is not None and view.cluster_id != response.cluster_id:
+        # Epochs and ids of one cluster say nothing about another one.
         view = ClusterView()
     topics = _kept(view, keep, is_complete=asked is None)
     shared: Shared = {}
@@ -297,6 +298,7 @@ def _merge_topic(
 
 def _is_same_topic(known: TopicView, answer: MetadataResponseTopic) -> bool:
     if known.topic_id == ZERO_UUID and answer.topic_id == ZERO_UUID:
+        # Without ids, only a missing topic between two answers shows that it was created again (rule 2).
         return known.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     # During an upgrade some brokers have topic ids and others have none; a missing id contradicts nothing.
     return answer.topic_id in (known.topic_id, ZERO_UUID)
@@ -318,6 +320,7 @@ def _merge_partitions(
             number = given.partition_index
             merged[number] = _merge_partition(known.partition(number), given, epochs_reliable, shared)
     if known.topic_id != ZERO_UUID and known.topic_id == answer.topic_id:
+        # Rule 5: the same topic cannot lose a partition, so the answer is older than what is known.
         for old in known.partitions:
             merged.setdefault(old.partition, old)
     made = tuple(merged[number] for number in sorted(merged))

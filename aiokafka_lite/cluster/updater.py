@@ -203,6 +203,7 @@ class Updater:
         """Ask one broker after the other. True if a broker answered, or if all tickets failed with a final error."""
         if await hedged(self._brokers.candidates(self.view), self._attempt, name="refresh metadata"):
             return True
+        # Rule 3: all brokers have failed, so none is a worse choice than another in the next round.
         self._brokers.mark_all_reachable()
         failures = self.describe_failures()
         error = ConnectionLost(failures, sent=False)

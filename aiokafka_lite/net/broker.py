@@ -263,6 +263,7 @@ class Broker:
     async def _connect_wanted(self) -> None:
         """The task that opens connections while callers wait for them."""
         try:
+            # Rule 2: one task for all purposes, so attempts never overlap and each one waits for the pause.
             while self._wanted and not self._closed:
                 await self._backoff.wait()
                 # The callers may have failed, or the broker may have been closed, during the pause.

@@ -382,6 +382,7 @@ class InFlightRequests:
                 self._time_out(request)
                 return
         self._time_out_held(now)
+        # A cancelled request still counts: its place in the order is needed until it is answered (rule 1).
         deadlines = [request.promise.deadline for request in self._protocol.in_flight]
         deadlines += [held.promise.deadline for held in self._held if held.promise is not None]
         if deadlines:

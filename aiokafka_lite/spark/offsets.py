@@ -198,6 +198,7 @@ def tasks(
     A task gets at most ``max_records_per_partition`` offsets. Small ranges are combined up to ``records_per_task``
     offsets, as long as there are at least about ``min_partitions`` tasks. The ranges of a partition stay in order.
     """
+    # Splitting comes before combining: a task that combines pieces must not exceed the limit of one piece either.
     pieces = [each for each in wanted if each.size > 0]
     if max_records_per_partition is not None:
         most = max_records_per_partition

@@ -138,6 +138,7 @@ class RangeReader(Component, SubscriptionObserver):
         is_complete = False
         for state in self._subscription.ready.values():
             wanted = self._ranges[state.partition]
+            # Rule 2: everything of the range is fetched, so the partition leaves before its next fetch begins.
             if state.buffer.end >= wanted.end and state.failure is None:
                 self._complete.append(Fetched(wanted, state.buffer.take_batches()))
                 del self._ranges[state.partition]
@@ -232,6 +233,7 @@ class RangeReader(Component, SubscriptionObserver):
         others = recreated(planned, self._known_ids(planned))
         loop, backoff = asyncio.get_running_loop(), self._client.retry_backoff()
         until = loop.time() + STALE_METADATA
+        # Rule 5: a different id counts only when it stays different for longer than metadata may be stale.
         while others:
             await self._client.refresh(others)
             others = recreated(planned, self._known_ids(planned))
@@ -253,6 +255,7 @@ class RangeReader(Component, SubscriptionObserver):
 
     async def _check_failures(self) -> None:
         for state in tuple(self._subscription):
+            # Fetched records are returned before the failure, which concerns the records after them.
             if state.failure is None or state.buffer.has_data:
                 continue
             if isinstance(state.failure, UnknownTopic) and not self._fail_on_data_loss:

@@ -88,6 +88,7 @@ class WorkerLoop:
         if lease.closing is not None:
             lease.closing.cancel()
             lease.closing = None
+        # Counted before the start: a lease with a user is never dropped by the timer of an earlier user.
         lease.users += 1
         try:
             async with lease.starting:

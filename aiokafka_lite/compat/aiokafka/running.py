@@ -115,6 +115,7 @@ class RunningConsumer:
         while self._retired:
             if self._closing is None or self._closing.done():
                 self._closing = asyncio.create_task(self._close_oldest())
+            # A cancelled start() must not leave a consumer half closed, so the close is a task of its own.
             await asyncio.shield(self._closing)
 
     async def _close_oldest(self) -> None:
