@@ -294,7 +294,7 @@ class Broker:
         )
         self._counters.connects += 1
         logger.debug("connecting to %s for %s requests", self.place, purpose.value)
-        self._end(connection)  # the connection is the connection is not open yet, but close() must close it
+        self._end(connection)  # the connection is not open yet, but close() must close it
         try:
             with anyio.CancelScope() as self._attempt_scope:
                 await connection.connect(self._config.connect_timeout)
