@@ -1,8 +1,8 @@
-"""One Metadata response as the client reads it: topic by topic.
+"""Reads one Metadata response topic by topic.
 
-A large response is decoded while it is read, so the event loop can have turns in between, and the decoded topics do not
-exist all at once: the garbage collector would take 80 ms to pass 100,000 partitions. The bytes of each topic are kept.
-A topic with the same bytes in the next response is not decoded again: nearly always, nothing has changed.
+A large response is decoded while it is read, so the event loop can run other tasks between two topics. The decoded
+topics never exist all at once, because the garbage collector would need 80 ms for 100,000 partitions. The bytes of each
+topic are kept. A topic with the same bytes in the next response is not decoded again, and usually nothing has changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class ReadTopics(NamedTuple, Generic[T]):
-    """What is kept of the last large response: its version, its topics in order, and what they were merged to (T)."""
+    """The kept parts of the last large response: its version, its topics in order, and the merged topics (T)."""
 
     version: int = -1
     encoded: Sequence[tuple[str, bytes]] = ()
@@ -29,7 +29,7 @@ class ReadTopics(NamedTuple, Generic[T]):
 
 
 class Answer(Generic[T]):
-    """A response, and what is kept of the one before. The constructor and ``read`` raise ProtocolError."""
+    """A response, and the kept parts of the previous one. The constructor and ``read`` raise ProtocolError."""
 
     def __init__(self, response: MetadataResponse | PartialResponse, before: ReadTopics[T] | None = None) -> None:
         self._response = response
@@ -39,7 +39,7 @@ class Answer(Generic[T]):
 
     @property
     def message(self) -> MetadataResponse:
-        """The response, with its topics if it is small. The fields after the topics are set when all were read."""
+        """The response. Only a small one has its topics. Fields after the topics are set when all topics were read."""
         if isinstance(self._response, MetadataResponse):
             return self._response
         message: MetadataResponse = self._response.message
@@ -47,21 +47,21 @@ class Answer(Generic[T]):
 
     @property
     def names(self) -> Collection[str | None]:
-        """The names of all topics, which were read."""
+        """The names of all topics. Call it after all topics were read."""
         if isinstance(self._response, MetadataResponse):
             return [topic.name for topic in self._response.topics]
         return [name for name, _ in self._encoded]
 
     def kept(self, merged: Mapping[str, T]) -> ReadTopics[T]:
-        """What to keep for the next response. ``merged`` are the topics of the snapshot that this one led to."""
+        """The parts to keep for the next response. ``merged`` has the topics of the snapshot from this response."""
         if isinstance(self._response, MetadataResponse):
             return self._before
         return ReadTopics(self._response.version, self._encoded, merged)
 
     def read(self, known: Mapping[str, T]) -> Iterator[MetadataResponseTopic | T]:
-        """Read all topics, from the first one. ``known`` are those of the present snapshot.
+        """Read all topics, from the first one. ``known`` has the topics of the present snapshot.
 
-        Yields the known topic itself where the bytes are those that it was made from.
+        If the bytes of a topic have not changed, this yields the known topic itself.
         """
         if isinstance(self._response, MetadataResponse):
             for topic in self._response.topics:
@@ -92,6 +92,7 @@ class Answer(Generic[T]):
             check_topic(topic)
             name = topic.name or ""
             self._encoded.append((name, response.data[start : response.position]))
-            place = places.get(name, place - 1) + 1  # brokers list the topics in the same order each time
+            # Brokers list the topics in the same order each time, so the next one is probably the next one here.
+            place = places.get(name, place - 1) + 1
             yield topic
         response.end()

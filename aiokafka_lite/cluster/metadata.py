@@ -361,6 +361,6 @@ def _merge_partition(
 
 
 def _shared(nodes: list[int], shared: Shared) -> tuple[int, ...]:
-    """The nodes as a tuple, the same one for equal lists: partitions by the thousand have the same replicas."""
+    """The nodes as a tuple. Equal lists get the same tuple, because thousands of partitions have the same replicas."""
     made = tuple(nodes)
     return shared.setdefault(made, made)

@@ -1,4 +1,4 @@
-"""Decode a large response in parts, so that its reader can give the event loop a turn in between."""
+"""Decodes a large response in parts, so that its reader can let the event loop run in between."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _ERRORS = (IndexError, struct.error, UnicodeDecodeError, ProtocolError)
 class PartialResponse(Response):
     """A response whose longest array is decoded element by element.
 
-    ``message`` has the fields before the array at once, and those after it when ``end`` was called. ``position`` is
-    that of the next element in ``data``, and ``remaining`` the number of elements from there on. The constructor,
+    ``message`` has the fields before the array at once, and the fields after it when ``end`` was called. ``position``
+    is the place of the next element in ``data``, and ``remaining`` the number of remaining elements. The constructor,
     ``begin``, ``decode`` and ``end`` raise UndecodableResponse, which names ``peer``.
     """
 
@@ -54,7 +54,7 @@ class PartialResponse(Response):
         return element
 
     def skip(self, known: bytes) -> bool:
-        """Skip the next element if its bytes are the known ones. Returns whether they are."""
+        """Skip the next element if it has the known bytes. Returns whether it was skipped."""
         if not known or not self.data.startswith(known, self.position):
             return False
         self.position += len(known)

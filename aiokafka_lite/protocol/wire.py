@@ -1,4 +1,4 @@
-"""What the generated code of ``codec`` calls: unsigned varints, and the errors of bytes that are not a message."""
+"""Functions for the generated code of ``codec``: unsigned varints, and the errors of bytes that are not a message."""
 
 from __future__ import annotations
 
