@@ -88,7 +88,7 @@ class Plan:
 
 
 def fields(records: DataFrame, plan: Plan) -> DataFrame:
-    """The fields of the JSON of records with the columns ``COLUMNS_PARSED``; for windows, also their event time.
+    """The JSON fields of ``records``, which have the columns ``COLUMNS_PARSED``. With windows, also the event time.
 
     Rows that are not JSON of the schema, or have no event time, are dropped and counted.
     """

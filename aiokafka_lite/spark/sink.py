@@ -74,7 +74,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log the records that a failed batch has written. They stay in the topics; Spark writes the batch again."""
         logger.warning(
-            "batch %d failed; the records that it has written stay in the log: %s", batchId, summary(messages)
+            "batch %d failed; the records that it has written stay in the topics: %s", batchId, summary(messages)
         )
 
 

@@ -2,7 +2,7 @@
 
 ``to_arrow`` and ``ArrowDecoder`` make columns of records (``read``), ``Rows`` makes records of columns (``write``).
 NumPy and pyarrow come with the extra ``arrow`` and are imported by the functions that need them. ``BytesColumn`` needs
-neither. Each name is imported at its first use, because a producer without tables needs little of this.
+neither. Each name is imported at its first use, because a producer that sends no tables needs few of these names.
 """
 
 from __future__ import annotations

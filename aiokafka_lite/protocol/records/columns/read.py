@@ -293,7 +293,7 @@ class ArrowDecoder:
             self._bytes += len(body)
 
     def _decode_old_format(self, packed: PackedBatch) -> Iterator[pyarrow.RecordBatch]:
-        """A message of format v0 or v1, or the messages in a compressed one: decoded record by record."""
+        """Decode a message of format v0 or v1, or the messages in a compressed message, record by record."""
         chunks = packed.batch.chunks(self._max_decompressed_size)
         while True:
             try:

@@ -256,7 +256,7 @@ def _lengths(column: Any, null: int = -1) -> Numbers:
 
 
 def _buffers(column: Any) -> Column:
-    """A binary or large binary column as ``append_rows`` takes it."""
+    """The argument of ``append_rows`` for a binary or large binary column."""
     width = 8 if extra("pyarrow").types.is_large_binary(column.type) else 4
     return width, column.offset, *column.buffers()
 
