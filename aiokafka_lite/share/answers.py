@@ -72,11 +72,11 @@ class ShareAnswers:
 
     def fetched(
         self, response: ShareFetchResponse, sent: Sequence[Acknowledgements], began: float
-    ) -> tuple[bool, bool, KafkaError | None]:
+    ) -> tuple[bool, bool, dict[TopicPartition, KafkaError | None]]:
         """Apply the answer to a ShareFetch.
 
-        Returns whether it has records, whether something was refused, and the refusal of a partition that is fetched
-        again.
+        Returns whether it has records, whether something was refused, and the partitions of the answer: with None, or
+        with the refusal of a partition that is fetched again.
         """
         acquired = [each for topic in response.responses for data in topic.partitions for each in data.acquired_records]
         check_acquired(acquired)
@@ -84,7 +84,7 @@ class ShareAnswers:
             self._check_lock(response.acquisition_lock_timeout_ms, began)
         expires_at = began + response.acquisition_lock_timeout_ms / 1000
         some = refused = False
-        refusal: KafkaError | None = None
+        answered: dict[TopicPartition, KafkaError | None] = {}
         results: dict[TopicIdPartition, KafkaError | None] = {}
         for topic in response.responses:
             for data in topic.partitions:
@@ -95,11 +95,12 @@ class ShareAnswers:
                 if leader.leader_id >= 0 and leader.leader_epoch > 0:
                     self._client.update_leader(name, leader.leader_id, leader.leader_epoch, response.node_endpoints)
                 error = self._error(name, data.error_code, data.error_message)
+                answered[name] = None
                 if error is not None:
                     refused = True
                     self._client.request_refresh([name.topic])
                     if may_fetch_again(error):
-                        refusal = error
+                        answered[name] = error
                     else:
                         self._on_failure(error)
                 elif data.acquired_records:
@@ -107,7 +108,7 @@ class ShareAnswers:
         # Settled last, because an acquisition without a result in the whole answer has failed.
         for each in sent:
             refused = not self.settle(each, results) or refused
-        return some, refused, refusal
+        return some, refused, answered
 
     def _check_lock(self, milliseconds: int, began: float) -> None:
         """Raise KafkaTimeout if the lock has ended: its records would be fetched again and again without a pause."""

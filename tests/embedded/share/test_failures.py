@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import count
 from typing import Any
 
 import pytest
@@ -39,6 +40,12 @@ from tests.embedded.share.sharing import GROUP, read, share_consumer, write
 from tests.waiting import until
 
 ORDERS = TopicPartition("orders", 0)
+
+
+def refused_partition(code: ErrorCode) -> ShareFetchResponsePartition:
+    return ShareFetchResponsePartition(
+        partition_index=0, error_code=code, acknowledge_error_code=ErrorCode.NONE, records=b"", acquired_records=[]
+    )
 
 
 async def test_a_record_whose_lock_expired_is_delivered_again_and_its_acknowledgement_fails(
@@ -259,13 +266,7 @@ async def test_fetches_that_are_refused_for_long_are_an_outage_that_is_logged_on
     topic_id = cluster.controller.topics["jobs"].topic_id
 
     def refuse(response: ShareFetchResponse) -> ShareFetchResponse:
-        refused = ShareFetchResponsePartition(
-            partition_index=0,
-            error_code=ErrorCode.KAFKA_STORAGE_ERROR,
-            acknowledge_error_code=ErrorCode.NONE,
-            records=b"",
-            acquired_records=[],
-        )
+        refused = refused_partition(ErrorCode.KAFKA_STORAGE_ERROR)
         response.responses = [ShareFetchResponseTopic(topic_id=topic_id, partitions=[refused])]
         return response
 
@@ -277,6 +278,30 @@ async def test_fetches_that_are_refused_for_long_are_an_outage_that_is_logged_on
         assert outage.lasts_for is not None
         assert ("COORDINATOR_LOAD_IN_PROGRESS" if whole else "KAFKA_STORAGE_ERROR") in outage.error
         assert fault.hits <= 5 * 20
+        fault.remove()
+        assert [record.value for record in await read(consumer, 1)] == [b"a"]
+    lines = [line for line in caplog.messages if line.startswith("fetch")]
+    assert [line.partition(" from ")[0] for line in lines] == ["fetching", "fetched"]
+
+
+async def test_a_partition_that_is_refused_in_every_second_answer_is_one_outage(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await write(cluster, b"a", topic="jobs")
+    topic_id = cluster.controller.topics["jobs"].topic_id
+    answers = count()
+
+    def refuse(response: ShareFetchResponse) -> ShareFetchResponse:
+        refused = refused_partition(ErrorCode.KAFKA_STORAGE_ERROR)
+        partitions = [refused] if next(answers) % 2 else []
+        response.responses = [ShareFetchResponseTopic(topic_id=topic_id, partitions=partitions)]
+        return response
+
+    fault = cluster.on(ShareFetchRequest, times=None).alter(refuse)
+    async with share_consumer(cluster, "jobs") as consumer:
+        assert await consumer.poll(timeout=20.0) == []
+        assert fault.hits > 20
         fault.remove()
         assert [record.value for record in await read(consumer, 1)] == [b"a"]
     lines = [line for line in caplog.messages if line.startswith("fetch")]
@@ -298,13 +323,7 @@ async def test_a_refused_partition_is_raised_once_although_no_read_waits(cluster
     topic_id = cluster.controller.topics["jobs"].topic_id
 
     def refuse(response: ShareFetchResponse) -> ShareFetchResponse:
-        refused = ShareFetchResponsePartition(
-            partition_index=0,
-            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            acknowledge_error_code=ErrorCode.NONE,
-            records=b"",
-            acquired_records=[],
-        )
+        refused = refused_partition(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         response.responses = [ShareFetchResponseTopic(topic_id=topic_id, partitions=[refused])]
         return response
 
