@@ -21,6 +21,10 @@ from .session import TopicIdPartition
 Results: TypeAlias = Mapping[TopicIdPartition, KafkaError | None]
 
 
+REFUSED_FOR = 5.0
+"""Seconds after which a partition that no answer lists no longer counts as refused."""
+
+
 @dataclass(slots=True)
 class Renewal:
     """A request to renew the acquisition lock of a record, and the promise of the new lock's length in seconds."""
@@ -60,6 +64,13 @@ class ShareAnswers:
         self._counters = counters
         self._on_settled = on_settled
         self._on_failure = on_failure
+        self._refused: dict[TopicPartition, float] = {}  # the times of the last refusals
+
+    @property
+    def refused_lately(self) -> bool:
+        """Whether a partition is refused. An answer omits partitions without records, so they count for some time."""
+        now = asyncio.get_running_loop().time()
+        return any(now - at < REFUSED_FOR for at in self._refused.values())
 
     def _name_of(self, key: TopicIdPartition, results: Container[TopicIdPartition]) -> TopicPartition:
         """The partition that an answer has a result for. Raises ProtocolError if it was not requested, or has one."""
@@ -72,11 +83,11 @@ class ShareAnswers:
 
     def fetched(
         self, response: ShareFetchResponse, sent: Sequence[Acknowledgements], began: float
-    ) -> tuple[bool, bool, dict[TopicPartition, KafkaError | None]]:
+    ) -> tuple[bool, bool, KafkaError | None]:
         """Apply the answer to a ShareFetch.
 
-        Returns whether it has records, whether something was refused, and the partitions of the answer: with None, or
-        with the refusal of a partition that is fetched again.
+        Returns whether it has records, whether something was refused, and the refusal of a partition that is fetched
+        again.
         """
         acquired = [each for topic in response.responses for data in topic.partitions for each in data.acquired_records]
         check_acquired(acquired)
@@ -84,7 +95,8 @@ class ShareAnswers:
             self._check_lock(response.acquisition_lock_timeout_ms, began)
         expires_at = began + response.acquisition_lock_timeout_ms / 1000
         some = refused = False
-        answered: dict[TopicPartition, KafkaError | None] = {}
+        refusal: KafkaError | None = None
+        now = asyncio.get_running_loop().time()
         results: dict[TopicIdPartition, KafkaError | None] = {}
         for topic in response.responses:
             for data in topic.partitions:
@@ -95,12 +107,13 @@ class ShareAnswers:
                 if leader.leader_id >= 0 and leader.leader_epoch > 0:
                     self._client.update_leader(name, leader.leader_id, leader.leader_epoch, response.node_endpoints)
                 error = self._error(name, data.error_code, data.error_message)
-                answered[name] = None
+                self._refused.pop(name, None)
                 if error is not None:
                     refused = True
                     self._client.request_refresh([name.topic])
                     if may_fetch_again(error):
-                        answered[name] = error
+                        refusal = error
+                        self._refused[name] = now
                     else:
                         self._on_failure(error)
                 elif data.acquired_records:
@@ -108,7 +121,7 @@ class ShareAnswers:
         # Settled last, because an acquisition without a result in the whole answer has failed.
         for each in sent:
             refused = not self.settle(each, results) or refused
-        return some, refused, answered
+        return some, refused, refusal
 
     def _check_lock(self, milliseconds: int, began: float) -> None:
         """Raise KafkaTimeout if the lock has ended: its records would be fetched again and again without a pause."""

@@ -44,9 +44,6 @@ ACKNOWLEDGE_AFTER = 0.5
 FINAL_TIMEOUT = 0.7
 """Seconds for the request that sends the last acknowledgements and closes the session."""
 
-REFUSED_FOR = 5.0
-"""Seconds after which a partition that no answer lists no longer counts as refused."""
-
 
 class BrokerShareFetcher:
     """Acquires and acknowledges records at one broker. Owner: the ``ShareCore``, which runs it as a task.
@@ -94,7 +91,6 @@ class BrokerShareFetcher:
         self._wake = asyncio.Event()
         self._backoff = client.retry_backoff(at_most=max(config.fetch_max_wait, 0.1))
         self._place = f"fetching from broker {node_id}"
-        self._refused: dict[TopicPartition, float] = {}  # the times of the last refusals
 
     def __repr__(self) -> str:
         return f"<BrokerShareFetcher node={self.node_id} epoch={self._session.epoch} partitions={len(self._wanted)}>"
@@ -239,35 +235,20 @@ class BrokerShareFetcher:
                     self._report(error_for(code, "fetching records"))
                 await asyncio.sleep(self._backoff.next())
                 return
-            some, refused, answered = self._answers.fetched(response, to_send, began)
+            some, refused, refusal = self._answers.fetched(response, to_send, began)
         except KafkaError as error:
             await self._failed(error, to_send)
             return
-        self._note_refusals(answered)
+        if refusal is not None:
+            self._report(refusal, logging.INFO)  # normal when the leader moves
+        elif not self._answers.refused_lately:
+            self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
         self._settled()
         if some:
             self._backoff.reset()
             self._on_records(response.acquisition_lock_timeout_ms / 1000)
         elif refused or (not to_send and loop.time() - began < self._config.fetch_max_wait / 2):
             await asyncio.sleep(self._backoff.next())
-
-    def _note_refusals(self, answered: Mapping[TopicPartition, KafkaError | None]) -> None:
-        """Report refused partitions. The outage ends when none of the broker's partitions is refused any longer.
-
-        An answer omits partitions without records, so one answer without a refused partition does not end it.
-        """
-        now, wanted = asyncio.get_running_loop().time(), set(self._wanted.values())
-        self._refused = {
-            partition: at
-            for partition, at in self._refused.items()
-            if partition in wanted and partition not in answered and now - at < REFUSED_FOR
-        }
-        for partition, error in answered.items():
-            if error is not None:
-                self._refused[partition] = now
-                self._report(error, logging.INFO)  # normal when the leader moves
-        if not self._refused:
-            self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
 
     async def _acknowledge(self) -> None:
         to_send: list[Acknowledgements] = []
