@@ -59,7 +59,7 @@ class GroupPlan:
     committing: str
     is_static: bool
     protocols: tuple[str, ...] = ("classic",)
-    """Each member has one of these settings."""
+    """Each member has one of these protocols."""
 
     @property
     def reads_all(self) -> bool:
