@@ -45,7 +45,7 @@ class ClassicMembers:
     def join(self, request: JoiningMember, *, require_member_id: bool) -> JoinResult:
         """Handle a JoinGroup request of a new member, or of a member that joins again."""
         if not self._supports(request):
-            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         member_id = request.member_id or self._new_id()
         if not request.member_id and request.instance_id is None and require_member_id:
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -74,7 +74,7 @@ class ClassicMembers:
         except GroupRefusal as refusal:
             return JoinResult(refusal.error, request.member_id)
         except ProtocolError:
-            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         member = self._group.members[member_id]
         member.stop_revocation()
         self._group.await_request(member)

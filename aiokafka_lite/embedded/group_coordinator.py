@@ -101,21 +101,23 @@ class GroupCoordinator:
     # Membership.
 
     def join(
-        self, group_id: str, request: JoiningMember, *, require_member_id: bool
+        self, group_id: str, request: JoiningMember, *, require_member_id: bool, taken: bool = False
     ) -> JoinResult | asyncio.Future[JoinResult]:
-        """JoinGroup. The first member creates the group."""
+        """JoinGroup. The first member creates the group, unless the id is ``taken`` by a share group."""
         error = self.check(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         low = self._settings.seconds("group.min.session.timeout.ms")
         high = self._settings.seconds("group.max.session.timeout.ms")
         if error is ErrorCode.NONE and not low <= request.session_timeout <= high:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is ErrorCode.NONE and taken:
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         if error is ErrorCode.NONE and group_id not in self._hosted and request.member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
             return JoinResult(error, request.member_id)
         group = self._hosted.classic(group_id)
         if group is None:
-            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         result = group.join(request, require_member_id=require_member_id)
         if isinstance(group, Group):
             if group.members:
@@ -232,7 +234,7 @@ class GroupCoordinator:
             hosted = self._hosted.host(group_id)
             hosted.empty_since = NEVER  # the group is invisible until something is committed
         group = hosted.group
-        if not knows_epochs and not transactional and _is_commit_by_epoch(group, member_id, generation):
+        if not knows_epochs and not transactional and _is_commit_by_epoch(group, member_id):
             return ErrorCode.UNSUPPORTED_VERSION
         if isinstance(group, StreamsGroup):
             return group.check_commit(member_id, instance_id, generation, partitions, transactional=transactional)
@@ -379,11 +381,11 @@ class GroupCoordinator:
         return (await self.log.write(group_id, [*ends, *tombstones(group)]))[0]
 
 
-def _is_commit_by_epoch(group: AnyGroup, member_id: str, generation: int) -> bool:
+def _is_commit_by_epoch(group: AnyGroup, member_id: str) -> bool:
     """Whether a commit needs OffsetCommit v9, because its member has an epoch in place of a generation."""
     if isinstance(group, StreamsGroup):
         return member_id in group.members
     if isinstance(group, ConsumerGroup):
         member = group.members.get(member_id)
-        return member is not None and member.classic is None and generation >= 0
+        return member is not None and member.classic is None
     return False

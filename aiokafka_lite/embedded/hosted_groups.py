@@ -8,6 +8,7 @@ says, if ``group.consumer.migration.policy`` allows it.
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import uuid
 from collections.abc import Callable, Mapping
@@ -65,9 +66,13 @@ class HostedGroups(dict[str, HostedGroup]):
         self._now_ms = now_ms
         self._random = random
 
-    def new_id(self) -> str:
-        """A random id of a member."""
+    def new_classic_id(self) -> str:
+        """The random part of the id of a member of a classic group."""
         return str(uuid.UUID(bytes=self._random.randbytes(16), version=4))
+
+    def new_id(self) -> str:
+        """A random id of a member of a consumer group, in the form of Kafka's ids."""
+        return base64.urlsafe_b64encode(self._random.randbytes(16)).decode().rstrip("=")
 
     def load(self, found: GroupRecords) -> None:
         """Restore the groups and offsets of a partition of the log."""
@@ -196,7 +201,7 @@ class HostedGroups(dict[str, HostedGroup]):
         return Group(
             group_id,
             call_later=asyncio.get_running_loop().call_later,
-            new_id=self.new_id,
+            new_id=self.new_classic_id,
             initial_delay=self._settings.seconds("group.initial.rebalance.delay.ms"),
             max_size=self._settings.number("group.max.size"),
             persist=self._persist,

@@ -29,6 +29,7 @@ from ..protocol.state import next_state
 UNINITIALIZED = -1
 """The start offset of a share partition that has never acknowledged or released a record."""
 NOT_ACQUIRED = "The offset cannot be acknowledged. The offset is not acquired."
+NOT_FOUND = "Batch record not found. The request batch offsets are not found in the cache."
 NO_RENEWALS = "Renewing acquisition locks is not enabled for the group."
 
 
@@ -314,6 +315,8 @@ class SharePartition:
         """The records of an acknowledgement with their events. Raises BadAcknowledgement."""
         if batch.last < self.start_offset:
             return []
+        if not self._records:
+            raise BadAcknowledgement(ErrorCode.INVALID_RECORD_STATE, NOT_FOUND)
         for place, offset in (("first", batch.first), ("last", batch.last)):
             if offset >= self.end_offset:
                 raise BadAcknowledgement(

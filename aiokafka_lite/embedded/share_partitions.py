@@ -33,9 +33,13 @@ from .share_partition import (
     UNINITIALIZED,
     Acknowledgement,
     AcquiredRange,
+    BadAcknowledgement,
     SharePartition,
 )
 from .topics import PartitionKey
+
+NOT_READ = "This server does not host this topic-partition."
+"""The refusal of an acknowledgement for a share partition that no member has read at this leader."""
 
 
 class ShareKey(NamedTuple):
@@ -267,6 +271,9 @@ class SharePartitions:
 
     def acknowledge(self, key: ShareKey, member_id: str, batches: Sequence[Acknowledgement]) -> None:
         """Apply the acknowledgements of a member. Raises NotLeader and BadAcknowledgement."""
+        if key not in self._led:
+            self._replica_manager.require(self._place(key)).require_leader()
+            raise BadAcknowledgement(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_READ)
         _, share = self._find(key)
         until = asyncio.get_running_loop().time() + self.lock_duration_ms(key.group_id) / 1000
         may_renew = self._groups.setting(key.group_id, "share.renew.acknowledge.enable").lower() == "true"

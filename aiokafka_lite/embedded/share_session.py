@@ -37,6 +37,8 @@ class ShareSession:
         self.connection_id = connection_id
         self.epoch = 1
         self.partitions: dict[TopicIdPartition, None] = {}
+        self.unanswered: set[TopicIdPartition] = set()
+        """Partitions that a later request added, until a response has them."""
 
     def move_to_end(self, key: TopicIdPartition) -> None:
         """Move a partition to the end of the order, because the member got records of it."""
@@ -82,9 +84,12 @@ class ShareSessions:
         """Add and drop partitions. Raises SessionRefused if the sessions of the node would have too many."""
         if added and sum(len(each.partitions) for each in self._sessions.values()) + len(added) > MOST_PARTITIONS:
             raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        if session.epoch != 1:
+            session.unanswered.update(key for key in added if key not in session.partitions)
         session.partitions.update(dict.fromkeys(added))
         for key in forgotten:
             session.partitions.pop(key, None)
+            session.unanswered.discard(key)
 
     def of_connection(self, connection_id: int) -> Iterator[tuple[SessionKey, ShareSession]]:
         """Remove the sessions of a connection that has ended, and yield them."""

@@ -3,7 +3,7 @@
 Rules of this file:
 
  1. A member revokes first: it keeps its epoch, in UNREVOKED_TASKS, until a heartbeat lists none of the tasks that it
-    has to revoke.
+    has to revoke. If a newer target takes further tasks then, it revokes these at the next epoch.
  2. Then it takes the epoch of the target, and those tasks of the target that are free. An active task is free if no
     other member has it as an active task. In both roles a task is free only if no member of the same process has it:
     the two would share a directory.
@@ -104,8 +104,9 @@ class StreamsMember(HeartbeatMember):
         if (surplus or surplus_standby) and self._owns(owned, surplus, surplus_standby):
             self.active, self.standby = kept, kept_standby
             self.revoking, self.revoking_standby = surplus, surplus_standby
+            has_revoked = self.state is TaskState.UNREVOKED_TASKS
             self.state = TaskState.UNREVOKED_TASKS
-            self.previous_epoch = self.epoch
+            self.previous_epoch, self.epoch = self.epoch, self.epoch + has_revoked
             return True
         # As in Kafka, a task that this heartbeat frees is free from the next one on, also for the member itself.
         present = list(members)

@@ -30,7 +30,7 @@ from tests.end_to_end.differential.running import (
 )
 from tests.end_to_end.differential.scenario import common_versions
 from tests.end_to_end.differential.sides import Side
-from tests.end_to_end.differential.themes import scenario_of
+from tests.end_to_end.differential.themes import members_scenario, scenario_of
 from tests.real.releases import NEWEST, wanted
 from tests.real.servers import Servers, Unavailable
 
@@ -113,6 +113,10 @@ EXCEPTIONS = (
         lambda embedded, real, version: version >= 7 and embedded == -1,
     ),
     Excuse(
+        r"StreamsGroup(Heartbeat|Describe)\..*active_tasks\[\]\.partitions\[\]",
+        "the assignor of streams groups gives members as many tasks as Kafka's, but may move others",
+    ),
+    Excuse(
         r"DescribeQuorum\..*\.(high_watermark|log_end_offset)",
         "the number of decisions of two controllers",
         lambda embedded, real, version: embedded > 0 and real > 0,
@@ -122,14 +126,16 @@ EXCEPTIONS = (
 SEEDS = 100
 USUAL = 25
 """The seeds from this one on are long: they run in ``make test-long``."""
+SEEDS_OF_MEMBERS = 20
+USUAL_OF_MEMBERS = 4
 RUN = secrets.token_hex(3)
 """A part of all names, so that a broker can be used for several runs."""
 
 
-def chosen_seeds() -> list[Any]:
+def chosen_seeds(count: int = SEEDS, usual: int = USUAL) -> list[Any]:
     """The seeds that DIFFERENTIAL_SEEDS asks for, which may be a bound or a range, such as ``100:200``."""
     if (asked := os.environ.get("DIFFERENTIAL_SEEDS")) is None:
-        return seeds(SEEDS, usual=USUAL)
+        return seeds(count, usual=usual)
     first, _, last = asked.rpartition(":")
     return list(range(int(first or 0), int(last)))
 
@@ -173,15 +179,25 @@ async def test_the_embedded_broker_answers_as_kafka_does(embedded: Side, real: S
         await clean_up(scenario, real)
 
 
+@pytest.mark.real
+@pytest.mark.parametrize("seed", chosen_seeds(SEEDS_OF_MEMBERS, USUAL_OF_MEMBERS))
+async def test_members_are_answered_as_kafka_does(embedded: Side, real: Side, seed: int) -> None:
+    scenario = members_scenario(seed, f"m{RUN}-{seed}-")
+    try:
+        async for disagreement in disagreements(scenario, embedded, real, EXCEPTIONS):
+            pytest.fail(str(disagreement))
+    finally:
+        await clean_up(scenario, real)
+
+
 COMPARED_ELSEWHERE = (
     *(m.ConsumerGroupHeartbeatRequest, m.ConsumerGroupDescribeRequest, m.ShareGroupHeartbeatRequest),
     *(m.ShareGroupDescribeRequest, m.ShareFetchRequest, m.ShareAcknowledgeRequest),
     *(m.DescribeShareGroupOffsetsRequest, m.AlterShareGroupOffsetsRequest, m.DeleteShareGroupOffsetsRequest),
     *(m.StreamsGroupHeartbeatRequest, m.StreamsGroupDescribeRequest),
 )
-"""Requests of members that the broker assigns partitions to, which takes it some heartbeats: the scenarios have none.
-``test_consumer_group_protocol``, ``test_share_group_requests`` and ``test_streams_group_requests`` send them to both
-brokers."""
+"""Requests of members that the broker assigns partitions to. ``test_members_are_answered_as_kafka_does`` has those of
+consumer and streams groups, ``test_share_group_requests`` those of share groups."""
 
 
 def test_the_scenarios_use_every_version_that_both_brokers_support() -> None:

@@ -40,8 +40,6 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
     version = context.version
     if not context.allows_group(AclOperation.READ, request.group_id):
         return _refused(request.member_id, ErrorCode.GROUP_AUTHORIZATION_FAILED, version)
-    if context.broker.share_groups.find(request.group_id) is not None:
-        return _refused(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, version)
     session = request.session_timeout_ms / 1000
     joining = JoiningMember(
         request.member_id,
@@ -54,7 +52,10 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
         tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
     )
     answer = context.broker.groups.join(
-        request.group_id, joining, require_member_id=version >= JoinGroupRequest.MEMBER_ID_REQUIRED
+        request.group_id,
+        joining,
+        require_member_id=version >= JoinGroupRequest.MEMBER_ID_REQUIRED,
+        taken=context.broker.share_groups.find(request.group_id) is not None,
     )
     result = await answer if isinstance(answer, asyncio.Future) else answer
     error = result.error

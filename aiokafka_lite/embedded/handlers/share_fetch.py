@@ -61,7 +61,9 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     fetched: dict[TopicIdPartition, ShareFetched] = {}
     if is_last:
         context.broker.shares.release(group_id, member_id, session.partitions)
-    else:
+    elif not request.is_renew_ack:
+        if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
+            return _failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, after the acknowledgements
         fetched = await _fetch(context, request, group_id, member_id, session)
     response = ShareFetchResponse(
         error_code=ErrorCode.NONE,
@@ -73,7 +75,9 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
         partition = fetched.get(key, ShareFetched())
         # The result of an acknowledgement is always sent, because the member waits for it.
         has_news = partition.acquired or partition.error is not ErrorCode.NONE or key in outcomes
-        if has_news or is_first:
+        if has_news or is_first or (key in fetched and key in session.unanswered):
+            if key in fetched:
+                session.unanswered.discard(key)
             _add_fetched(context, response, key, partition, outcomes.get(key, NONE))
     size = sum(len(each.records) for each in fetched.values())
     response.throttle_time_ms = context.broker.quotas.record_fetch(context.principal, context.client_id, size)
@@ -98,14 +102,14 @@ async def _fetch(
             wanted.append(ShareKey(group_id, partition))
     parameters = ShareFetchParameters(
         member_id,
-        max_wait=0.0 if refused else request.max_wait_ms / 1000,
+        max_wait=0.0 if refused or request.max_records <= 0 else request.max_wait_ms / 1000,
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, broker.fetch_max_bytes),
         max_records=request.max_records,
         batch_size=request.batch_size,
         strict=request.share_acquire_mode == RECORD_LIMIT,
     )
-    result = await broker.shares.fetch(parameters, wanted)
+    result = await broker.shares.fetch(parameters, wanted if request.max_records else [])
     fetched = refused | {key.partition: each for key, each in result.items()}
     for partition, each in fetched.items():
         if each.acquired:
@@ -178,8 +182,6 @@ def _wrong_request(
     begins_with_acknowledgements = request.share_session_epoch == INITIAL_EPOCH and any(batches.values())
     if begins_with_acknowledgements or (request.is_renew_ack and any(limits)):
         return ErrorCode.INVALID_REQUEST
-    if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
-        return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka
     return ErrorCode.NONE
 
 
@@ -213,6 +215,8 @@ def _acknowledge(
         name = context.broker.metadata.topic_name(partition[0])
         if name is not None and not context.allows_topic(AclOperation.READ, name):
             outcomes[partition] = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+        elif name is None:
+            outcomes[partition] = (ErrorCode.UNKNOWN_TOPIC_ID, None)
         elif not _are_valid(each, with_renewals=with_renewals):
             outcomes[partition] = (ErrorCode.INVALID_REQUEST, None)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -19,6 +20,9 @@ from aiokafka_lite.protocol.messages import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
@@ -113,6 +117,31 @@ async def test_a_group_id_belongs_to_one_type_until_the_group_is_empty() -> None
             assert (await heartbeat(cluster, 0)).member_epoch == 2
             (listed,) = (await peer.ask(ListGroupsRequest(types_filter=["Consumer"]))).groups
             assert (listed.group_state, listed.group_type) == ("Stable", "consumer")
+
+
+async def test_a_commit_with_an_old_version_is_refused_before_its_epoch_is_checked() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        await cluster.create_topic("t", 2)
+        await heartbeat(cluster, 0)
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+        request = OffsetCommitRequest(
+            group_id="g",
+            member_id="a",
+            generation_id_or_member_epoch=-1,
+            topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])],
+        )
+        async with Peer(cluster) as peer:
+            answer = await peer.ask(request, 8)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_a_member_that_may_not_join_gets_no_member_id() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        await cluster.create_topic("t", 2)
+        await heartbeat(cluster, 0)
+        async with Peer(cluster) as peer:
+            refused = await peer.ask(replace(CLASSIC, member_id="stranger", protocol_type="other"))
+        assert (refused.error_code, refused.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
 
 async def test_a_member_that_is_refused_makes_no_group() -> None:

@@ -15,6 +15,7 @@ from aiokafka_lite.protocol import messages as m
 from tests.embedded.broker.peer import Peer
 
 from .members import ACCEPT, GAP, REJECT, RELEASE, RENEW, Member, set_configs, write
+from .requests import share_acknowledge, share_fetch
 
 
 async def test_members_share_the_records_of_a_partition(cluster: EmbeddedCluster) -> None:
@@ -273,3 +274,52 @@ async def test_without_the_feature_share_groups_are_unsupported() -> None:
     async with EmbeddedCluster(brokers=1, tcp=False, as_kafka="4.1") as cluster, Peer(cluster) as peer:
         request = m.ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0)
         assert (await peer.ask(request)).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_an_acknowledgement_of_records_that_are_not_in_flight_is_refused_as_by_kafka(
+    cluster: EmbeddedCluster,
+) -> None:
+    await set_configs(cluster, share_auto_offset_reset="earliest")
+    async with Member(cluster) as member:
+        await member.fetch(max_records=0)
+        code, _ = await member.acknowledge((0, 0, ACCEPT))
+        assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no member has read the partition"
+        await member.fetch()
+        code, _ = await member.acknowledge((0, 0, ACCEPT))
+        assert code is ErrorCode.INVALID_RECORD_STATE, "no record is in flight"
+        await write(cluster, 1)
+        assert await member.fetch() == [(0, 0, 1)]
+        code, _ = await member.acknowledge((1, 1, ACCEPT))
+        assert code is ErrorCode.INVALID_REQUEST, "the record is past those in flight"
+
+
+async def test_a_partition_that_a_later_request_adds_is_answered_once(cluster: EmbeddedCluster) -> None:
+    leader = cluster.leader_of("orders", 0)
+    await cluster.create_topic("more", 1, 3)
+    if cluster.leader_of("more", 0) != leader:
+        await cluster.move_leader("more", 0, leader)
+    more = cluster.controller.topics["more"].topic_id
+    async with Member(cluster) as member:
+        await member.join(["orders", "more"])
+        first = share_fetch("workers", "first", 0, member.topic_id)
+        second = share_fetch("workers", "first", 1, more)
+        third = share_fetch("workers", "first", 2, more)
+        answers = [await member.leader.ask(each) for each in (first, second, third)]
+        named = [[topic.topic_id for topic in answer.responses] for answer in answers]
+        assert named == [[member.topic_id], [more], []]
+
+
+async def test_a_wrong_acquire_mode_leaves_the_session_as_in_kafka(cluster: EmbeddedCluster) -> None:
+    async with Member(cluster) as member:
+        wrong = share_fetch("workers", "first", 0, member.topic_id, share_acquire_mode=7)
+        assert (await member.leader.ask(wrong)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        following = share_fetch("workers", "first", 1, member.topic_id)
+        assert (await member.leader.ask(following)).error_code == ErrorCode.NONE
+
+
+async def test_an_unknown_topic_is_reported_before_wrong_types_of_acknowledgements(cluster: EmbeddedCluster) -> None:
+    async with Member(cluster) as member:
+        await member.fetch()
+        request = share_acknowledge("workers", "first", 1, bytes(15) + b"\x01", (0, 0, (9,)))
+        (topic,) = (await member.leader.ask(request)).responses
+        assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID

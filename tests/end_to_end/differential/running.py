@@ -73,14 +73,18 @@ async def disagreements(
     After the first one the two brokers may be in different states: later differences may only follow from it.
     """
     for number, step in enumerate(scenario.steps):
-        for transactional_id in step.settles:
+        if step.before is not None:
             for side in (embedded, real):
-                await _until_complete(side, transactional_id)
+                await step.before(side)
         requests = [step.make(side) for side in (embedded, real)]
         answers = [await side.try_to_ask(request, step.version) for side, request in zip((embedded, real), requests)]
         if step.only_of_scenario:
             for answer in answers:
                 _keep_own(step, answer, scenario.prefix)
+        if step.learn is not None:
+            for side, request, answer in zip((embedded, real), requests, answers):
+                if not isinstance(answer, Outcome):
+                    step.learn(side, request, answer)
         seen = [comparable(side, answer) for side, answer in zip((embedded, real), answers)]
         found = [
             difference
@@ -122,14 +126,6 @@ async def clean_up(scenario: Scenario, real: Side) -> None:
     answer = await real.ask(m.MetadataRequest(topics=None), _REFERENCE_VERSION)
     names = [topic.name for topic in answer.topics if topic.name and topic.name.startswith(scenario.prefix)]
     await real.ask(m.DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5)
-
-
-async def _until_complete(side: Side, transactional_id: str) -> None:
-    """Wait until no markers of a transaction are being written."""
-    request = m.DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    async with asyncio.timeout(DEADLINE):
-        while (await side.ask(request, 0)).transaction_states[0].transaction_state.startswith("Prepare"):
-            await asyncio.sleep(0.01)
 
 
 # Changes: a real broker applies them a moment after its response.

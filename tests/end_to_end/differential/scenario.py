@@ -5,7 +5,7 @@ A step has a fixed version. Names that only a broker knows (a topic's id, a memb
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -36,7 +36,7 @@ def common_versions() -> dict[int, range]:
 class Step:
     """A request for both brokers. ``changes`` names the topics whose state it may change.
 
-    ``settles`` has the transactional ids whose markers must be written before the request is sent.
+    ``before`` runs for each side before the request is made, and ``learn`` after its answer.
     """
 
     kind: type[Request[Any]]
@@ -46,7 +46,8 @@ class Step:
     only_of_scenario: bool = False
     """Whether the response contains everything on the broker, so that only this scenario's part is compared."""
     note: str = ""
-    settles: tuple[str, ...] = ()
+    before: Callable[[Side], Awaitable[None]] | None = None
+    learn: Callable[[Side, Any, Any], None] | None = None
 
 
 class Scenario:

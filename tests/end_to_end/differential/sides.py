@@ -228,7 +228,7 @@ _MEMBERS = frozenset({"member_id", "leader"})
 _IDENTITY = (
     "name", "topic", "topic_id", "resource_type", "resource_name", "group_id", "key", "index", "partition_index",
     "partition", "api_key", "node_id", "broker_id", "member_id", "source", "producer_id", "entity_type", "entity",
-    "transactional_id", "user", "pattern_type", "principal", "operation", "permission_type",
+    "transactional_id", "subtopology_id", "user", "pattern_type", "principal", "operation", "permission_type",
 )  # fmt: skip
 _PARTITIONS = ("partitions", "partition_responses")
 _AROUND_NOW_MS = 3_000_000

@@ -5,7 +5,9 @@ A scenario is made from its seed alone.
 
 from __future__ import annotations
 
-from tests.end_to_end.differential import transactions
+from collections.abc import Callable, Sequence
+
+from tests.end_to_end.differential import members, transactions
 from tests.end_to_end.differential.access import ACCESS
 from tests.end_to_end.differential.cluster import (
     add_raft_voter,
@@ -161,4 +163,54 @@ def scenario_of(seed: int, prefix: str) -> Scenario:
     round_number, theme = divmod(seed, len(_THEMES))
     scenario = Scenario(seed, prefix, first_use=round_number)
     _THEMES[theme](scenario)
+    return scenario
+
+
+def _consumer_group(scenario: Scenario) -> None:
+    group = _members(scenario, "consumer")
+    choices = [members.consumer_heartbeat] * 10 + [members.member_commit, members.member_fetch] * 2
+    _of_members(scenario, group, [*choices, members.describe])
+
+
+def _streams_group(scenario: Scenario) -> None:
+    group = _members(scenario, "streams")
+    choices = [members.streams_heartbeat] * 10 + [members.member_commit, members.member_fetch, members.describe]
+    _of_members(scenario, group, choices)
+
+
+def _members(scenario: Scenario, kind: str) -> members.Members:
+    """The group of a kind, and its topics.
+
+    Members of a consumer group have one topic: the order of several is that of their ids. The tasks of a streams group
+    can be divided by two, three and four members: brokers choose the members with an extra task differently.
+    """
+    create(scenario, "plain", 12 if kind == "streams" else 3, _KEEP)
+    if kind != "consumer":
+        create(scenario, "other", 2, _KEEP)
+    group = members.Members(scenario, kind)
+    group.begin()
+    return group
+
+
+def _of_members(
+    scenario: Scenario, group: members.Members, choices: Sequence[Callable[[members.Members], None]]
+) -> None:
+    """Requests of members, and among them those that belong to classic groups."""
+    random = scenario.random
+    classic = [describe_groups, list_groups, heartbeat, leave_group_wrongly, delete_groups, join_group_wrongly]
+    for _ in range(70):
+        if random.random() < 0.1:
+            random.choice(classic)(scenario, group.group)
+        else:
+            random.choice(choices)(group)
+
+
+_THEMES_OF_MEMBERS = (_consumer_group, _streams_group)
+
+
+def members_scenario(seed: int, prefix: str) -> Scenario:
+    """The scenario of a seed with members that the coordinator assigns partitions to."""
+    round_number, theme = divmod(seed, len(_THEMES_OF_MEMBERS))
+    scenario = Scenario(seed, prefix, first_use=round_number)
+    _THEMES_OF_MEMBERS[theme](scenario)
     return scenario

@@ -5,7 +5,8 @@ A step waits until the previous transaction is complete, because its markers tak
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiokafka_lite.protocol import messages as m
@@ -13,6 +14,7 @@ from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.protocol.schema import Request
 from tests.end_to_end.differential.scenario import Scenario, Step, named
 from tests.end_to_end.differential.sides import Side
+from tests.waiting import DEADLINE
 
 _DATE = 1_700_000_000_000
 
@@ -33,9 +35,22 @@ class Ids:
         return self.scenario.random.choice([0] * 8 + [-1, 1])
 
 
+def _until_complete(scenario: Scenario) -> Callable[[Side], Awaitable[None]]:
+    """Wait until no markers of a transaction are being written."""
+    ids = [f"{scenario.prefix}txn", f"{scenario.prefix}unknown"]
+    request = m.DescribeTransactionsRequest(transactional_ids=ids)
+
+    async def wait(side: Side) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while any(each.transaction_state.startswith("Prepare")
+                      for each in (await side.ask(request, 0)).transaction_states):  # fmt: skip
+                await asyncio.sleep(0.01)
+
+    return wait
+
+
 def _step(scenario: Scenario, kind: type[Request[Any]], version: int, make: Callable[[Side], Any]) -> None:
-    settles = (f"{scenario.prefix}txn", f"{scenario.prefix}unknown")
-    scenario.steps.append(Step(kind, version, make, settles=settles))
+    scenario.steps.append(Step(kind, version, make, before=_until_complete(scenario)))
 
 
 def begin(scenario: Scenario, ids: Ids) -> None:
@@ -223,7 +238,7 @@ def list_all(scenario: Scenario, ids: Ids) -> None:
             version,
             lambda side: m.ListTransactionsRequest(state_filters=states, producer_id_filters=[], **fields),
             only_of_scenario=True,
-            settles=(ids.used,),
+            before=_until_complete(scenario),
         )
     )
 
