@@ -7,8 +7,8 @@ Rules of this file:
 2. Batches wait as the broker sent them, compressed or not. At most one batch per partition is unpacked. Small batches
    that are not compressed are unpacked together in one chunk, up to ``JOINED_RECORDS`` and ``JOINED_BYTES``. ``chunk``
    has the records that are being delivered, ``_rest`` the chunks that follow in the same batch.
-3. While records of ``chunk`` are iterated over, the true position is inside the chunk's iterator (see ``Chunk``), so
-   every method that reads the position goes through ``offset`` or settles the chunk first.
+3. While records of ``chunk`` are iterated over, the true position is inside the chunk's iterator (see ``Chunk``). So
+   every method that reads the position uses ``offset``, or settles the chunk first.
 4. Transactions are filtered in order: a batch passes ``AbortedTransactions`` before all batches behind it. It may pass
    twice in a row, if it could not be decoded the first time. A batch that ``pack`` returns to the queue is not hidden,
    and is not checked again: the transactions behind it may have begun.

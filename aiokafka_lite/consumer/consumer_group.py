@@ -1,10 +1,10 @@
 """``ConsumerGroup``: a group member in the shape of Sarama's, with a handler, sessions, and a task for each claim.
 
 A session is the time in which this member reads the same partitions. It begins with ``setup``, then runs
-``consume_claim`` for all claimed partitions at once, and ends when the assignment is about to change: the claims'
-iterations end, each claim has until the rebalance timeout to finish its work, ``cleanup`` runs, and the marked offsets
-are committed before the partitions are revoked. Nothing is marked automatically: the handler marks the records that it
-has processed.
+``consume_claim`` for all claimed partitions at once, and ends when the assignment is about to change. Then the claims'
+iterations end, and each claim has until the rebalance timeout to finish its work. ``cleanup`` runs, and the marked
+offsets are committed before the partitions are revoked. Nothing is marked automatically: the handler marks the records
+that it has processed.
 
 Unlike Sarama's, ``consume`` continues over rebalances, so it needs no loop around it. If ``consume_claim`` returns
 early, only its own claim ends.

@@ -1,7 +1,7 @@
 """Returns records with deserialized keys and values.
 
-A record counts as delivered when both of its parts are deserialized, not before: a cancelled read loses nothing, and a
-record that cannot be deserialized stays the next one until ``on_deserialization_error`` or a seek decides about it.
+A record counts as delivered only when both of its parts are deserialized. So a cancelled read loses nothing. A record
+that cannot be deserialized stays the next one until ``on_deserialization_error`` or a seek decides about it.
 """
 
 from __future__ import annotations

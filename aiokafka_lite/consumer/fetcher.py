@@ -206,8 +206,8 @@ class BrokerFetcher:
         """How long the broker may wait for data, in seconds.
 
         While the broker waits, no other request can be sent on this connection. So when partitions are left out because
-        their buffers are full, the wait begins short and doubles: a quick reader does not wait for its next data behind
-        an idle partition, and a slow reader does not cause many requests.
+        their buffers are full, the wait begins short and doubles. A quick reader then does not wait for its next data
+        behind an idle partition, and a slow reader does not cause many requests.
         """
         longest = self._config.fetch_max_wait
         return min(longest, self._short_waits.next()) if plan.has_full_buffers else longest

@@ -1,8 +1,8 @@
 """Tracks which returned records are processed and which are in progress, for a consumer that commits for a group.
 
 The contract: a request for the next record, list or batch means that all returned records are processed. So a record
-that the user still processes (a record in hand) is never committed, and a rebalance takes partitions away only between
-two reads, unless the user takes longer than the other members can wait. Marking all returned records of a partition has
+that the user still processes (a record in hand) is never committed. A rebalance takes partitions away only between two
+reads, or when the user takes longer than the other members can wait. Marking all returned records of a partition has
 the same effect earlier.
 """
 

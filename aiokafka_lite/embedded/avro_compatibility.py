@@ -1,4 +1,4 @@
-"""Whether data that was written with one schema of Avro can be read with another one (Avro 1.12, schema resolution).
+"""Checks whether data written with one Avro schema can be read with another schema (Avro 1.12, schema resolution).
 
 Names count without their namespace, as with Java's library, and aliases of the reader count as names.
 """

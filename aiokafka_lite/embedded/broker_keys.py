@@ -1,8 +1,8 @@
 """Every setting that a broker of Apache Kafka 4.3.1 describes: 340 names with their declarations.
 
 The table comes from the release itself: from its DescribeConfigs, and from the valid values that its ``KafkaConfig``
-prints. A line has the name, the type, what a running broker may change (nothing, its own value, or also that of the
-whole cluster), the default, and the valid values. ``-`` is no default, ``""`` an empty one, ``~`` ignores the case.
+prints. A line has the name, the type, the scope of changes at run time (none, one broker, or also the whole cluster),
+the default, and the valid values. ``-`` is no default, ``""`` an empty one, ``~`` ignores the case.
 """
 
 from __future__ import annotations

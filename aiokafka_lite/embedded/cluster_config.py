@@ -140,7 +140,7 @@ def broker_settings(
     made = ClusterSettings({**STATIC_CONFIGS, **of_internal_topics, **settings})
     factor = made.of().number("default.replication.factor")
     if not 1 <= factor <= brokers:
-        raise ConfigurationError(must_be("default.replication.factor", f"from 1 to {brokers}, the brokers", factor))
+        raise ConfigurationError(must_be("default.replication.factor", f"from 1 to the {brokers} brokers", factor))
     return made
 
 

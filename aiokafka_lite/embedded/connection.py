@@ -268,7 +268,7 @@ class ServerConnection:
         return f"/{self.client_address}"
 
     def replace(self) -> None:
-        """Close at once: the client has sent no request, and another one needs the connection."""
+        """Close at once, because the client has sent no request, and another client needs the connection."""
         logger.info("disconnected %s: it has sent no request, and others need the connection", self.stream.peer)
         self.stream.drop()
 

@@ -94,7 +94,7 @@ class Controller:
     def metadata_changed(self) -> None:
         """Called when other metadata than topics and brokers changed: ACLs, users, tokens, quotas, settings, features.
 
-        Raises Refused if it cannot be saved. Then all these have their former state.
+        Raises Refused if the change cannot be saved. Then all of them are as before the change.
         """
         self._save(None, None)
         self._publish(None)
@@ -143,8 +143,8 @@ class Controller:
     def _update_topics(self, node_id: int) -> None:
         """Elect leaders after a broker was registered or fenced.
 
-        A topic that cannot be saved stays as it is, and is tried again: a leader that is not on disk would be forgotten
-        by the next start, with the records that it has acknowledged.
+        A topic that cannot be saved does not change, and is tried again. Without this, the next start would not know
+        the new leader, and the records that this leader has acknowledged would be lost.
         """
         change = self._with_leader_back if self.is_alive(node_id) else self._without
         for topic in list(self.topics.values()):

@@ -1,8 +1,8 @@
 """The directory in which a cluster keeps its topics and logs: ``EmbeddedCluster(data_dir=...)``.
 
-It has ``cluster.json`` (ids), ``topics/<name>.json`` (what the controller decided about a topic), a file for each
-``Section`` of the other metadata (``acls.json``, ``configs.json``, ...), and for each node a directory ``node-<id>``
-with a directory for each replica, see ``log_files``. Each change is on disk before a broker acts on it or answers.
+It has ``cluster.json`` (ids), ``topics/<name>.json`` (the controller's decisions about a topic), and a file for each
+``Section`` of the other metadata (``acls.json``, ``configs.json``, ...). Each node has a directory ``node-<id>``, with
+a directory for each replica, see ``log_files``. Each change is on disk before a broker acts on it or answers.
 """
 
 from __future__ import annotations
@@ -198,7 +198,10 @@ class DataDir(InMemory):
 
 
 def data_of(path: str | PathLike[str] | None, new_id: str, node_ids: Sequence[int]) -> InMemory:
-    """The directory, or memory without a path; ``new_id`` is the id of a new cluster. Raises ConfigurationError."""
+    """The directory at ``path``, or memory if it is None. ``new_id`` is the id of a new cluster.
+
+    Raises ConfigurationError.
+    """
     if path is None:
         return InMemory(new_id)
     if fcntl is None:

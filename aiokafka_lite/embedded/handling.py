@@ -133,7 +133,7 @@ class Client(Protocol):
 
     principal: str
     has_token: bool
-    """Whether it has logged in with a delegation token."""
+    """Whether the client has logged in with a delegation token."""
     listener: str
     """The name of the listener: responses name the ports of brokers on the same one."""
     client_address: str
@@ -232,7 +232,7 @@ class RequestContext:
     # Topics.
 
     def topic(self, topic: NamedTopic, operation: AclOperation, *, by_id: bool) -> tuple[str, ErrorCode]:
-        """The name of a topic that a request names, or names ``by_id``, and the error if it cannot be used."""
+        """The name of a requested topic, and NONE or its error. ``by_id``: the request has the id of the topic."""
         name: str | None = self.broker.metadata.topic_name(topic.topic_id) if by_id else topic.name
         if name is None:
             return "", ErrorCode.UNKNOWN_TOPIC_ID

@@ -38,7 +38,7 @@ class SequenceRejected(Exception):
 class BatchMetadata(NamedTuple):
     """One of the last batches, with the values for the response to a retry of it.
 
-    As in Kafka, that response has ``timestamp`` as its append time, whatever the timestamp type of the topic is.
+    As in Kafka, that response has ``timestamp`` as its append time, with any timestamp type of the topic.
     """
 
     first_sequence: int

@@ -8,8 +8,8 @@ Rules:
     the partitions are assigned again. Partitions need not be revoked first: they are shared.
  2. A heartbeat moves the member to the group epoch. It may have the member's epoch, or the previous one: the last
     answer may have been lost. Any other epoch is FENCED_MEMBER_EPOCH, and the member joins again.
- 3. The response has the assignment if the request has topics, as that of a member that joins or whose last heartbeat
-    failed, or if the assignment has changed.
+ 3. The response has the assignment if the assignment has changed, or if the request has topics. A request has topics if
+    the member joins, or if its last heartbeat failed.
 """
 
 from __future__ import annotations

@@ -207,8 +207,8 @@ class SharePartition:
     ) -> list[AcquiredRange]:
         """Acquire records of ``batches``: the first and last offsets of the log's record batches, in order, from
         ``next_fetch_offset`` on. With ``strict``, at most ``max_records`` new records are acquired (KIP-1206).
-        Otherwise the record batch in which ``max_records`` is reached is acquired to its end, and new records are
-        returned in ranges of whole record batches that have ``batch_size`` records or more, except the last range.
+        Otherwise the record batch in which ``max_records`` is reached is acquired to its end. New records are then
+        returned in ranges of whole record batches. All ranges except the last have ``batch_size`` records or more.
         """
         acquired: list[AcquiredRange] = []
         if not batches:

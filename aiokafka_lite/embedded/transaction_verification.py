@@ -1,7 +1,7 @@
 """The question of a leader to the transaction coordinator before the first batch of a transaction (KIP-890).
 
-Without it, a batch that was delayed on the network could be appended after its transaction has ended. No marker would
-follow it, and readers of committed records would wait at it: a hanging transaction.
+Without this question, a batch that was delayed on the network could be appended after its transaction has ended. No
+marker would follow the batch, and readers of committed records would wait there: a hanging transaction.
 
 Producers of generation 1 have added the partition before; the leader only verifies that. For producers of generation 2
 the question adds the partition.

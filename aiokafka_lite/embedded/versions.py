@@ -117,7 +117,7 @@ def release_of(name: str) -> str:
 
 
 def as_kafka(release: str, spoken: VersionRanges) -> dict[int, tuple[int, int]]:
-    """The part of ``spoken`` that a release, ``"2.8"`` or ``"2.8.2"``, speaks. Raises ConfigurationError."""
+    """The APIs and versions of ``spoken`` that a release such as ``"2.8"`` also has. Raises ConfigurationError."""
     return in_common(KAFKA_RELEASES[release_of(release)], spoken)
 
 

@@ -127,7 +127,7 @@ class ClassicProtocol:
             case SendLeave():
                 self._requests.start(action, self._leave)
             case AwaitJoin():
-                # It does not run as a request, because a new request would cancel the JoinGroup that it waits for.
+                # This does not run as a request, because a new request would cancel the JoinGroup that it waits for.
                 self._spawn(self._abandon_join, action.attempt, name="await JoinGroup before leaving")
 
     def follow(self) -> None:
@@ -143,10 +143,10 @@ class ClassicProtocol:
     def _log_problems(self) -> None:
         problems = [] if self._member.leadership is None else self._member.leadership.problems
         for problem in problems[:PROBLEMS_LOGGED]:
-            logger.warning("%r leads the group: %s", self._member, problem)
+            logger.warning("%r leads the group, and found a problem: %s", self._member, problem)
         if len(problems) > PROBLEMS_LOGGED:
             more = plural(len(problems) - PROBLEMS_LOGGED, "more problem")
-            logger.warning("%r leads the group: %s", self._member, more)
+            logger.warning("%r leads the group, and found %s", self._member, more)
 
     # Requests.
 

@@ -188,7 +188,7 @@ class ConsumerProtocol:
         return await self._requests.problem_of_unlisted(topics)
 
     async def _leave(self, action: SendHeartbeat) -> LeaveAnswer:
-        # It uses the connection of the heartbeats, so that a heartbeat that joins cannot arrive after it.
+        # The request uses the connection of the heartbeats, so that a heartbeat that joins cannot arrive after it.
         await self._requests.leave(
             lambda: self._requests.channel.send(
                 lambda versions: self._build(action, versions),

@@ -1,7 +1,7 @@
 """Accepts the records of ``send_many``: as lists of bytes if possible, otherwise one by one.
 
-Lists need no Python call per record (``protocol/records/pack.py``). That is possible if the topic is known, keys and
-values are bytes or str, no interceptor, serializer or partitioner of the user is involved, and no record is too large.
+Lists need no Python call per record (``protocol/records/pack.py``). They are possible if the topic is known, keys and
+values are bytes or str, and no record is too large. The user must have no interceptor, serializer or partitioner.
 Otherwise the records of the piece are accepted as by ``Producer.put``, so that each record has its own error.
 
 Rule 1: bytes of ``buffer_memory`` are acquired for a piece before any record of it is in a batch. The bytes of records

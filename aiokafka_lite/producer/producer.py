@@ -74,7 +74,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     neither detected nor retried.
     """
 
-    # It exists after the start; every call checks that first.
+    # The acceptor exists after the start; every call checks that first.
     _acceptor: Acceptor
 
     def __init__(

@@ -273,7 +273,7 @@ class Sender:
                     room -= batch.builder.size
                     again[partition] = None
             entry = self._queue.get_nowait() if self._queue else None
-        # It goes to the end, so that a partition with a backlog does not block the rest.
+        # These partitions go to the end of the queue, so that a backlog does not block the other partitions.
         for partition in again:
             if partition.is_ready:
                 self._queue.put_nowait(Ready(partition, partition.level))

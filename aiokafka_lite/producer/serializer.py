@@ -85,7 +85,7 @@ class BytesSerializer:
         if isinstance(data, str):
             return data.encode()
         if isinstance(data, bytes | bytearray | memoryview):
-            # It is a copy, because the caller may change its buffer after the call.
+            # The result is a copy, because the caller may change its buffer after the call.
             return bytes(data)
         raise TypeError("the type must be bytes or str; pass a serializer, such as JsonSerializer(), for other types")
 

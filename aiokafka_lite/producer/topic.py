@@ -110,7 +110,7 @@ class TopicProducer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no records, neither pending nor in batches."""
+        """Whether the topic has no records: none are pending, and none are in batches."""
         without_pending = self.pending is None and self.unplaced is None
         return without_pending and all(partition.is_idle for partition in self.partitions.values())
 

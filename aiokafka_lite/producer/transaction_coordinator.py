@@ -15,12 +15,13 @@ Rule 4: a request with offsets whose answer was lost may still arrive later in t
 refuses it. Then no other offset of its partitions is added, because the late request would replace it.
 
 Rule 5: in generation 1, offsets are sent only when all groups of the previous transaction have applied it. Brokers
-before Kafka 3.9.1 and 4.0 answer the marker first and apply it later (KAFKA-17507), to all offsets that the producer id
-has sent by then, of each group with the same coordinator. So offsets that are sent too early are committed or dropped
-with the previous transaction. A worker that died before its commit then left the offsets of records that it never
-wrote. A producer waits without a limit until its group has applied its own previous transaction. It asks only about the
-partitions of that transaction: pending offsets of other partitions belong to another producer. Two waits end after
-``LONGEST_STABLE_WAIT``: that of the first offsets of a producer, and that for a group that gets no offsets now.
+before Kafka 3.9.1 and 4.0 answer the marker first and apply it later (KAFKA-17507). They apply it to all offsets that
+the producer id has sent by then, of each group with the same coordinator. So offsets that are sent too early are
+committed or dropped with the previous transaction. A worker that died before its commit then left the offsets of
+records that it never wrote. A producer waits without a limit until its group has applied its own previous transaction.
+It asks only about the partitions of that transaction: pending offsets of other partitions belong to another producer.
+Two waits end after ``LONGEST_STABLE_WAIT``: that of the first offsets of a producer, and that for a group that gets no
+offsets now.
 """
 
 from __future__ import annotations

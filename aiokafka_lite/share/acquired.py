@@ -61,9 +61,10 @@ class DecodedBatch(NamedTuple):
 class AcquiredRecords:
     """The acquired records of one partition, in the order of their offsets. ``decode`` takes the next batch.
 
-    ``settled`` has offsets that are acknowledged at once: those between batches (GAP), those of data that is no batch
-    (REJECT), whose error is ``failure``, and those behind the last whole batch (RELEASE): the answer is incomplete, and
-    a later fetch begins with them. The constructor raises ProtocolError for offsets that make no sense.
+    ``settled`` has offsets that are acknowledged at once: offsets between batches (GAP), offsets of data that is no
+    batch (REJECT), and offsets behind the last whole batch of an incomplete answer (RELEASE), with which a later fetch
+    begins. ``failure`` is the error of the rejected data. The constructor raises ProtocolError for offsets that make no
+    sense.
     """
 
     __slots__ = ("_batches", "_check_crc", "_max_size", "_partition", "failure", "settled")

@@ -3,7 +3,7 @@
 Rules of this file:
 
 1. Records are acquired on demand. A fetcher asks for records only while a read waits and none is buffered, because the
-   lock of an acquired record expires while it waits. ``_wants_records`` tells all fetchers that a read waits.
+   lock of an acquired record expires while it waits. All fetchers read ``_wants_records``: whether a read waits.
 2. Batches are decoded when a read takes their records, by ``_decode`` alone, and only as many as it needs.
 3. A read that awaits deserializers takes its records afterwards, in one step without an await. So a cancelled read
    takes none. Records that were lost or released meanwhile are skipped.
