@@ -101,7 +101,7 @@ class Buffer:
 
     @property
     def available(self) -> int:
-        """Undelivered records by the headers of their batches; hidden ones count as well."""
+        """Undelivered records by the headers of their batches. Hidden records count as well."""
         return self.records + (0 if self.chunk is None else len(self.chunk))
 
     @property

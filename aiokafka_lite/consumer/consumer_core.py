@@ -152,7 +152,7 @@ class ConsumerCore(ReadingCore):
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions and no others.
 
-        With a ``group_id``, reading of new ones begins at the committed offsets.
+        With a ``group_id``, reading of new partitions begins at the committed offsets.
         """
         self.check_usable()
         if self.is_subscribed or self.coordinator is not None:

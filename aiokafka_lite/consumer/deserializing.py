@@ -54,7 +54,7 @@ class Source(Protocol):
         """Iterate over the next records of the peeked chunk, with these keys and values."""
 
     def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
-        """Take ``count`` records of a peeked chunk. False if they are no longer the next ones."""
+        """Take ``count`` records of a peeked chunk. False if they are no longer the next records."""
 
     def refuse(self, assigned: AssignedPartition) -> None:
         """Back off, because the partition's next record cannot be returned."""

@@ -43,8 +43,8 @@ from .truncation import TruncationCheck, by_leader, checks_of, epochs_request
 logger = logging.getLogger(__name__)
 
 SHORT_WAIT = 0.01
-"""Seconds; how long a request that leaves out partitions with full buffers is held back (rule 5), and how long the
-broker may hold it at first. See ``_max_wait``."""
+"""Seconds for which a request is held back if it leaves out partitions with full buffers (rule 5). The broker may then
+hold the request for the same time at first, see ``_max_wait``."""
 
 SESSION_CLOSE_TIMEOUT = 0.3
 """Seconds for the request that ends a fetch session. Without it the broker evicts the session later by itself."""

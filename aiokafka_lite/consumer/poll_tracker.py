@@ -55,8 +55,8 @@ class PollTracker:
         """Partitions that were lost while the user had records of them, and the last offset of these, until the next
         read.
 
-        The partition may be assigned again meanwhile. Its records are then read again, so a mark of the old ones must
-        not be committed.
+        The partition may be assigned again meanwhile. Its records are then read again, so a mark of the old records
+        must not be committed.
         """
         self._read: set[TopicPartition] = set()
         """The partitions with processed records since their assignment."""

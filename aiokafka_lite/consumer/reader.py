@@ -282,7 +282,7 @@ class Reader:
         return None if chunk is None or self._served is None else (self._served, chunk)
 
     def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
-        """Take ``count`` records of a peeked chunk. False if they are no longer the next ones."""
+        """Take ``count`` records of a peeked chunk. False if they are no longer the next records."""
         # The caller has waited for a deserializer since ``peek``. Meanwhile, a seek, a rebalance or another reader may
         # have changed the position; then these records are not the next ones (rule 2).
         self.settle()

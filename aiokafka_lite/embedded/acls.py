@@ -1,12 +1,12 @@
 """The ACLs of a cluster, and the decisions that follow from them, as in Kafka's StandardAuthorizer.
 
 1. A super user may do everything.
-2. An ACL applies if its pattern matches the resource, and its principal, host and operation those of the request.
+2. An ACL applies if its pattern matches the resource, and if its principal, host and operation match the request.
    ``User:*``, host ``*``, the literal name ``*`` and the operation ALL match everything.
 3. If one ACL that applies denies, the operation is denied. Else, if one allows, it is allowed.
 4. An ACL that allows READ, WRITE, DELETE or ALTER allows DESCRIBE too; ALTER_CONFIGS allows DESCRIBE_CONFIGS too. An
    ACL that denies denies its own operation only.
-5. If no ACL applies, the operation is denied; but a resource without any ACL has the cluster's default.
+5. If no ACL applies, the operation is denied. For a resource without any ACL, the cluster's default decides.
 """
 
 from __future__ import annotations

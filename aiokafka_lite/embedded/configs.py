@@ -197,7 +197,7 @@ _OTHER_UNITS = {
 
 
 def has_default(name: str) -> bool:
-    """Whether a broker setting has a default under exactly this name, and not under that of another unit."""
+    """Whether a broker setting has a default under exactly this name, and not under the name of another unit."""
     return name in BROKER_KEYS and BROKER_KEYS[name].default is not None
 
 

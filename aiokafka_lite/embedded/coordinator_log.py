@@ -66,7 +66,7 @@ class CoordinatorLog:
                 yield from ((key, value) for key, value in zip(columns.keys, columns.values) if key is not None)
 
     def end_offset(self, name: str) -> int:
-        """The end of the partition of a name."""
+        """The end offset of the partition of a name; 0 if this node has no replica of the partition."""
         partition = self._replica_manager.partitions.get(self._key(name))
         return 0 if partition is None else partition.log.end_offset
 

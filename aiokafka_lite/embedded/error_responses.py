@@ -123,7 +123,7 @@ def _repeated(request: Any, name: str, version: int) -> list[Any]:
 
 
 def _copied(name: str, spec: Spec, request: Any, version: int) -> Any:
-    """The request's value of ``name``, or of another name for a partition or a user.
+    """The value of the field ``name`` in the request. Fields of partitions and users may have other names there.
 
     None without a value, and for a field that does not identify an element.
     """

@@ -93,7 +93,7 @@ class HeartbeatMember(ABC):
     @property
     @abstractmethod
     def must_revoke(self) -> bool:
-        """Whether the member has its rebalance timeout to revoke something."""
+        """Whether the member has to revoke something within its rebalance timeout."""
 
     def stop(self) -> None:
         """Cancel the timers."""

@@ -401,7 +401,7 @@ class Partition:
         return self.log.end_of_epoch(epoch)
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-        """The point at which the reader's log diverges from this log (KIP-595); None if it does not.
+        """The point at which the reader's log diverges from this log (KIP-595); None if they do not diverge.
 
         The offset is -1 if the point is unknown.
         """

@@ -66,7 +66,7 @@ class PlainVerifier:
         parts = message.decode("utf-8", "replace").split("\0", 3)
         if len(parts) != 3:
             text = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
-            raise LoginRefused("the message is not two names and a password", shown=text)
+            raise LoginRefused("the message must have two names and a password", shown=text)
         identity, name, password = parts
         for what, value in (("username", name), ("password", password)):
             if not value:
@@ -150,7 +150,7 @@ class ScramVerifier:
         if match is None:
             raise LoginRefused("the second message is malformed")
         if match["nonce"] != self._nonce:
-            raise LoginRefused("the nonce of the second message is not that of the first")
+            raise LoginRefused("the second message must repeat the nonce of the first one")
         signed = self._signed + b"," + match["without_proof"]
         signature = hmac.digest(credential.stored_key, signed, self._hash_name)
         client_key = bytes(one ^ other for one, other in zip(base64.b64decode(match["proof"]), signature))

@@ -47,7 +47,7 @@ class _Content(NamedTuple):
     references: list[dict[str, Any]]
 
     def guid(self) -> str:
-        """The GUID. Schemas that differ only in the layout of their JSON have the same one."""
+        """The GUID. Schemas that differ only in the layout of their JSON have the same GUID."""
         text = self.text if self.kind == "PROTOBUF" else json.loads(self.text)
         identity = json.dumps([self.kind, text, self.references], sort_keys=True)
         return str(uuid.UUID(bytes=hashlib.sha256(identity.encode()).digest()[:16]))

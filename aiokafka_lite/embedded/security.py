@@ -39,9 +39,9 @@ class Security:
     """What the listeners of an embedded cluster require: ``Security("SASL_PLAINTEXT", users={"alice": "secret"})``.
 
     - ``protocols`` is the security protocol of the listener, or of several: each broker has a port for each of them.
-    - ``users`` are the names and the passwords for PLAIN and SCRAM. An admin client can change those of SCRAM.
-    - ``mechanisms`` are the offered ones, the default of ``client_settings`` first. Without a value: PLAIN and SCRAM if
-      there are users, and OAUTHBEARER if there is ``check_token``.
+    - ``users`` are the names and the passwords for PLAIN and SCRAM. An admin client can change the passwords for SCRAM.
+    - ``mechanisms`` are the offered mechanisms; the first is the default of ``client_settings``. Without a value, these
+      are PLAIN and SCRAM if there are users, and OAUTHBEARER if there is ``check_token``.
     - ``check_token`` is a function that returns the claims of a token for OAUTHBEARER: ``sub`` is the name of the
       principal, ``exp`` the expiry. An exception refuses the token. By default, unsecured tokens are accepted, as in
       Kafka.

@@ -214,7 +214,7 @@ class SharePartition:
         if not batches:
             return acquired
         first, last = batches[0][0], batches[-1][1]
-        # The log no longer has earlier ones (rule 4).
+        # The log no longer has earlier records (rule 4).
         self._drop_available(offset for offset in self._records if offset < first)
         self._move_start()
         available = [

@@ -53,7 +53,7 @@ class ShareKey(NamedTuple):
 class ShareFetchParameters:
     """The limits of a share fetch; sizes in bytes, ``max_wait`` in seconds. ``strict`` is for ``max_records``.
 
-    ``batch_size`` is the number of records in a range of acquired ones, as far as record batches allow.
+    ``batch_size`` is the number of records in a range of acquired records, as far as record batches allow.
     """
 
     member_id: str

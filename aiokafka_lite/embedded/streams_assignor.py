@@ -114,7 +114,7 @@ class _Assignment:
 class _Queue:
     """The members in the order in which they get tasks: the one with the fewest tasks is the first.
 
-    Of equal ones, the member of the process with the fewest tasks for each member is the first. Processes are in a
+    Of equal members, the member of the process with the fewest tasks for each member is the first. Processes are in a
     heap, and the members of each process in another one. An outdated entry stays in its heap until it gets to the top.
     """
 

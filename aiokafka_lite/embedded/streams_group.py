@@ -5,8 +5,8 @@ The group decides; it neither answers requests nor stores anything. A member sen
 Rules of this file:
 
  1. The first member brings the topology, and every later member must have the same one. As in Kafka 4.3 it cannot be
-    changed, not even when the group is empty. A member with an older epoch of it joins, and gets the status
-    STALE_TOPOLOGY.
+    changed, not even when the group is empty. A member with an older topology epoch joins, and gets the
+    status STALE_TOPOLOGY.
  2. The group epoch grows when a member joins, changes or leaves, and when the topology becomes ready or its topics
     change. ``streams_topology`` says when it is ready.
  3. A heartbeat that finds the assignment older than the group computes the target of all members, at most once in

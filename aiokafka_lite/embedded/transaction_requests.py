@@ -71,7 +71,7 @@ class HeldMarkers:
         self.release()
 
     def release(self) -> None:
-        """Write the markers that wait, and do not hold the next ones."""
+        """Write the markers that wait, and do not hold the next markers."""
         self._release(self.key)
 
 

@@ -137,8 +137,8 @@ def _check_tail(records: Buffer, start: int) -> None:
 class Validation:
     """The checks of one batch against the settings of its topic, as they were at that time.
 
-    ``batch`` is the header of ``records``. Only the size of a coordinator's batch, which is not ``from_client``, is
-    checked: this broker has just encoded it.
+    ``batch`` is the header of ``records``. A batch of a coordinator is not ``from_client``: only its size is checked,
+    because this broker has just encoded it.
     """
 
     __slots__ = ("_from_client", "_now_ms", "_records", "_refusal", "_steps", "_stored", "batch", "config")
@@ -256,7 +256,11 @@ def _recompress(batch: RecordBatch, body: Buffer, config: TopicConfig) -> bytes:
         level=config.compression_level,
     )
     if len(records) > config.max_message_bytes:
-        raise RecordsRejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {len(records)} bytes after compression")
+        raise RecordsRejected(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"after compression, a batch must have at most max.message.bytes={config.max_message_bytes} bytes, "
+            f"got {len(records)}",
+        )
     return records
 
 

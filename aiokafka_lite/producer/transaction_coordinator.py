@@ -88,8 +88,8 @@ shorter than the millisecond to which event loops round a sleep."""
 
 LONGEST_STABLE_WAIT = 10.0
 """Seconds that the first offsets of a producer wait for a transaction of its id that another process has left (rule 5).
-An offset that is pending for longer is usually of another producer, or of a transaction that this process has taken
-over."""
+An offset that is pending for longer usually belongs to another producer, or to a transaction that this process has
+taken over."""
 
 _PREPARED = ("PrepareCommit", "PrepareAbort")
 """The states of a transactional id whose markers are being written, in the answer to DescribeTransactions."""
@@ -111,7 +111,7 @@ class TransactionCoordinator:
         self._late_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}  # requests whose answers were lost
         self._last_offsets: dict[str, set[TopicPartition]] = {}
         """The partitions of each group's offsets in this transaction or, before the first, in the last with offsets."""
-        self._stable_groups: set[str] = set()  # those that have applied the previous transaction (rule 5)
+        self._stable_groups: set[str] = set()  # groups that have applied the previous transaction (rule 5)
         self._client = client
         self._transactional_id = transactional_id
         self._transaction_timeout = transaction_timeout

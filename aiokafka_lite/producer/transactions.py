@@ -348,7 +348,7 @@ class Transactions:
             self._happened(_E.INITIALIZED)
 
     async def _drop_records(self, cause: Exception | None) -> None:
-        """Fail the records that are not written. In generation 1, wait for the answers of those that may be."""
+        """Fail the records that are not written. In generation 1, wait for the answers to records in flight."""
         error = _aborted(cause)
         log = _quiet_log(error)
         self._fail_unsent(error)

@@ -262,7 +262,7 @@ class ShareCore:
         return self.make_ready()
 
     def make_ready(self) -> bool:
-        """Whether a record is buffered or an error must be raised. Decodes acquired batches until one of them is."""
+        """Whether a record is buffered or an error must be raised. Decodes acquired batches until then."""
         now = asyncio.get_running_loop().time()
         if not self._failures and self.in_flight.next(now) is None:
             self._decode(1)

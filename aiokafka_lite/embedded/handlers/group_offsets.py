@@ -310,8 +310,8 @@ def _check_deletion(context: RequestContext, topic: str, partition: int, busy: C
 def _subscribed(group: AnyGroup, asked: set[str]) -> set[str] | None:
     """The topics that members subscribe to; None if their topics are unknown.
 
-    As in Kafka, only the topics are read, as in version 0: some clients claim v1 and write no more than v0 has. If even
-    that fails, every topic that is ``asked`` about counts.
+    As in Kafka, only the fields of version 0 are read, because some clients claim v1 and write only these. If the
+    fields cannot be read, every topic in ``asked`` counts.
     """
     if not isinstance(group, Group):
         return group.subscribed_topics()

@@ -81,7 +81,7 @@ def validate_in_steps(context: RequestContext, request: ProduceRequest) -> Itera
 
 
 def _last_batches(context: RequestContext, request: ProduceRequest) -> dict[PartitionKey, ProduceRequestPartition]:
-    """The batches that count: the last ones of each partition that the client may write. Empty if no check is long."""
+    """The last batch of each partition that the client may write: only it counts. Empty if no check takes long."""
     batches: dict[PartitionKey, ProduceRequestPartition] = {}
     if any(may_take_long(data.records) for topic in request.topic_data for data in topic.partition_data):
         for topic in request.topic_data:
