@@ -236,7 +236,7 @@ async def poll(
     only = None if partitions is None else frozenset(checked_partitions(partitions))
     for partition in only or ():
         if core.subscription[partition].has_reader:  # raises for a partition that is not assigned
-            raise IllegalStateError(f"{partition} is read by the reader that partition() returned")
+            raise IllegalStateError(f"{partition} is read by the reader that partition() returned; poll that reader")
     reader, deserializing = core.reader, core.options.deserializing
     if reader.must_yield:
         await asyncio.sleep(0)

@@ -103,7 +103,7 @@ class Reader:
     def raise_once(self, error: Exception) -> None:
         """Let the next read raise this exception of a user's callback. Later reads continue."""
         if self._error is not None:
-            logger.error("a callback of the consumer failed before a read could raise the last failure", exc_info=error)
+            logger.error("a callback of the consumer failed again; a read raises the first error", exc_info=error)
             return
         self._error = error
         self.notice()

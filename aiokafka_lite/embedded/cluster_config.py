@@ -123,7 +123,7 @@ def broker_settings(
     ):
         if value is not None and settings.setdefault(name, value) != value:
             raise ConfigurationError(
-                f"{argument} and configs[{name!r}] must be the same setting, got {value!r} and {settings[name]!r}; "
+                f"{argument} and configs[{name!r}] must have the same value, got {value!r} and {settings[name]!r}; "
                 "pass only one of them"
             )
     try:
@@ -140,7 +140,7 @@ def broker_settings(
     made = ClusterSettings({**STATIC_CONFIGS, **of_internal_topics, **settings})
     factor = made.of().number("default.replication.factor")
     if not 1 <= factor <= brokers:
-        raise ConfigurationError(must_be("default.replication.factor", f"from 1 to the {brokers} brokers", factor))
+        raise ConfigurationError(must_be("default.replication.factor", f"from 1 to {brokers} (the brokers)", factor))
     return made
 
 

@@ -269,7 +269,7 @@ class ServerConnection:
 
     def replace(self) -> None:
         """Close at once, because the client has sent no request, and another client needs the connection."""
-        logger.info("disconnected %s: it has sent no request, and others need the connection", self.stream.peer)
+        logger.info("disconnected %s: it has sent no request, and other clients need the connection", self.stream.peer)
         self.stream.drop()
 
     def client_disconnected(self) -> None:

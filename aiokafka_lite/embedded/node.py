@@ -316,7 +316,7 @@ class BrokerNode:
         since, slowest = min(waiting, key=lambda each: each[0], default=(math.inf, None))
         if slowest is None or since > self.time() - INCOMPLETE_REQUEST:
             return False
-        logger.info("disconnected %s: its request is incomplete, and others need the memory", slowest.peer)
+        logger.info("disconnected %s: its request is incomplete, and other clients need the memory", slowest.peer)
         slowest.drop()
         return True
 

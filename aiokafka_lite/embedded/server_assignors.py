@@ -26,7 +26,7 @@ class Subscriber(NamedTuple):
 Assignment = dict[str, set[TopicIdPartition]]
 """By member id."""
 Assignor = Callable[[Mapping[str, Subscriber], Mapping[bytes, int]], Assignment]
-"""Takes the members by id, and the number of partitions of each topic. All topics of the members are in it."""
+"""Takes the members by id, and the number of partitions of each topic to which a member subscribes."""
 
 
 def uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> Assignment:

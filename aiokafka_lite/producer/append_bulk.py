@@ -24,7 +24,7 @@ class BulkAppender:
     def append_lists(
         self, topic: TopicProducer, number: int | None, lists: RecordLists, charges: list[int], start: int, stop: int
     ) -> tuple[Batch, int, int]:
-        """Add records from ``start`` up to ``stop`` to one batch: ``batch``, ``index`` of the first one, ``count``.
+        """Add records from ``start`` up to ``stop`` to one batch. Returns ``batch``, ``index`` of the first, ``count``.
 
         ``count`` is at least 1, and less than requested if the batch is full. A partition is chosen if ``number`` is
         None. ``charges`` has, for each record, the bytes of ``buffer_memory`` that the records up to it use in total.

@@ -1,6 +1,6 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and DescribeDelegationToken (KIP-48).
 
-- Only a client that has logged in, by SASL or by a certificate, may send them, unless it logged in with a token.
+- A client must have logged in, by SASL or by a certificate. A client that has logged in with a token is refused.
 - A token for another owner requires CREATE_TOKENS on that user (KIP-373).
 - A principal sees the tokens that it owns or may renew, and those that it may describe: DESCRIBE on the token, or
   DESCRIBE_TOKENS on its owner.

@@ -1,6 +1,6 @@
 """DescribeClientQuotas and AlterClientQuotas: limits for users and client ids (KIP-546).
 
-- An entity is a user, a client id, both, or an IP address. A null name is the default for those without a limit.
+- An entity is a user, a client id, both, or an IP address. A null name is the default for names without a limit.
 - The parts of an entity are listed in the order of their types, its values in the order of Java's HashMap.
 - A filter matches a name exactly (0), the default (1) or any name (2). A strict filter allows no other parts.
 """
