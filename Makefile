@@ -10,7 +10,7 @@ export PIP_ROOT_USER_ACTION := ignore
 # Where it is set, each process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help build unbuild wheels test-compiled demo test test-fast test-long test-all test-under-load fuzz test-oldest-spark test-matrix soak soak-real kill-spark old-bugs lint format bench bench-parts docs clean
+.PHONY: help build unbuild wheels test-compiled demo test test-fast test-long test-all test-under-load fuzz test-oldest-spark test-python test-matrix soak soak-real kill-spark old-bugs lint format bench bench-parts docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -21,6 +21,7 @@ help:
 	@echo "make test-all     test and test-long in one run, which takes less time than one after the other"
 	@echo "make test-under-load  the whole suite RUNS=5 times in a row, beside LOAD=8 busy processes; some hours"
 	@echo "make test-oldest-spark  the data source on the oldest PySpark that is supported"
+	@echo "make test-python  tests on another interpreter: VERSION=3.13 PYTHON=/path/to/python3.13"
 	@echo "make build        compiles the hot modules in place; make unbuild removes them"
 	@echo "make test-compiled  the tests of the compiled build"
 	@echo "make wheels       a wheel for this interpreter, in dist/"
@@ -96,9 +97,12 @@ format: .venv/.development
 	@.venv/bin/ruff check --quiet --fix .
 	@.venv/bin/ruff format --quiet .
 
-# What tests/pure and tests/embedded use: no Spark, no container library.
+# What tests/pure and tests/embedded use: no Spark, no container library. They import build_backend, which needs
+# setuptools; an environment of Python 3.12 or newer has none by itself.
+FAST := '.[cli,snappy,arrow,test-fast]' 'setuptools>=77'
+
 .venv/.fast: pyproject.toml | .venv/bin/python
-	@$(PIP) install -e '.[cli,snappy,arrow,test-fast]'
+	@$(PIP) install -e $(FAST)
 	@touch $@
 
 test-fast: .venv/.fast
@@ -149,6 +153,20 @@ test-oldest-spark: .venv/oldest-spark/.installed
 	@.venv/oldest-spark/bin/python -m pytest -q -m "not long" --kafka=embedded \
 		-k "not are_refused_with or double or headers or max_request_size" \
 		$(addprefix tests/spark/test_,batch_read.py sink.py stream_read.py) $(PYTEST_ARGS)
+
+# Another interpreter, in an environment of its own: make test-python VERSION=3.13 PYTHON=/path/to/python3.13
+VERSION ?= 3.13
+# Without the tests of the documentation that import Spark and the container library.
+PYTHON_TESTS ?= tests/pure $(addprefix --ignore=tests/pure/test_docs_,code.py reference.py)
+
+.venv/python%/.installed: pyproject.toml | .venv/bin/python
+	@$(PYTHON) -m venv .venv/python$*
+	@.venv/python$*/bin/python -m pip --quiet --disable-pip-version-check --no-input install -e $(FAST)
+	@touch $@
+
+test-python: .venv/python$(VERSION)/.installed
+	@.venv/python$(VERSION)/bin/python -m pytest -q --dist loadgroup --numprocesses 2 \
+		-m "not long and not real and not thorough" $(PYTHON_TESTS) $(PYTEST_ARGS)
 
 fuzz: MINUTES = 5
 fuzz: .venv/.fast
