@@ -125,6 +125,10 @@ class ClientConfig:
     max_response_size: int = 128 * MIB
     """The largest response in bytes that the client accepts. A larger response is a ProtocolError. The limit is 1 MiB
     until a connection has logged in."""
+    response_memory: int | None = None
+    """The maximum number of bytes that incomplete responses of all connections may have together, at least
+    ``max_response_size``. The first 64 KiB of each response do not count. When the bytes are used up, connections stop
+    reading until other responses are complete, so brokers send more slowly. None: four times ``max_response_size``."""
     max_open_requests: int = 100
     """The maximum number of requests of one connection without a response; further requests wait. Connections for
     Produce requests have ``max_in_flight_requests_per_connection`` instead; connections for Fetch requests send one at
@@ -178,6 +182,8 @@ class ClientConfig:
         pauses(self, "retry_backoff")
         pauses(self, "reconnect_backoff")
         whole(self, "max_response_size", KIB)
+        if self.response_memory is not None:
+            whole(self, "response_memory", self.max_response_size)
         whole(self, "max_open_requests", 1)
         if self.retry_backoff_function is not None and not callable(self.retry_backoff_function):
             raise wrong("retry_backoff_function", "a function, or None", self.retry_backoff_function)
@@ -360,6 +366,7 @@ class ClientSettings(TypedDict, total=False):
     metadata_max_age: float
     connections_max_idle: float
     max_response_size: int
+    response_memory: int | None
     max_open_requests: int
     local_address: str | None
     enable_metrics_push: bool

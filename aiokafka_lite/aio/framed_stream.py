@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, cast
 
 from ..errors import ConnectionLost, ProtocolError
-from ..protocol.framing import FrameMemory, FrameSplitter
+from ..protocol.framing import FrameMemory, FrameSplitter, WaitingFrameMemory
 from .light_event import LightEvent
 
 Frame: TypeAlias = bytes | memoryview
@@ -34,11 +34,15 @@ class FramedStream(asyncio.BufferedProtocol):
     """Frames in, bytes out, over one transport. A subclass implements ``frames_received`` and ``stream_ended``.
 
     A frame that the splitter refuses aborts the connection: the bytes after a wrong size have no meaning. ``memory``
-    bounds the frames that several streams receive together.
+    bounds the frames that several streams receive together. With a ``WaitingFrameMemory``, the transport stops reading
+    while a large frame has no room.
     """
 
-    def __init__(self, max_size: int, peer: str = "the peer", *, memory: FrameMemory | None = None) -> None:
+    def __init__(
+        self, max_size: int, peer: str = "the peer", *, memory: FrameMemory | WaitingFrameMemory | None = None
+    ) -> None:
         self.peer = peer
+        self._shared_memory = memory
         self._splitter = FrameSplitter(max_size, peer, memory=memory)
         self._transport: asyncio.Transport | None = None
         self._writing_paused = False
@@ -132,10 +136,21 @@ class FramedStream(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self._refuse(error)
             return
+        memory = self._shared_memory
+        if self._splitter.starved and isinstance(memory, WaitingFrameMemory) and self._transport is not None:
+            self._transport.pause_reading()
+            memory.wait(self._splitter, self._continue_reading)
         if frames:
             self.frames_received(frames)
             if self._splitter.error is not None:  # complete frames, then a wrong size
                 self._refuse(self._splitter.error)
+
+    def _continue_reading(self) -> bool:
+        """Read again if the large frame has room now."""
+        has_room = self._splitter.retry()
+        if has_room and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+        return has_room
 
     def eof_received(self) -> bool | None:
         if self._splitter.waiting:

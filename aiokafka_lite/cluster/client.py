@@ -25,6 +25,7 @@ from ..errors import ConfigurationError
 from ..net.broker import Broker, Purpose
 from ..net.connector import Connector, TcpConnector, check_connector
 from ..net.tls import RenewedContext
+from ..protocol.framing import WaitingFrameMemory
 from ..protocol.schema import Request
 from ..types import Node, TopicPartition
 from .bootstrap import parse_bootstrap_servers
@@ -100,6 +101,8 @@ class Client(Component):
 
     def _broker_factory(self, connector: Connector) -> Callable[[Node], Broker]:
         login = _login_of(self.config)
+        largest = self.config.max_response_size
+        memory = WaitingFrameMemory(self.config.response_memory or 4 * largest, largest)
 
         def make(node: Node) -> Broker:
             return Broker(
@@ -110,6 +113,7 @@ class Client(Component):
                 login=login,
                 random=self.runtime.random,
                 outages=self.outages,
+                memory=memory,
             )
 
         return make

@@ -27,6 +27,7 @@ import anyio
 from ..aio.outages import Outages
 from ..config import ClientConfig
 from ..errors import ConnectionLost, KafkaError
+from ..protocol.framing import WaitingFrameMemory
 from ..protocol.messages import ApiVersionsRequest
 from ..protocol.schema import Request
 from ..types import Node
@@ -67,6 +68,7 @@ class Broker:
 
     A negative ``node_id`` is a bootstrap address: it is not known which broker listens there. ``random`` returns
     numbers in [0, 1), for jitter. Failures are counted in ``outages``.
+    ``memory`` bounds the incomplete responses of all brokers together.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Broker:
         login: Login | None = None,
         random: Callable[[], float] = _random.random,
         outages: Outages | None = None,
+        memory: WaitingFrameMemory | None = None,
     ) -> None:
         self.node = node
         self._outages = Outages() if outages is None else outages
@@ -87,6 +90,7 @@ class Broker:
         self._spawn = spawn
         self._login = login
         self._random = random
+        self._memory = memory
         self.versions: VersionTable | None = None
         """The versions that the broker offered on the last opened connection, even if that connection is closed now."""
         self._counters = TrafficCounters()
@@ -284,6 +288,7 @@ class Broker:
             node_id=node.node_id,
             request_timeout=self._config.request_timeout,
             max_response_size=self._config.max_response_size,
+            memory=self._memory,
             oldest_first=self._oldest_first,
             login=self._login,
             uses_tls=self._config.uses_tls,

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ..aio.deadline import deadline
 from ..aio.framed_stream import Frame, FramedStream
 from ..errors import ConnectionLost, IllegalStateError, KafkaError, ProtocolError
+from ..protocol.framing import WaitingFrameMemory
 from ..protocol.schema import Request
 from ..protocol.state import CONNECTION, ConnectionEvent, ConnectionState, next_state
 from ..protocol.versions import VersionTable
@@ -83,6 +84,7 @@ class Connection:
         node_id: int | None = None,
         request_timeout: float = 30.0,
         max_response_size: int = 128 * 1024 * 1024,
+        memory: WaitingFrameMemory | None = None,
         oldest_first: bool = False,
         login: Login | None = None,
         uses_tls: bool = False,
@@ -93,7 +95,8 @@ class Connection:
         """``oldest_first`` begins with version 0 of ApiVersions, for a peer that closed a connection on a newer one.
 
         ``login`` has the credentials, None if there is no login. ``uses_tls`` only chooses the text of errors.
-        ``counters`` are the broker's. ``on_gone`` is called when the transport is closed.
+        ``memory`` bounds the incomplete responses of several connections. ``counters`` are the broker's. ``on_gone`` is
+        called when the transport is closed.
         """
         self.host = host
         self.port = port
@@ -115,7 +118,12 @@ class Connection:
         self._max_response_size = max_response_size
         first_limit = min(max_response_size, MAX_BEFORE_READY)
         self._wire = _Wire(
-            first_limit, self.peer, on_frames=self._frames_received, on_end=self._stream_ended, on_gone=on_gone
+            first_limit,
+            self.peer,
+            memory,
+            on_frames=self._frames_received,
+            on_end=self._stream_ended,
+            on_gone=on_gone,
         )
         self._requests = InFlightRequests(
             self.peer,
@@ -431,12 +439,13 @@ class _Wire(FramedStream):
         self,
         max_size: int,
         peer: str,
+        memory: WaitingFrameMemory | None,
         *,
         on_frames: Callable[[list[Frame]], None],
         on_end: Callable[[Exception | None], None],
         on_gone: Callable[[], None] | None,
     ) -> None:
-        super().__init__(max_size, peer)
+        super().__init__(max_size, peer, memory=memory)
         self._on_frames = on_frames
         self._on_end = on_end
         self._on_gone = on_gone

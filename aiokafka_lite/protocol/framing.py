@@ -10,8 +10,9 @@ A reader either passes received bytes to ``feed``, or lets the transport write i
 3. After a wrong size the stream is unusable: frames before it are still returned, then every call raises ``error``.
 4. After the end of the stream the buffers are dropped (``end``). Otherwise they would stay in memory until the next
    full garbage collection, because a transport, its protocol and its connection refer to one another.
-5. A frame has at least the four bytes of a correlation id. Frames of size 0 exist only in the raw exchange of tokens
-   after SaslHandshake v0, which neither the client nor the embedded broker speaks.
+5. A frame has at least the four bytes of a correlation id. Smaller frames are legal only in the exchange without
+   headers after SaslHandshake v0. The client does not use it. In the embedded broker, the only message below four bytes
+   is the client's last one after a refused OAUTHBEARER token, after which Kafka closes the connection as well.
 """
 
 from __future__ import annotations
@@ -112,17 +113,65 @@ class FrameMemory:
         self.held -= count
 
 
+class WaitingFrameMemory:
+    """A bound like ``FrameMemory``, but a stream without room waits: its transport stops reading, which slows its peer.
+
+    ``limit`` is the bound, and ``largest`` the maximum size of one frame. All streams share ``limit - largest`` bytes.
+    When those are used up, one stream at a time may have the other bytes, so that it can always complete its frame, and
+    the others wait in order. The first ``FIRST_CHUNK`` bytes of each frame do not count.
+    """
+
+    __slots__ = ("_first", "_shared", "_waiting", "held", "limit")
+
+    def __init__(self, limit: int, largest: int) -> None:
+        self.limit = limit
+        self._shared = limit - largest
+        self.held = 0
+        self._first: FrameSplitter | None = None
+        self._waiting: dict[FrameSplitter, Callable[[], bool]] = {}
+
+    def __repr__(self) -> str:
+        return f"<WaitingFrameMemory held={self.held} limit={self.limit} waiting={len(self._waiting)}>"
+
+    def take(self, count: int, stream: FrameSplitter) -> bool:
+        """Count ``count`` more bytes of ``stream``. Returns False, and counts nothing, if the stream has to wait."""
+        if count and self.held + count > self._shared:
+            if self._first is None:
+                self._first = stream
+            if self._first is not stream:
+                return False
+        self.held += count
+        return True
+
+    def wait(self, stream: FrameSplitter, retry: Callable[[], bool]) -> None:
+        """Call ``retry`` whenever bytes are given back, until it returns True or the frame of ``stream`` is dropped."""
+        self._waiting[stream] = retry
+
+    def give_back(self, count: int, stream: FrameSplitter) -> None:
+        """Subtract the bytes of a frame of ``stream`` that is complete or dropped."""
+        self.held -= count
+        self._waiting.pop(stream, None)
+        if self._first is stream:
+            self._first = None
+        for waiting, retry in tuple(self._waiting.items()):
+            if not retry():
+                return
+            self._waiting.pop(waiting, None)
+
+
 class FrameSplitter:
     """Returns whole frames of one stream. Owned by the reader of one connection.
 
     A frame is ``bytes``, or a read-only ``memoryview`` if it is large. The memory of a frame is never reused.
     ``max_size`` is in bytes, without the size prefix; ``accept`` changes it. ``peer`` is for error texts. ``memory`` is
-    shared with other streams; with None, there is no limit for all streams together.
+    shared with other streams; with None, their sum has no bound. With a ``WaitingFrameMemory``, the reader checks
+    ``starved`` after ``received``: as long as it is true, ``get_buffer`` has no room, and ``retry`` asks for it again.
 
-    Raises ``ProtocolError`` for a wrong size, see rule 3, and for a frame that ``memory`` has no room for.
+    Raises ``ProtocolError`` for a wrong size, see rule 3, and for a frame that a ``FrameMemory`` has no room for.
     """
 
     __slots__ = (
+        "_counted",
         "_end",
         "_filled",
         "_intake",
@@ -133,13 +182,20 @@ class FrameSplitter:
         "_large_view",
         "_limit",
         "_memory",
+        "_writable",
         "error",
         "max_size",
         "peer",
+        "starved",
     )
 
     def __init__(
-        self, max_size: int, peer: str, *, intake_size: int = INTAKE_SIZE, memory: FrameMemory | None = None
+        self,
+        max_size: int,
+        peer: str,
+        *,
+        intake_size: int = INTAKE_SIZE,
+        memory: FrameMemory | WaitingFrameMemory | None = None,
     ) -> None:
         self.max_size = max_size
         self.peer = peer
@@ -154,6 +210,10 @@ class FrameSplitter:
         self._large_view = memoryview(b"")
         self._large_size = 0
         self._filled = 0
+        self._writable = 0  # the end of the part of the large buffer that may be written
+        self._counted = 0  # bytes that ``memory`` counts for the large frame
+        self.starved = False
+        """Whether the large frame waits for room in a ``WaitingFrameMemory``."""
 
     def __repr__(self) -> str:
         return f"<FrameSplitter peer={self.peer} waiting={self.waiting}>"
@@ -203,7 +263,7 @@ class FrameSplitter:
         if self.error:
             raise self.error
         if self._large is not None:
-            return self._large_view[self._filled :]
+            return self._large_view[self._filled : self._writable]
         return self._intake_view[self._end :]
 
     def received(self, count: int) -> list[bytes | memoryview]:
@@ -211,7 +271,7 @@ class FrameSplitter:
         if self.error:
             raise self.error
         if self._large is not None:
-            return self._received_in_place(self._large, count)
+            return self._received_in_place(count)
         return self._received_in_intake(count)
 
     # Hot: 725,000 frames of 100 bytes a second on the machine where benchmarks/framing was first run.
@@ -260,30 +320,51 @@ class FrameSplitter:
         self._grow(FIRST_CHUNK if len(begun) < FIRST_CHUNK // 2 else SECOND_CHUNK, begun)
 
     def _grow(self, room: int, begun: memoryview) -> None:
-        """Continue in a larger buffer. Sets ``error`` if the shared memory has no room for it."""
-        if self._memory is None and room >= MAPPED:
+        """Make ``room`` bytes of the frame writable. Sets ``error`` or ``starved`` if shared memory has too few."""
+        memory = self._memory
+        if memory is None and room >= MAPPED:
             room = self._large_size  # mapped memory costs nothing before bytes come, and this saves the later copies
         room = min(self._large_size, room)
-        more = room - (0 if self._large is None else len(self._large))
-        if self._memory is not None and not self._memory.take_incomplete(more):
-            self.error = ProtocolError(
-                f"{self.peer} sends a frame of {self._large_size} bytes, but frames of all connections that are not "
-                f"complete hold {self._memory.held} bytes already; together they may have "
-                f"{self._memory.limit - self._memory.reserved}"
-            )
-            self._release_large()
-            return
-        grown: bytearray | mmap = bytearray(room) if room < MAPPED else mapped(room)
-        view = memoryview(grown)
-        view[: len(begun)] = begun
-        self._large, self._large_view = grown, view
+        if isinstance(memory, FrameMemory):
+            if not memory.take_incomplete(room - self._counted):
+                self.error = self._no_room(memory)
+                self._release_large()
+                return
+            self._counted = room
+        elif memory is not None:
+            self.starved = not memory.take(max(room - FIRST_CHUNK - self._counted, 0), self)
+            if not self.starved:
+                self._counted = max(room - FIRST_CHUNK, 0)
+            elif self._large is not None:
+                return
+            else:
+                room = FIRST_CHUNK
+        if self._large is None or room > len(self._large):
+            size = self._large_size if room >= MAPPED and isinstance(memory, WaitingFrameMemory) else room
+            grown: bytearray | mmap = bytearray(size) if size < MAPPED else mapped(size)
+            view = memoryview(grown)
+            view[: len(begun)] = begun
+            self._large, self._large_view = grown, view
+        self._writable = room
 
-    def _received_in_place(self, large: bytearray | mmap, count: int) -> list[bytes | memoryview]:
+    def retry(self) -> bool:
+        """Ask again for the room that a starved frame waits for. Returns whether the frame can be received now."""
+        if self.starved:
+            self._grow(self._next_room(), self._large_view[: self._filled])
+        return not self.starved
+
+    def _next_room(self) -> int:
+        """The bytes of the frame that may be received before the next growth."""
+        if self._filled >= MAPPED and isinstance(self._memory, WaitingFrameMemory):
+            return self._filled + MAPPED  # the buffer has its final size already
+        return max(SECOND_CHUNK, self._filled * GROWTH)
+
+    def _received_in_place(self, count: int) -> list[bytes | memoryview]:
         self._filled += count
-        if self._filled < len(large):
+        if self._filled < self._writable:
             return []
         if self._filled < self._large_size:
-            self._grow(max(SECOND_CHUNK, self._filled * GROWTH), self._large_view)
+            self._grow(self._next_room(), self._large_view[: self._filled])
             if self.error:
                 raise self.error
             return []
@@ -293,8 +374,18 @@ class FrameSplitter:
 
     def _release_large(self) -> None:
         if self._large is not None and self._memory is not None:
-            self._memory.give_back(len(self._large))
+            if isinstance(self._memory, FrameMemory):
+                self._memory.give_back(self._counted)
+            else:
+                self._memory.give_back(self._counted, self)
         self._large, self._large_view = None, memoryview(b"")
+        self._writable, self._counted, self.starved = 0, 0, False
+
+    def _no_room(self, memory: FrameMemory) -> ProtocolError:
+        return ProtocolError(
+            f"{self.peer} sends a frame of {self._large_size} bytes, but frames of all connections that are not "
+            f"complete hold {memory.held} bytes already; together they may have {memory.limit - memory.reserved}"
+        )
 
     def _check_size(self, size: int) -> ProtocolError | None:
         """The error of a wrong size, else None.

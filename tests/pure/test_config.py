@@ -21,6 +21,7 @@ from aiokafka_lite.types import Compression
         (ClientConfig, {"bootstrap_servers": [1]}, "bootstrap_servers"),
         (ClientConfig, {"bootstrap_servers": "a:1", "request_timeout": 0}, "request_timeout"),
         (ClientConfig, {"bootstrap_servers": "a:1", "api_timeout": float("nan")}, "api_timeout"),
+        (ClientConfig, {"bootstrap_servers": "a:1", "response_memory": 128 * 1024 * 1024 - 1}, "response_memory"),
         (ClientConfig, {"bootstrap_servers": "a:1", "retry_backoff": -1}, "retry_backoff"),
         (ClientConfig, {"bootstrap_servers": None}, "bootstrap_servers"),
         (ClientConfig, {"bootstrap_servers": 9092}, "bootstrap_servers"),

@@ -11,7 +11,13 @@ from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.errors import ConnectionLost, KafkaTimeout, UnsupportedVersion
 from aiokafka_lite.net.connector import TcpConnector
 from aiokafka_lite.protocol.connection import RequestHeader, encode_response
-from aiokafka_lite.protocol.messages import ApiVersionsRequest, HeartbeatRequest, MetadataResponse
+from aiokafka_lite.protocol.framing import WaitingFrameMemory
+from aiokafka_lite.protocol.messages import (
+    ApiVersionsRequest,
+    HeartbeatRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from aiokafka_lite.protocol.state import ConnectionState
 from tests.embedded.net.scripted import (
     HEARTBEAT,
@@ -55,6 +61,36 @@ async def test_pipelined_requests_get_their_own_answers(segment_size: int | None
     assert [answer.cluster_id for answer in answers] == [f"t{number}" for number in range(20)]
     assert connection.in_flight == 0
     await end(connection)
+
+
+@in_virtual_time
+async def test_a_response_without_room_waits_until_the_stuck_response_before_it_times_out() -> None:
+    size = 2_000_000
+
+    def large(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, ApiVersionsRequest):
+            usual(served, header, request)
+            return
+        brokers = [MetadataResponseBroker(node_id=number, host="h" * 20_000, port=9092) for number in range(90)]
+        body = encode_response(header, MetadataResponse(brokers=brokers, topics=[]))
+        name = request.topics[0].name
+        served.transport.write(body[:-1] if name == "s" else body)  # the response for "s" is never complete
+
+    memory = WaitingFrameMemory(limit=size + 1000, largest=size + 1000)
+    peer = Peer(large)
+    stuck, waiting = [await open_to(peer, memory=memory, request_timeout=seconds) for seconds in (5.0, 30.0)]
+    lost = stuck.send_nowait(ask("s"))
+    await asyncio.sleep(1)
+    answer = asyncio.ensure_future(waiting.send(ask("w")))
+    await asyncio.sleep(3)
+    assert not answer.done()
+    assert 0 < memory.held <= memory.limit
+    with pytest.raises(KafkaTimeout):
+        await lost
+    assert len((await answer).brokers) == 90
+    assert asyncio.get_running_loop().time() < 6
+    assert memory.held == 0
+    await end(waiting)
 
 
 async def test_open_requests_are_bounded_and_further_ones_wait_in_order() -> None:

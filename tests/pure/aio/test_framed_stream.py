@@ -14,6 +14,7 @@ from aiokafka_lite.aio.framed_stream import ABORT_AFTER, UNREAD_BYTES, UNREAD_FR
 from aiokafka_lite.aio.memory_pipe import MemoryTransport, memory_pipe
 from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.errors import ConnectionLost, ProtocolError
+from aiokafka_lite.protocol.framing import WaitingFrameMemory
 
 FRAMES = [b"first", b"second frame", bytes(1_500_000), b"after a large one", bytes(70_000), b"last"]
 
@@ -116,6 +117,25 @@ async def test_a_connection_that_ends_within_a_frame_keeps_no_buffer() -> None:
         tracemalloc.stop()
         gc.enable()
     assert after - before < 1_000_000
+
+
+async def test_streams_without_room_stop_reading_until_another_frame_is_complete() -> None:
+    size = 2_000_000
+    memory = WaitingFrameMemory(limit=size, largest=size)
+    pipes = [
+        memory_pipe(lambda: FramedStreamReader(size, memory=memory), lambda: FramedStreamReader(size)) for _ in range(3)
+    ]
+    for _, (transport, _far) in pipes:
+        transport.write(framed(bytes(size))[:-1])
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert [near_transport.is_reading() for (near_transport, _), _ in pipes] == [True, False, False]
+    for (_, near), (transport, _far) in pipes:
+        transport.write(b"\0")
+        assert len(await near.read_frame() or b"") == size
+    assert memory.held == 0
+    for (_, near), (_, far) in pipes:
+        await finish(near, far)
 
 
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b"HTTP"])

@@ -17,6 +17,7 @@ from aiokafka_lite.protocol.framing import (
     MAPPED,
     FrameMemory,
     FrameSplitter,
+    WaitingFrameMemory,
     close_frame,
     frame,
     open_frame,
@@ -188,6 +189,61 @@ def test_a_complete_frame_no_longer_counts(cut: int) -> None:
         assert len(feed_in_place(target, stream, cut)) == 1
         assert memory.held == 0
     target.end()
+    assert memory.held == 0
+
+
+def receive(target: FrameSplitter, count: int) -> list[bytes | memoryview]:
+    """Write at most ``count`` bytes into the splitter's buffer, and stop when it is starved."""
+    frames: list[bytes | memoryview] = []
+    while count and not target.starved:
+        room = target.get_buffer()
+        taken = min(len(room), count)
+        frames += target.received(taken)
+        count -= taken
+    return frames
+
+
+def begin(target: FrameSplitter, size: int) -> None:
+    prefix = struct.pack(">i", size)
+    target.get_buffer()[:4] = prefix
+    assert target.received(4) == []
+    receive(target, 60 * 1024)
+
+
+def test_all_frames_are_completed_within_the_bound_though_the_streams_begin_together() -> None:
+    size = 20 * MIB
+    memory = WaitingFrameMemory(limit=30 * MIB, largest=size)
+    streams = [FrameSplitter(size, f"peer {number}", memory=memory) for number in range(5)]
+    for stream in streams:
+        begin(stream, size)
+    completed: list[FrameSplitter] = []
+    while len(completed) < len(streams):
+        for stream in [each for each in streams if not each.starved and each not in completed]:
+            # All but the last byte: the others run out of room before the first frame is complete.
+            rest = 4 + size - stream.waiting
+            completed += [stream] * len(receive(stream, rest - 1 if rest > 1 else 1))
+            if stream.starved:
+                memory.wait(stream, stream.retry)
+            assert memory.held <= memory.limit
+    assert set(completed) == set(streams)
+    assert memory.held == 0
+
+
+def test_a_stream_that_ends_gives_its_room_to_the_next_one() -> None:
+    memory = WaitingFrameMemory(limit=10 * MIB, largest=10 * MIB)
+    first, second, third = (FrameSplitter(10 * MIB, "peer", memory=memory) for _ in range(3))
+    for stream in (first, second, third):
+        begin(stream, 10 * MIB)
+        receive(stream, MIB)
+    assert (first.starved, second.starved, third.starved) == (False, True, True)
+    memory.wait(second, second.retry)
+    memory.wait(third, third.retry)
+    second.end()
+    assert third.starved
+    first.end()
+    assert not third.starved
+    assert memory.held <= 10 * MIB
+    third.end()
     assert memory.held == 0
 
 
