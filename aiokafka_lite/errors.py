@@ -330,8 +330,8 @@ class BrokerError(KafkaError):
         self.topic = topic
         self.partition = partition
         self.offset = offset
-        self.code = ErrorCode.of(code)
-        self.wire_code = int(code)
+        self.code: ErrorCode = ErrorCode.of(code)
+        self.wire_code: int = int(code)
         name = self.code.name if self.wire_code == self.code else f"error code {self.wire_code}"
         if reason:  # the broker's reason contains the description of the code
             super().__init__(f"{message}: {reason.rstrip('.')} ({name})")

@@ -46,7 +46,7 @@ class FailureTopics:
                 raise ConfigurationError(must_be(f"retry[{topic!r}]", "a number of seconds >= 0", delay))
             if topic == dead_letter:
                 raise ConfigurationError(f"retry and dead_letter must be different topics, got {topic!r} for both")
-        self.delays = dict(delays)
+        self.delays: dict[str, float] = dict(delays)
         self.dead_letter = dead_letter
         self._producer = producer
 

@@ -268,9 +268,11 @@ def checks_topics(make: Callable[..., None]) -> Callable[..., None]:
     @wraps(make)
     def construct(client: object, *given: object, **named: object) -> None:
         if len(given) > 1 or (given and "bootstrap_servers" in named):
-            servers = named.get("bootstrap_servers", "host:port")
+            servers, topics = named.get("bootstrap_servers", "host:port"), list(given)
+            if "bootstrap_servers" not in named and ":" in str(given[0]):  # an address: the topics follow it
+                servers = topics.pop(0)
             name = type(client).__name__
-            raise TypeError(f"topics must be given by name: use {name}({servers!r}, topics={list(given)!r})")
+            raise TypeError(f"topics must be given by name: use {name}({servers!r}, topics={topics!r})")
         make(client, *given, **named)
 
     return construct

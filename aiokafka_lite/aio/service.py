@@ -109,7 +109,7 @@ class Service:
         on_start: Callable[[], Awaitable[object]],
         on_close: Callable[[], Awaitable[object]],
     ) -> None:
-        self.name = type(component).__name__
+        self.name: str = type(component).__name__
         """The component's class. The names of its tasks begin with it."""
         # Weak references (rule 4). While start() and close() wait, their callers hold the component.
         self._component = weakref.ref(component)

@@ -48,9 +48,12 @@ async def describe(
     documentation: Annotated[bool, typer.Option("--documentation", help="Show what each setting does.")] = False,
 ) -> int:
     """Show settings with their values and the source of each value. Secret values are not shown."""
+    from .topic_names import explained
+
     wanted = resource(kind, name)
     async with shared.connection.admin() as admin:
         described = await admin.configs.describe(wanted, documentation=documentation)
+        failed = await explained(admin, described.failed)
     headings = ("NAME", "VALUE", "SOURCE", "READ-ONLY", "SENSITIVE", *(["DOCUMENTATION"] if documentation else []))
     rows: list[tuple[Cell, ...]] = [
         (
@@ -65,9 +68,9 @@ async def describe(
         for setting in sorted(settings.values(), key=lambda each: each.name)
         if every or not setting.is_default
     ]
-    if not described.failed:
+    if not failed:
         shared.output.show(Table(headings, rows))
-    return show_errors(described.failed.values())
+    return show_errors(failed)
 
 
 @command(
@@ -90,13 +93,16 @@ async def alter(
     ] = False,
 ) -> int:
     """Change settings. Settings that are not named keep their values."""
+    from .topic_names import explained
+
     wanted = changes(settings or [], unset or [], append or [], subtract or [])
     changed = resource(kind, name)
     async with shared.connection.admin() as admin:
         answered = await admin.configs.alter({changed: wanted}, validate_only=validate_only)
+        failed = await explained(admin, answered.failed)
     if not validate_only:
         say_done(answered.done, "changed the settings of")
-    return show_errors(answered.failed.values())
+    return show_errors(failed)
 
 
 def changes(

@@ -43,15 +43,18 @@ def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]
 
 
 async def partitions_of(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
-    """The partitions that the texts name, each once, in order. Raises the error of a topic that is not described."""
+    """The partitions that the texts name, each once, in order. Raises the error of one that does not exist."""
+    from ..errors import KafkaError
     from ..types import TopicPartition
     from .topic_names import explained
 
     whole, listed = parse_topics(texts)
-    if whole:
-        described = await admin.topics.describe(whole)
-        for error in await explained(admin, described.failed):
-            raise error
-        topics = described.done.values()
-        listed += [TopicPartition(each.name, one.partition) for each in topics for one in each.partitions]
+    described = await admin.topics.describe(list(dict.fromkeys([*whole, *(each.topic for each in listed)])))
+    for error in await explained(admin, described.failed):
+        raise error
+    for topic, number in listed:
+        last = len(described.done[topic].partitions) - 1
+        if number > last:
+            raise KafkaError(f"topic {topic!r} has the partitions 0 to {last}, and no partition {number}")
+    listed += [TopicPartition(name, one.partition) for name in whole for one in described.done[name].partitions]
     return sorted(set(listed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +17,7 @@ from .starts import TIMES, parse_time
 
 if TYPE_CHECKING:
     from ..admin import Admin
+    from ..errors import KafkaError
     from ..types import TopicPartition
 
 application = typer.Typer(no_args_is_help=True, help="Delete records from the beginning of partitions.")
@@ -57,10 +58,25 @@ async def delete(
         else:
             limits = await _before_time(admin, wanted, milliseconds)
         deleted = await admin.records.delete(limits)
+        failed = [await _explained(admin, *each, limits) for each in deleted.failed.items()]
     if deleted.done or shared.output.as_json:
         rows = [(*partition, first) for partition, first in sorted(deleted.done.items())]
         shared.output.show(Table(("TOPIC", "PARTITION", "FIRST-OFFSET"), rows))
-    return show_errors(deleted.failed.values())
+    return show_errors(failed)
+
+
+async def _explained(
+    admin: Admin, partition: TopicPartition, error: KafkaError, limits: Mapping[TopicPartition, int | None]
+) -> KafkaError:
+    """The error of a partition; that of an offset behind the end names the end."""
+    from ..admin import OffsetSpec
+    from ..errors import KafkaError, OffsetOutOfRange
+
+    if not isinstance(error, OffsetOutOfRange):
+        return error
+    end = (await admin.offsets.list({partition: OffsetSpec.LATEST})).done.get(partition)
+    text = f"{partition} has no offset {limits[partition]} to delete before"
+    return KafkaError(text if end is None else f"{text}; it ends at offset {end.offset}, and end deletes all records")
 
 
 async def _before_time(

@@ -25,6 +25,11 @@ async def check_topics(connection: Connection, names: Iterable[str], *, may_crea
     topics, such as AuthorizationError.
     """
     wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        topic, colon, numbers = name.partition(":")
+        if colon:
+            one = f"; for one partition write: {topic} --partition {numbers}" if numbers.isdecimal() else ""
+            raise ValueError(f"topic must be a name without a colon, got {name!r}{one}")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + GRACE
     async with connection.admin() as admin:
@@ -37,10 +42,9 @@ async def check_topics(connection: Connection, names: Iterable[str], *, may_crea
         if not isinstance(error, UnknownTopic):
             raise error
     for name in map(str, missing):
-        text = f"there is no topic {name!r}"
         if not may_create:
-            raise KafkaError(f"{text}{hint(name, known)}")
-        say(f"{text}; the cluster creates it, if its settings allow it{hint(name, known)}")
+            raise KafkaError(f"{no_topic(name)}{hint(name, known)}")
+        say(f"{no_topic(name)}; the cluster creates it, if its settings allow it{hint(name, known)}")
 
 
 async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> list[KafkaError]:
@@ -48,10 +52,16 @@ async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> list[Kafk
     if not any(isinstance(error, UnknownTopic) for error in failed.values()):
         return list(failed.values())
     known = [each.name for each in await admin.topics.list()]
-    return [
-        KafkaError(f"{error}{hint(str(name), known)}") if isinstance(error, UnknownTopic) else error
-        for name, error in failed.items()
-    ]
+    errors = []
+    for key, error in failed.items():
+        name = key if isinstance(key, str) else str(key.name)
+        missing = isinstance(error, UnknownTopic) and name not in known
+        errors.append(KafkaError(f"{no_topic(name)}{hint(name, known)}") if missing else error)
+    return errors
+
+
+def no_topic(name: str) -> str:
+    return f"there is no topic {name!r}"
 
 
 def hint(name: str, known: Iterable[str]) -> str:

@@ -140,7 +140,7 @@ async def alter(
         if changes:
             wanted = {ConfigResource.topic(name): changes for name in topics}
             altered = await admin.configs.alter(wanted, validate_only=validate_only)
-            failed += altered.failed.values()
+            failed += await explained(admin, altered.failed)
             say_done([] if validate_only else altered.done, "changed the settings of")
     return show_errors(failed)
 

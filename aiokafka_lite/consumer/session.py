@@ -42,7 +42,7 @@ class ConsumerGroupSession:
         cancelled: asyncio.Event,
         is_current: Callable[[ConsumerGroupSession], bool],
     ) -> None:
-        self.gave_metadata = False
+        self.gave_metadata: bool = False
         """Whether the handler has called ``group_metadata()``, so that transactions may commit the offsets."""
         self._partitions = partitions
         self._coordinator = coordinator

@@ -78,7 +78,8 @@ class Subscription:
         try:
             return self.partitions[partition]
         except KeyError:
-            raise IllegalStateError(f"{partition} is not assigned to this consumer; assign() it first") from None
+            remedy = "assign() it first, or in a group, await wait_assigned()"
+            raise IllegalStateError(f"{partition} is not assigned to this consumer; {remedy}") from None
 
     def __iter__(self) -> Iterator[AssignedPartition]:
         return iter(self.partitions.values())

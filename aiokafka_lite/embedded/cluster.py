@@ -111,30 +111,30 @@ class EmbeddedCluster(Component):
             brokers, configs, super_users, auto_create_topics=auto_create_topics, default_partitions=default_partitions
         )
         versions = config.limited(versions_of(as_kafka or NEWEST))
-        self.random = random.Random(seed)
+        self.random: random.Random = random.Random(seed)
         secured = (configs or {}, settings.of(), self.random, config.wall_clock)
         self._security = ClusterSecurity.of(security, *secured, tcp=tcp)
-        self.tcp, self.config = tcp, config
-        self.broker_session_timeout = config.broker_session_timeout
+        self.tcp: bool = tcp
+        self.config: ClusterConfig = config
+        self.broker_session_timeout: float = config.broker_session_timeout
         new_id = base64.urlsafe_b64encode(self.random.randbytes(16)).decode().rstrip("=")
         self._data = data_of(data_dir, new_id, range(config.first_node_id, config.first_node_id + brokers))
-        self.cluster_id = self._data.cluster_id
-        self.authorizer = Authorizer(Acls.of_settings(settings.of()))
+        self.cluster_id: str = self._data.cluster_id
+        self.authorizer: Authorizer = Authorizer(Acls.of_settings(settings.of()))
         self._loggers = BrokerLoggers()
-        self.quota_limits = QuotaLimits()
-        self.faults = Faults()
-        self.history = History(config.history_limit)
-        self.nodes = Nodes()
-        self.connector = None if tcp else MemoryConnector(self.nodes)
+        self.quota_limits: QuotaLimits = QuotaLimits()
+        self.faults: Faults = Faults()
+        self.history: History = History(config.history_limit)
+        self.nodes: Nodes = Nodes()
+        self.connector: MemoryConnector | None = None if tcp else MemoryConnector(self.nodes)
         features = Features.of_release(release_of(as_kafka or NEWEST))
-        self.controller = Controller(self._data.save, self._publish, settings, self.random, features)
+        self.controller: Controller = Controller(self._data.save, self._publish, settings, self.random, features)
         self._changes = ClusterChanges(self.controller)
-        self.leadership = PartitionLeadership(self.controller)
-        network = Network()
+        self.leadership: PartitionLeadership = PartitionLeadership(self.controller)
+        network, host, clock = Network(), config.advertised_host or config.host, config.wall_clock
         self._transaction_requests = TransactionRequests(self.nodes, network)
-        self.share_groups = ShareGroups(self.nodes, self.controller, lambda: int(config.wall_clock() * 1000))
-        self.replication = Replication(self.nodes, network, config.replication_delay)
-        host = config.advertised_host or config.host
+        self.share_groups: ShareGroups = ShareGroups(self.nodes, self.controller, lambda: int(clock() * 1000))
+        self.replication: Replication = Replication(self.nodes, network, config.replication_delay)
         self._sessions = BrokerSessions(self.nodes, self.controller, network, self.replication, host)
         parts = ClusterParts(
             config=config,

@@ -42,7 +42,7 @@ class BulkDelivery:
     __slots__ = ("_error", "_open", "_written", "size")
 
     def __init__(self) -> None:
-        self.size = 0
+        self.size: int = 0
         self._open: deque[BatchResult] = deque()
         self._written: list[Written] = []
         self._error: Exception | None = None

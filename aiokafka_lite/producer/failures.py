@@ -94,7 +94,7 @@ class Failures(AsyncIteration):
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self.dropped = 0
+        self.dropped: int = 0
         self._max_bytes = max_bytes
         self._size = 0
         self._groups: deque[_Group] = deque()

@@ -39,6 +39,7 @@ from .transaction import TransactionCalls
 if TYPE_CHECKING:
     from ..cluster.health import Health
     from ..cluster.otlp import Report
+    from ..config import ProducerConfig
     from ..net.metrics import BrokerTraffic
     from .diagnosis import ProducerDiagnosis
     from .metrics import ProducerMetrics
@@ -91,6 +92,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         **settings: Unpack[ProducerSettings],
     ) -> None:
         super().__init__()
+        self.config: ProducerConfig
         client_config, self.config = configs(bootstrap_servers, settings)
         codec = Compression.parse(self.config.compression)
         check_available(codec)

@@ -93,6 +93,8 @@ def test_topics_as_the_first_argument_are_answered_with_the_call_to_write() -> N
         make("a", "b", bootstrap_servers="h:1")
     with pytest.raises(TypeError, match=r"use Consumer\('host:port', topics=\['a', 'b'\]\)$"):
         make("a", "b")
+    with pytest.raises(TypeError, match=r"use Consumer\('h:1', topics=\['a'\]\)$"):
+        make("h:1", "a")
     assert make(bootstrap_servers="h:1", topics=["a"]).assignment == ()
 
 

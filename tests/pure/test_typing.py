@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -54,3 +58,31 @@ def test_a_type_checker_refuses_wrong_values_and_settings(tmp_path: Path) -> Non
     found = {int(number) for number in re.findall(r"^.*program\.py:(\d+): error", output, re.MULTILINE)}
     wrong = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")}
     assert found == wrong, output
+
+
+PUBLIC = ("", ".admin", ".consumer", ".embedded", ".errors", ".group", ".metrics", ".producer", ".testing", ".types")
+
+
+@cache
+def classes_of(module: str) -> dict[str, ast.ClassDef]:
+    source = Path(str(sys.modules[module].__file__)).with_suffix(".py").read_text(encoding="utf-8")
+    return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+
+
+def attributes_without_a_type(owner: ast.ClassDef) -> set[str]:
+    """The public attributes that methods of a class set to an expression without declaring their type."""
+    nodes = list(ast.walk(owner))
+    declared = {ast.unparse(node.target).removeprefix("self.") for node in nodes if isinstance(node, ast.AnnAssign)}
+    assigned = [node for node in nodes if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Name)]
+    targets = {ast.unparse(name) for node in assigned for target in node.targets for name in ast.walk(target)}
+    names = {target.removeprefix("self.") for target in targets if re.fullmatch(r"self\.[a-z]\w*", target)}
+    return {f"{owner.name}.{name}" for name in names - declared}
+
+
+@pytest.mark.thorough
+def test_each_attribute_of_a_public_class_has_a_declared_type() -> None:
+    modules = [import_module(f"aiokafka_lite{part}") for part in PUBLIC]
+    public = [getattr(module, name) for module in modules for name in getattr(module, "__all__", vars(module))]
+    bases = {base for each in public if isinstance(each, type) for base in each.__mro__}
+    owners = [classes_of(base.__module__).get(base.__name__) for base in bases if "aiokafka_lite" in base.__module__]
+    assert {text for owner in owners if owner is not None for text in attributes_without_a_type(owner)} == set()

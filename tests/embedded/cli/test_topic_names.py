@@ -22,7 +22,7 @@ def orders(server: EmbeddedKafkaServer) -> None:
     from aiokafka_lite.admin import Admin
 
     async def create() -> None:
-        await server.cluster.create_topic("orders")
+        await server.cluster.create_topic("orders", partitions=3)
         async with Admin(server.bootstrap_servers) as admin:
             (await admin.groups.alter_offsets("billing", {TopicPartition("orders", 0): 0})).raise_for_errors()
 
@@ -40,13 +40,35 @@ def orders(server: EmbeddedKafkaServer) -> None:
         ("topics", "alter", "odrers", "--partitions", "3"),
         ("topics", "delete", "odrers"),
         ("offsets", "odrers"),
+        ("offsets", "odrers:0"),
+        ("elect-leaders", "odrers:0"),
+        ("records", "delete", "odrers", "--before", "end"),
+        ("configs", "describe", "topic", "odrers"),
+        ("configs", "alter", "topic", "odrers", "--set", "retention.ms=1"),
     ],
     ids=" ".join,
 )
 def test_a_misspelled_topic_is_answered_with_the_nearest_name(cli: CommandLine, arguments: tuple[str, ...]) -> None:
-    error = cli.fails(*arguments)
-    assert "odrers" in error
-    assert error.endswith("; did you mean 'orders'?\n")
+    assert cli.fails(*arguments) == "aiokafka-lite: there is no topic 'odrers'; did you mean 'orders'?\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("offsets", "orders:9"), ("elect-leaders", "orders:0,9"), ("records", "delete", "orders:9", "--before", "end")],
+    ids=" ".join,
+)
+def test_a_partition_that_does_not_exist_is_answered_with_those_that_do(
+    cli: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    assert "topic 'orders' has the partitions 0 to 2, and no partition 9\n" in cli.fails(*arguments)
+
+
+@pytest.mark.parametrize("arguments", [("consume", "orders:2"), ("produce", "orders:2", "--file", __file__)])
+def test_a_partition_in_the_name_of_a_topic_is_answered_with_the_option(
+    cli: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    errors = cli.fails(*arguments, status=2)
+    assert "got 'orders:2'; for one partition write: orders --partition 2" in errors
 
 
 def test_a_topic_that_the_user_may_not_see_is_not_called_missing(cli: CommandLine, server: EmbeddedKafkaServer) -> None:

@@ -30,7 +30,7 @@ MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda each: each.poll(1, timeout=None), ConfigurationError, f"timeout must be {SECONDS}, got None"),
     (lambda each: each.poll(1, timeout=float("nan")), ConfigurationError, f"timeout must be {SECONDS}, got nan"),
     (lambda each: each.poll(partitions="t"), TypeError, f"{PARTITIONS} an iterable of TopicPartition, got 't'"),
-    (lambda each: each.poll(partitions=[("t", 0)]), IllegalStateError, "t-0 is not assigned"),
+    (lambda each: each.poll(partitions=[("t", 0)]), IllegalStateError, "; assign() it first, or in a group, await"),
     (lambda each: each.batches("5"), TypeError, f"max_records must be {WHOLE} >= 1, got '5'"),
     (lambda each: each.batches(5, timeout="1"), ConfigurationError, f"timeout must be {SECONDS}, got '1'"),
     (lambda each: each.assign("t"), TypeError, f"{PARTITIONS} an iterable of TopicPartition, got 't'"),
