@@ -131,8 +131,8 @@ RUNS ?= 5
 LOAD ?= 8
 
 test-under-load: .venv/.development
-	@for _ in $$(seq $(LOAD)); do .venv/bin/python -c 'while True: pass' & busy="$$busy $$!"; done; \
-		trap "kill $$busy" EXIT; \
+	@trap 'kill $$busy' EXIT; trap 'exit 130' INT TERM HUP; \
+		for _ in $$(seq $(LOAD)); do .venv/bin/python -c 'while True: pass' & busy="$$busy $$!"; done; \
 		for run in $$(seq $(RUNS)); do \
 			echo "run $$run of $(RUNS), beside $(LOAD) busy processes"; \
 			$(PYTEST) --numprocesses 4 $(PYTEST_ARGS) || exit 1; \
@@ -160,6 +160,7 @@ VERSION ?= 3.13
 PYTHON_TESTS ?= tests/pure $(addprefix --ignore=tests/pure/test_docs_,code.py reference.py)
 
 .venv/python%/.installed: pyproject.toml | .venv/bin/python
+	@$(PYTHON) -c 'import sys; v = "%d.%d" % sys.version_info[:2]; sys.exit(v != "$*" and f"PYTHON is {v}, not $*: set PYTHON=/path/to/python$*")'
 	@$(PYTHON) -m venv .venv/python$*
 	@.venv/python$*/bin/python -m pip --quiet --disable-pip-version-check --no-input install -e $(FAST)
 	@touch $@

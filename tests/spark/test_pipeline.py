@@ -152,7 +152,8 @@ async def test_without_a_window_a_schema_makes_columns_of_the_json_and_a_slow_st
     rows = await on_spark(lambda: spark.read.parquet(plan.to_files or "").select("city", "cents").collect())
     assert {tuple(row) for row in rows} == {("Rome", 5), (None, 7)}
     assert "which could not begin the query; it starts again" in lines[0]
-    assert lines[1].endswith("1 dropped: not JSON of the schema")
+    # On a busy machine, the repeated start may be slow as well.
+    assert lines[-1].endswith("1 dropped: not JSON of the schema")
 
 
 def described(spark: SparkSession, plan: Plan, directory: Path) -> list[str]:
