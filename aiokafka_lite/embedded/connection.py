@@ -408,8 +408,9 @@ class ServerConnection:
                 if self.server.long_work.locked():
                     work.restart()  # of all requests that wait here, only one has its records decompressed
                 async with self.server.long_work:
-                    while not self._node_stopped and _step(context, work):
+                    while not self._node_stopped and await _next_step(context, work):
                         await self._let_others_run()
+                    await self._let_others_run()  # the node may have been frozen during a step in a thread
         return not self._node_stopped
 
     async def _let_others_run(self) -> None:
@@ -571,6 +572,10 @@ class ServerConnection:
         if failed is None or handled is None:
             raise CloseConnection
         return merge_responses(request, failed, handled)
+
+
+async def _next_step(context: RequestContext, work: LongWork) -> bool:
+    return await asyncio.to_thread(_step, context, work) if work.next_is_long else _step(context, work)
 
 
 def _step(context: RequestContext, work: LongWork) -> bool:

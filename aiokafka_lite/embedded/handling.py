@@ -50,7 +50,12 @@ H = TypeVar("H", bound=Callable[..., Answer])
 
 
 class LongWork(Protocol):
-    """Work that takes steps of some milliseconds each."""
+    """Work that takes steps of some milliseconds each, and perhaps long ones.
+
+    A long step may run in a thread, because it uses nothing but the work itself.
+    """
+
+    next_is_long: bool
 
     def step(self) -> bool:
         """Do the next step. False if it was the last one."""

@@ -5,7 +5,8 @@ topic, and timestamps if the header shows that a timestamp breaks the rule. Head
 because a small batch may have millions of them.
 
 A batch of a few kilobytes may decompress to 128 MiB. So the checks are a generator, which yields after each step of
-some milliseconds. A connection lets others run between the steps, before it hands the request to its handler.
+some milliseconds. A connection lets others run between the steps, before it hands the request to its handler. Only
+the compression of a large batch for another ``compression.type`` is one long step, which may run in a thread.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ NO_TIMESTAMP = -1
 MAX_RECORDS = 1 << 19
 """The most records of a batch. Kafka has no such limit. Here each scan of them stops the event loop of all brokers, and
 a batch of 100 KB may have twenty million records."""
+LARGE = 1 << 20
+"""Records with more bytes are compressed in a thread: gzip takes about 30 ms for a mebibyte, and 2 s for 126 MiB."""
 MAX_RECORD_ERRORS = 1_000
 """The most records that a response lists. Kafka lists all of them; a small batch may have a million."""
 
@@ -141,7 +144,17 @@ class Validation:
     because this broker has just encoded it.
     """
 
-    __slots__ = ("_from_client", "_now_ms", "_records", "_refusal", "_steps", "_stored", "batch", "config")
+    __slots__ = (
+        "_from_client",
+        "_now_ms",
+        "_records",
+        "_refusal",
+        "_steps",
+        "_stored",
+        "batch",
+        "config",
+        "next_is_long",
+    )
 
     def __init__(
         self, batch: RecordBatch, records: Buffer, config: TopicConfig, now_ms: int, *, from_client: bool = True
@@ -154,15 +167,16 @@ class Validation:
     def restart(self) -> None:
         """Drop the decompressed records: the next step is the first one."""
         self._steps = _validate(self.batch, self._records, self.config, self._now_ms, from_client=self._from_client)
+        self.next_is_long = False
         self._stored: Buffer | None = None
         self._refusal: RecordsRejected | None = None
 
     def step(self) -> bool:
-        """Do the next step, of some milliseconds. False if it was the last one."""
+        """Do the next step. It takes some milliseconds unless ``next_is_long``. False if it was the last one."""
         if self._stored is not None or self._refusal is not None:
             return False
         try:
-            next(self._steps)
+            self.next_is_long = next(self._steps) is not None
         except StopIteration as end:
             self._stored = end.value
         except RecordsRejected as refusal:
@@ -188,7 +202,8 @@ class Validation:
 
 def _validate(
     batch: RecordBatch, records: Buffer, config: TopicConfig, now_ms: int, *, from_client: bool
-) -> Generator[None, None, Buffer]:
+) -> Generator[bool | None, None, Buffer]:
+    """The steps of a validation. True means that the next step is long."""
     _check_size(batch, config)
     compresses = config.compression is not None and config.compression is not batch.compression
     if not from_client:
@@ -200,7 +215,11 @@ def _validate(
         yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, _check_keys(batch, body))
     if not config.log_append_time:
         yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, _check_timestamps(batch, body, config, now_ms))
-    return _recompress(batch, body, config) if compresses else records
+    if not compresses:
+        return records
+    if len(body) > LARGE:
+        yield True
+    return _recompress(batch, body, config)
 
 
 def _check_size(batch: RecordBatch, config: TopicConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,6 +15,7 @@ from aiokafka_lite.embedded.handling import PREPARATIONS, LongWork, RequestConte
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.connection import RequestHeader
 from aiokafka_lite.protocol.messages import MetadataRequest, ProduceRequest, ProduceRequestPartition
+from aiokafka_lite.protocol.records import compress
 from aiokafka_lite.types import Compression
 from tests.embedded.broker.peer import Peer, produce_request
 from tests.pure.embedded.batches import produced
@@ -233,6 +235,41 @@ async def test_other_clients_do_not_wait_for_many_checks_of_one_step(one: Embedd
             await asyncio.sleep(0)
             turns.append(time.thread_time() - began)
     assert max(turns) < sum(turns) / 2
+
+
+async def test_other_clients_do_not_wait_for_the_compression_of_a_large_batch(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", configs={"compression.type": "gzip", "max.message.bytes": "100000000"})
+    value = random.Random(1).randbytes(4 * MB)
+    began = time.thread_time()
+    compress(Compression.GZIP, value)
+    in_one_step = time.thread_time() - began
+    turns = []
+    async with Peer(one) as peer:
+        answer = asyncio.create_task(peer.produce("t", produced(value, compression=Compression.LZ4)))
+        while not answer.done():
+            began = time.thread_time()
+            await asyncio.sleep(0)
+            turns.append(time.thread_time() - began)
+    assert (await answer).error_code == ErrorCode.NONE
+    assert max(turns) < in_one_step / 2
+    assert values(one) == [value]
+
+
+async def test_a_broker_that_is_frozen_during_a_compression_appends_nothing_until_it_is_thawed(
+    one: EmbeddedCluster,
+) -> None:
+    await one.create_topic("t", configs={"compression.type": "gzip", "max.message.bytes": "100000000"})
+    value = random.Random(1).randbytes(4 * MB)
+    async with Peer(one) as peer:
+        answer = asyncio.create_task(peer.produce("t", produced(value)))
+        await begun(one)
+        await one.freeze(1)
+        await asyncio.get_running_loop().shutdown_default_executor()  # the thread has ended
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert values(one) == []
+        await one.thaw(1)
+        assert (await answer).error_code == ErrorCode.NONE
 
 
 async def test_the_history_has_the_time_before_the_checks(one: EmbeddedCluster) -> None:
