@@ -20,6 +20,7 @@ from aiokafka_lite.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
+    JoinGroupResponse,
     OffsetCommitRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
@@ -122,6 +123,35 @@ async def test_a_join_at_a_frozen_coordinator_moves_to_the_next_one(
     await until_stable(first.consumer, second.consumer, within=10.0)
     await first.stop()
     await second.stop()
+    assert ownership.clashes == []
+
+
+async def test_a_static_member_that_joins_while_the_coordinator_moves_is_not_fenced_by_its_own_join(
+    cluster: EmbeddedCluster, ownership: Ownership
+) -> None:
+    first = await Worker(cluster, ownership, "first", group_instance_id="a").start()
+    old = await Worker(cluster, ownership, "old", group_instance_id="b").start()
+    await until_stable(first.consumer, old.consumer)
+    await old.stop()
+    third = await Worker(cluster, ownership, "third").start()
+    await asyncio.sleep(1.0)  # virtual; a rebalance has begun, and waits for the instance "b"
+    before, refused = coordinator_of(cluster), []
+
+    def move(response: JoinGroupResponse) -> JoinGroupResponse:
+        # The new coordinator has the group as it was stored, with another member id for the instance.
+        if response.member_id.startswith("b-") and coordinator_of(cluster) == before:
+            cluster.leadership.move_leader((OFFSETS_TOPIC, partition_of("workers", 3)), None, unclean=False)
+        refused.append(ErrorCode.of(response.error_code))
+        return response
+
+    cluster.on(JoinGroupRequest, times=None).alter(move)
+    again = await Worker(cluster, ownership, "again", group_instance_id="b").start()
+    await until_stable(first.consumer, again.consumer, third.consumer)
+    assert coordinator_of(cluster) != before
+    assert ErrorCode.FENCED_INSTANCE_ID in refused
+    for worker in (first, again, third):
+        assert worker.error is None
+        await worker.stop()
     assert ownership.clashes == []
 
 
