@@ -65,6 +65,32 @@ async def test_an_impossible_producer_id_or_epoch_is_asked_for_again(
     await check_three(cluster, [0, 1])
 
 
+@generation_2
+@pytest.mark.usefixtures("generation")
+@pytest.mark.parametrize(("request_type", "written"), [(EndTxnRequest, [0, 3]), (InitProducerIdRequest, [3])])
+@pytest.mark.parametrize(
+    ("field", "refusal"),
+    [("producer_id", "INVALID_PRODUCER_ID_MAPPING"), ("producer_epoch", "INVALID_PRODUCER_EPOCH|PRODUCER_FENCED")],
+)
+async def test_a_producer_id_or_epoch_that_is_not_the_coordinators_own_ends_the_producer(
+    cluster: EmbeddedCluster, request_type: type[Request[Any]], written: list[int], field: str, refusal: str
+) -> None:
+    def replace(response: Any) -> Any:
+        setattr(response, field, 4000)
+        return response
+
+    cluster.on(request_type, times=1).alter(replace)
+    async with transactional(cluster) as producer:
+        if 0 in written:  # the answer of its EndTxn is the wrong one
+            await write(producer, 0)
+        for number in (1, 2):
+            with pytest.raises(BrokerError, match=refusal):
+                await write(producer, number)
+    async with transactional(cluster) as producer:
+        await write(producer, 3)
+    await check_three(cluster, written)
+
+
 @generation_1
 @pytest.mark.usefixtures("generation")
 async def test_records_of_a_partition_that_is_not_added_expire_with_the_reason(cluster: EmbeddedCluster) -> None:
