@@ -51,7 +51,7 @@ MACHINES = [
         "aiokafka_lite.aio.service",
         "TRANSITIONS",
         "NEW",
-        "A component with tasks: a producer, a consumer, the client that they use.",
+        "These are the states of a component with tasks, such as a producer, a consumer, or the client that they use.",
     ),
     Machine(
         "Partition of a producer",

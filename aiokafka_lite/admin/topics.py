@@ -96,7 +96,8 @@ class CreatedSetting:
 class CreatedTopic:
     """A created topic, or with ``validate_only`` the topic that would be created.
 
-    A field is None before Kafka 2.4, and an id before 2.8: older brokers do not return them.
+    Counts and settings are None before Kafka 2.4, and for a client that may not describe the settings of the topic. The
+    id is None before 2.8.
     """
 
     name: str

@@ -300,7 +300,7 @@ class Transactions:
         Give ``start_offset``, the first offset of the transaction, or the ``producer`` that has it open;
         ``find_hanging`` returns both. Call it only for a transaction that no coordinator has. Otherwise this partition
         is aborted, and the coordinator may still commit the other partitions; ``fence_producers`` aborts a whole
-        transaction. Raises ValueError if no transaction begins at ``start_offset``, and BrokerError
+        transaction. Raises ValueError if no transaction begins at ``start_offset``, and ProducerFenced
         (INVALID_PRODUCER_EPOCH) if the producer has a newer epoch.
         """
         item = arguments.partition(partition)

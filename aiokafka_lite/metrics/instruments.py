@@ -79,9 +79,11 @@ class _Table:
     def latency(self, count: str, name: str, field: str, what: str) -> None:
         """Add the instruments of a ``LatencyMetrics``. ``count`` names the counter, ``name`` the durations."""
         self.counter(count, f"{field}.count", f"{what}.")
-        self.counter(f"{name}.time", f"{field}.total", f"Total time: {what}.", SECONDS)
-        self.gauge(f"{name}.latency.p99", f"{field}.p99", f"99th percentile of the last 1,000: {what}.", SECONDS)
-        self.gauge(f"{name}.latency.max", f"{field}.max", f"Maximum of the last 1,000: {what}.", SECONDS)
+        self.counter(f"{name}.time", f"{field}.total", f"{what}: sum of their durations.", SECONDS)
+        self.gauge(
+            f"{name}.latency.p99", f"{field}.p99", f"{what}: 99th percentile of the last 1,000 durations.", SECONDS
+        )
+        self.gauge(f"{name}.latency.max", f"{field}.max", f"{what}: longest of the last 1,000 durations.", SECONDS)
 
     def samples(self, snapshot: object, *labels: str) -> Iterator[Sample]:
         """The samples of a snapshot, without those whose value is None, which means unknown."""
@@ -116,7 +118,9 @@ _TRANSACTIONS.gauge("open", "open_for", "Age of the open transaction.", SECONDS)
 
 _CONSUMER = _Table("consumer")
 _CONSUMER.counter("records.consumed", "records_consumed", "Records that were returned to the program.")
-_CONSUMER.counter("consumed", "bytes_consumed", "Compressed size of the batches of these records.", BYTES)
+_CONSUMER.counter(
+    "consumed", "bytes_consumed", "Size of the batches of these records, as the brokers sent them.", BYTES
+)
 _CONSUMER.gauge("buffered", "buffered_bytes", "Fetched batches that are not unpacked yet.", BYTES)
 _CONSUMER.latency("fetches", "fetch", "fetch_latency", "Fetch requests that were answered")
 _CONSUMER.counter("fetch.failures", "fetch_failures", "Fetch requests without a response.")
@@ -140,7 +144,7 @@ _MEMBER.counter("rebalance.failures", "rebalances.failures", "Rebalances that en
 _MEMBER.gauge("last.rebalance.ago", "rebalances.last_success_ago", "Time since the last rebalance.", SECONDS)
 _MEMBER.latency("heartbeats", "heartbeat", "heartbeats.latency", "Heartbeats that renewed the session")
 _MEMBER.counter("heartbeat.failures", "heartbeats.failures", "Heartbeats without an answer, or refused.")
-_MEMBER.gauge("last.heartbeat.ago", "heartbeats.last_success_ago", "Time since the session was renewed.", SECONDS)
+_MEMBER.gauge("last.heartbeat.ago", "heartbeats.last_success_ago", "Time since the session was last renewed.", SECONDS)
 
 _SHARE = _Table("share", "group")
 _SHARE.gauge("assigned.partitions", "partitions_assigned", "Partitions that the group has assigned to this member.")
@@ -167,7 +171,7 @@ _SHARE.counter("sessions.opened", "sessions_opened", "Share sessions that were o
 _SHARE.counter("sessions.lost", "sessions_lost", "Share sessions that were lost, with all records of the broker.")
 _SHARE.latency("heartbeats", "heartbeat", "heartbeats.latency", "Heartbeats that were answered")
 _SHARE.counter("heartbeat.failures", "heartbeats.failures", "Heartbeats without an answer, or refused.")
-_SHARE.gauge("last.heartbeat.ago", "heartbeats.last_success_ago", "Time since a heartbeat was answered.", SECONDS)
+_SHARE.gauge("last.heartbeat.ago", "heartbeats.last_success_ago", "Time since the last answer to a heartbeat.", SECONDS)
 
 _WORKERS = _Table("workers")
 _WORKERS.gauge("records.pending", "pending", "Records that were read and are not finished.")
@@ -192,9 +196,11 @@ _BROKER.gauge("requests.in.flight", "requests_in_flight", "Requests to the broke
 _BROKER.counter("sent", "bytes_sent", "Size of the requests to the broker.", BYTES)
 _BROKER.counter("received", "bytes_received", "Size of the responses of the broker.", BYTES)
 _BROKER.counter("responses", "latency_count", "Responses of the broker, without responses to handshakes.")
-_BROKER.counter("request.time", "latency_total", "Total time from requests to their responses.", SECONDS)
-_BROKER.gauge("request.latency.p99", "latency_p99", "99th percentile of the last 1,000 requests.", SECONDS)
-_BROKER.gauge("request.latency.max", "latency_max", "Maximum of the last 1,000 requests.", SECONDS)
+_BROKER.counter("request.time", "latency_total", "Sum of the times from requests to their responses.", SECONDS)
+_BROKER.gauge(
+    "request.latency.p99", "latency_p99", "99th percentile of the times of the last 1,000 responses.", SECONDS
+)
+_BROKER.gauge("request.latency.max", "latency_max", "Longest time of the last 1,000 responses.", SECONDS)
 _BROKER.counter("throttle.time", "throttle_time", "Pauses that the broker requested.", SECONDS)
 
 _TABLES = (

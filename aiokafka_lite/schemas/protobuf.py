@@ -87,7 +87,7 @@ class ProtobufSerializer(SchemaSerializer[M]):
 
         def write(data: object) -> bytes:
             if not isinstance(data, wanted):
-                raise TypeError(f"the type must be {wanted.__name__}")
+                raise TypeError(f"the message must be of type {wanted.__name__}, got {type(data).__name__}")
             return data.SerializeToString()
 
         return write

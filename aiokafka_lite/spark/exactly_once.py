@@ -338,9 +338,10 @@ def _not_committed(batch: int) -> Iterator[None]:
 
 
 async def _each(step: Callable[[Item], Awaitable[None]], items: Sequence[Item]) -> Iterator[tuple[Item, BaseException]]:
-    """Call ``step`` with each item at the same time. Returns the items that failed, with their errors.
+    """Call ``step`` with each item, at most ``ENDED_AT_ONCE`` at the same time.
 
-    All steps are awaited, because Spark's reaction to a failure must not overlap with a commit in progress.
+    Returns the items that failed, with their errors. All steps are awaited, because Spark's reaction to a failure must
+    not overlap with a commit in progress.
     """
     limit = asyncio.Semaphore(ENDED_AT_ONCE)
 

@@ -195,8 +195,9 @@ def tasks(
 ) -> list[Task]:
     """Split large ranges and combine small ones, because a task has a fixed cost.
 
-    A task gets at most ``max_records_per_partition`` offsets. Small ranges are combined up to ``records_per_task``
-    offsets, as long as there are at least about ``min_partitions`` tasks. The ranges of a partition stay in order.
+    A task gets at most ``max_records_per_partition`` offsets. Large ranges are split until there are about
+    ``min_partitions`` tasks, if there are that many offsets. Small ranges are combined up to ``records_per_task``
+    offsets while that many tasks remain. The ranges of a partition stay in order.
     """
     # Splitting comes before combining: a task that combines pieces must not exceed the limit of one piece either.
     pieces = [each for each in wanted if each.size > 0]

@@ -292,12 +292,12 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
     given.trigger_limits()  # checked nevertheless: at load, a stream is possible
     starting = given.bound("starting", Edge.EARLIEST)
     if starting is Edge.LATEST or _has(starting, LATEST_OFFSET):
-        raise wrong(
-            "startingOffsets", given.text("startingOffsets"), "earliest, or offsets other than -1, in a batch read"
-        )
+        allowed = "earliest, or offsets without -1 (latest), in a batch read"
+        raise wrong("startingOffsets", given.text("startingOffsets"), allowed)
     ending = given.bound("ending", Edge.LATEST)
     if ending is Edge.EARLIEST or _has(ending, EARLIEST_OFFSET):
-        raise wrong("endingOffsets", given.text("endingOffsets"), "latest, or offsets other than -2, in a batch read")
+        allowed = "latest, or offsets without -2 (earliest), in a batch read"
+        raise wrong("endingOffsets", given.text("endingOffsets"), allowed)
     bounds.check_order(starting, ending)
     common = given.common(starting)
     bounds.check_same_partitions(common.selection, ending, bounds.option("ending", ending))

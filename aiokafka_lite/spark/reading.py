@@ -290,7 +290,11 @@ class RangeReader(Component, SubscriptionObserver):
             self._fetching.changed()
 
     async def _skip_truncated(self) -> bool:
-        """If losses are allowed, finish the ranges whose next offset is not in the log. Returns whether any were."""
+        """If losses are allowed, finish the ranges that have nothing left to read.
+
+        These are the ranges whose next offset is at or after the end of the log, or whose partition no longer exists.
+        Returns whether any were finished.
+        """
         if self._fail_on_data_loss:
             return False
         found = False

@@ -1,7 +1,8 @@
 """Writes the rows of a task to their topics, through the producer of this process.
 
 The tasks of a process use the same idempotent producer, one after another, so a task opens no connection. When the
-producer's buffer is full (``kafka.buffer.memory``), the task waits, and Spark stops to compute its rows.
+producer's buffer is full (``kafka.buffer.memory``), the task waits, and Spark computes no more rows until there is
+room.
 
 This module does not import Spark. A task is an iterator of Arrow record batches on a thread of Spark.
 """

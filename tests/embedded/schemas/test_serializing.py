@@ -148,7 +148,7 @@ async def test_data_that_the_schema_does_not_describe_is_refused(
             with pytest.raises(SerializationError, match="of type dict and cannot be serialized by AvroSerializer"):
                 await producer.send("orders", {"id": "seven"})
     protobuf = ProtobufSerializer(registry, order_type())
-    with pytest.raises(TypeError, match="the type must be Order"):
+    with pytest.raises(TypeError, match="the message must be of type Order, got "):
         await finished(protobuf.serialize("messages", ORDER, []))
 
 

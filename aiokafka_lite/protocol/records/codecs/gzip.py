@@ -23,7 +23,7 @@ def _pieces(data: memoryview, max_size: int) -> Iterator[bytes]:
         while position < len(data) or not members:
             members += 1
             if members > _MAX_MEMBERS:
-                raise CorruptRecord("a gzip batch has far too many members")
+                raise CorruptRecord(f"a gzip batch has far too many members: more than {_MAX_MEMBERS}")
             decompressor = zlib.decompressobj(31)
             rest: Buffer = b""
             while not decompressor.eof:

@@ -50,7 +50,7 @@ def _xerial_blocks(data: memoryview, limit: int) -> Iterator[memoryview]:
     while position < size:
         blocks += 1
         if blocks > limit:
-            raise CorruptRecord("a snappy batch has far too many blocks")
+            raise CorruptRecord(f"a snappy batch has far too many blocks: more than {limit}")
         # Appending to a stream writes another header in its middle.
         if data[position : position + 8] == _XERIAL_MAGIC:
             position += len(_XERIAL_HEADER)
