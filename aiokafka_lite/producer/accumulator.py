@@ -91,6 +91,7 @@ class Accumulator:
         self._dispatcher = dispatcher
         self._timers = timers
         sealed: deque[Sealed] = deque()
+        self._sealed = sealed
         self.choice = PartitionChoice(partitioner, client.view, sealed)
         self._counters = counters
         self._failures = failures
@@ -130,6 +131,8 @@ class Accumulator:
         may_move = number is None and key is None
         if number is None:
             number = self.choice.choose(name, key, value, topic.partitions)
+        elif self._sealed:
+            self.choice.report_sealed()
         partition = topic.partitions.get(number)
         if partition is None:
             unlisted = PreparedRecord(name, key, value, headers, number, timestamp, size, surplus)
@@ -165,7 +168,6 @@ class Accumulator:
                 topic.used_until = batch.deadline + USED_AHEAD
         self._settlement.register(batch, partition, is_ordered=is_ordered)
         topic.last_used = batch.opened
-        self.choice.report_sealed()  # a producer whose records all name their partition makes no choice
 
     def flush(self) -> None:
         """Send the open batches now, without waiting for ``linger``."""

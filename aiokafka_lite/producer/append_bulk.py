@@ -29,6 +29,7 @@ class BulkAppender:
         ``count`` is at least 1, and less than requested if the batch is full. A partition is chosen if ``number`` is
         None. ``charges`` has, for each record, the bytes of ``buffer_memory`` that the records up to it use in total.
         """
+        self._accumulator.choice.report_sealed()
         while True:
             partition = self._partition(topic, number)
             batch, index, count = partition.append_lists(lists, charges, start, stop)
@@ -44,6 +45,7 @@ class BulkAppender:
 
         ``size`` is the bytes of ``buffer_memory`` that the records use; the caller releases them if this raises.
         """
+        self._accumulator.choice.report_sealed()
         partition = self._partition(topic, number)
         batch, _, _ = partition.append_encoded(records, size)
         assert batch is not None

@@ -149,6 +149,38 @@ async def test_on_new_batch_is_called_in_a_send_and_not_in_a_task_of_the_produce
     assert all(size > 60 for _, size in callers)
 
 
+class Leave(BaseException):
+    """An exception that is not an error, as of a program that is ended."""
+
+
+@pytest.mark.parametrize("way", ["send_nowait", "send_many"])
+async def test_on_new_batch_is_called_before_the_next_record_is_kept(cluster: EmbeddedCluster, way: str) -> None:
+    await cluster.create_topic("t", 1)
+    calls: list[int] = []
+
+    class Leaving(RoundRobinPartitioner):
+        def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
+            calls.append(partition)
+            if len(calls) == 1:
+                raise Leave
+
+    async with producer_of(cluster, partitioner=Leaving(), linger=0.01) as producer:
+
+        async def send(value: bytes) -> None:
+            if way == "send_many":
+                await producer.send_many("t", [value], partition=0)
+            else:
+                await producer.send_nowait("t", value, partition=0)
+
+        await send(b"a")
+        with pytest.raises(Leave):
+            await send(b"b")
+        for value in (b"c", b"d"):
+            await send(value)
+    assert values_of(cluster, "t") == [b"a", b"c", b"d"]
+    assert len(calls) == 2  # once for each sealed batch: the last one is reported with the next record
+
+
 async def test_optional_methods_of_a_partitioner_are_called(cluster: EmbeddedCluster) -> None:
     loads: list[object] = []
 
