@@ -53,24 +53,32 @@ class Answer(Generic[T]):
         return [name for name, _ in self._encoded]
 
     def kept(self, merged: Mapping[str, T]) -> ReadTopics[T]:
-        """The parts to keep for the next response. ``merged`` has the topics of the snapshot from this response."""
-        if isinstance(self._response, MetadataResponse):
-            return self._before
-        return ReadTopics(self._response.version, self._encoded, merged)
+        """The parts to keep for the next response. ``merged`` has the topics of the snapshot from this response.
 
-    def read(self, known: Mapping[str, T]) -> Iterator[MetadataResponseTopic | T]:
+        After a small response, the parts of the large one are kept while the snapshot has at least half of its topics.
+        """
+        if isinstance(self._response, MetadataResponse):
+            return self._before if 2 * len(merged) >= len(self._before.encoded) else ReadTopics()
+        last = dict(self._encoded)  # of a topic that is listed twice, the snapshot has the last one
+        encoded = self._encoded if len(last) == len(self._encoded) else list(last.items())
+        return ReadTopics(self._response.version, encoded, merged)
+
+    def read(self, known: Mapping[str, T], asked: Collection[str] | None = None) -> Iterator[MetadataResponseTopic | T]:
         """Read all topics, from the first one. ``known`` has the topics of the present snapshot.
 
-        If the bytes of a topic have not changed, this yields the known topic itself.
+        If the bytes of a topic have not changed, this yields the known topic itself. ``asked`` are the requested names,
+        None for all topics. The bytes of other topics are not kept, because the caller does not use those topics.
         """
         if isinstance(self._response, MetadataResponse):
             for topic in self._response.topics:
                 check_topic(topic)
             yield from self._response.topics
         else:
-            yield from self._decode(self._response, known)
+            yield from self._decode(self._response, known, asked)
 
-    def _decode(self, response: PartialResponse, known: Mapping[str, T]) -> Iterator[MetadataResponseTopic | T]:
+    def _decode(
+        self, response: PartialResponse, known: Mapping[str, T], asked: Collection[str] | None
+    ) -> Iterator[MetadataResponseTopic | T]:
         version, before, merged = self._before
         if version != response.version:
             before = ()
@@ -91,7 +99,8 @@ class Answer(Generic[T]):
             topic: MetadataResponseTopic = response.decode()
             check_topic(topic)
             name = topic.name or ""
-            self._encoded.append((name, response.data[start : response.position]))
+            is_asked = asked is None or name in asked
+            self._encoded.append((name, response.data[start : response.position] if is_asked else b""))
             # Brokers list the topics in the same order each time, so the next one is probably the next one here.
             place = places.get(name, place - 1) + 1
             yield topic

@@ -196,7 +196,7 @@ def merging(
     topics = _kept(view, keep, is_complete=asked is None)
     shared: Shared = {}
     merged = 0
-    for given in answer.read(view.topics):
+    for given in answer.read(view.topics, asked):
         # The name is null only in responses to requests by topic id, which this client does not send. The next response
         # would drop an unrequested topic anyway.
         if given.name and (asked is None or given.name in asked):

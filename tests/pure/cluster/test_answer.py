@@ -109,6 +109,31 @@ def test_a_topic_that_makes_no_sense_refuses_the_answer_also_in_parts() -> None:
         follow(partial(topic("a"), topic("b", epoch=2**31 - 1)))
 
 
+def test_a_topic_that_was_not_requested_is_decoded_when_it_is() -> None:
+    view, before = follow(partial(topic("a"), topic("b")))
+    moved = partial(topic("a"), topic("b", leader=2, epoch=6))
+    answer = Answer(moved, before)
+    *_, view = merging(view, answer, asked={"a"}, keep={"a", "b"})
+    assert view is not None
+    newer = merged(view, Answer(moved, answer.kept(view.topics)))
+    assert [each.leader for each in newer.topics["b"].partitions] == [2, 2]
+
+
+def test_of_a_topic_that_is_listed_twice_the_last_one_counts_also_in_the_next_answer() -> None:
+    twice = partial(topic("a", leader=1, epoch=6), topic("a", leader=2, epoch=7))
+    view, before = follow(twice)
+    assert unread(Answer(partial(topic("a", leader=1, epoch=6)), before), view) == []
+    assert unread(Answer(partial(topic("a", leader=2, epoch=7)), before), view) == ["a"]
+
+
+def test_the_parts_of_a_large_response_are_dropped_with_its_topics() -> None:
+    view, before = follow(partial(topic("a"), topic("b")))
+    answer = Answer(MetadataResponse(brokers=[], topics=[]), before)
+    *_, view = merging(view, answer, asked=set(), keep=set())
+    assert view is not None
+    assert answer.kept(view.topics).encoded == ()
+
+
 def test_a_small_response_keeps_the_topics_of_the_large_one() -> None:
     view, before = follow(partial(topic("a")))
     small = MetadataResponse(brokers=[], topics=[topic("b")])
