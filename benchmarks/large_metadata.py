@@ -154,7 +154,7 @@ def _answer(port: int, moves: int = 0) -> bytes:
     topics = [
         MetadataResponseTopic(
             error_code=0,
-            name=_name(number),
+            name=_name(number - 1),
             topic_id=number.to_bytes(16, "big"),
             partitions=[
                 MetadataResponsePartition(
@@ -171,8 +171,6 @@ def _answer(port: int, moves: int = 0) -> bytes:
         )
         for number in range(1, TOPICS + 1)
     ]
-    for number, topic in enumerate(topics):
-        topic.name = _name(number)
     return _encoded(MetadataResponse(brokers=_brokers(port), cluster_id="stand-in", controller_id=0, topics=topics))
 
 

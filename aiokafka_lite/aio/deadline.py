@@ -20,7 +20,7 @@ class deadline:  # noqa: N801 - used as a statement, like contextlib.closing
     """Cancel the body after ``seconds`` and raise KafkaTimeout with the text that ``describe()`` returns then.
 
     With ``None`` there is no timeout. A timeout of zero or less expires at the first await. A KafkaTimeout or
-    TimeoutError that the body itself raises passes through unchanged. A cancellation from outside does so too.
+    TimeoutError that the body itself raises passes through unchanged. So does a cancellation from outside.
 
     This is an anyio cancel scope, so a body that catches the cancellation is cancelled again at its next await.
     """

@@ -1,4 +1,4 @@
-"""The coordinators of groups and transactional ids: looked up with FindCoordinator, and cached until they are wrong.
+"""The coordinators of groups and transactional ids: looked up, and cached until an answer shows that they are wrong.
 
 Owns the cache and the lookups in progress. A lookup is a task of the client: many callers share the task, and a
 cancelled caller does not stop it.

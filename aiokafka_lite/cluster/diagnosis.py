@@ -82,7 +82,10 @@ class OutageReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopReport:
-    """The delay of timers in the event loop, in seconds: average and maximum of the last minute, and of all time."""
+    """The delay of timers in the event loop, in seconds.
+
+    The average and the maximum of the last minute, and the maximum since the start.
+    """
 
     average: float | None
     longest_of_a_minute: float | None

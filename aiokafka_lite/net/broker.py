@@ -67,8 +67,8 @@ class Broker:
     """A broker's address and its connections. Owned by one client, in one loop. The constructor does no I/O.
 
     A negative ``node_id`` is a bootstrap address: it is not known which broker listens there. ``random`` returns
-    numbers in [0, 1), for jitter. Failures are counted in ``outages``.
-    ``memory`` bounds the incomplete responses of all brokers together.
+    numbers in [0, 1), for jitter. Failures are counted in ``outages``. ``memory`` bounds the incomplete
+    responses of all brokers together.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ ADDRESS_ERRORS = (OSError, OverflowError, ValueError)
 ValueError: a NUL in the name, or a label of more than 63 characters (UnicodeError)."""
 
 _RESERVED = 0.1
-"""The fraction of the timeout that is kept from the TLS handshake. So the handshake times out before the whole attempt,
+"""The fraction of the timeout that the TLS handshake may not use. So the handshake times out before the whole attempt,
 and the error names the handshake."""
 
 

@@ -343,7 +343,7 @@ class InFlightRequests:
                 if entry.promise is not None:
                     entry.promise.fail(error)
                 else:
-                    logger.warning("a request that was held back could not be sent to %s: %s", self._peer, error)
+                    logger.warning("failed to send a held request to %s: %s", self._peer, error)
         self._is_holding = len(in_flight) >= self._max_open
         self._check_idle()
 

@@ -98,7 +98,7 @@ class ExpiryLog:
         self._batches += 1
         self._topics[topic] = None
         if self._batches == 1:
-            logger.error("records for %s were not delivered: %r; further batches are counted", name, error)
+            logger.error("records for %s were not delivered: %r; further lost batches are only counted", name, error)
 
     def finish(self) -> None:
         """End the outage, because records are delivered again or the producer ends."""

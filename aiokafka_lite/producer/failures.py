@@ -124,7 +124,7 @@ class Failures(AsyncIteration):
         """Add records that have failed, or count them as dropped."""
         if self._size and self._size + group.size > self._max_bytes:
             if not self.dropped:
-                logger.warning("dropped records of a full stream of failed deliveries: take the records faster")
+                logger.warning("a stream of failed deliveries is full and dropped records: read it faster")
             self.dropped += group.count
             return
         self._groups.append(group)

@@ -105,7 +105,7 @@ def snapshot(
     batches_unsettled: int = 0,
     transactions: TransactionMetrics | None = None,
 ) -> ProducerMetrics:
-    """The current metrics: each counter, and what follows from them."""
+    """The current metrics: each counter, and the values computed from the counters."""
     return ProducerMetrics(
         **vars(counters),
         buffered_bytes=buffered_bytes,

@@ -143,8 +143,8 @@ class Sequences:
     def remove_unwritten(self, unsent: Iterable[Batch]) -> None:
         """When all requests are answered, remove the numbers of the batches that the broker certainly does not have.
 
-        These are all batches after a proven gap, and all batches behind one without numbers (the parts of a split
-        batch), because they could not be written without the batches before them.
+        These are all batches after a proven gap, and all batches after one without numbers, such as a part of a split
+        batch. The broker refuses a batch while an earlier batch is missing.
         """
         lacking = self._renumber
         for batch in unsent:

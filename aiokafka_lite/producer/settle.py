@@ -161,7 +161,10 @@ class Settlement:
                 self.fail(batch, error, log)
 
     def fail_all(self, error: Exception, *, fatal: bool = False, log: FailureLog | None = None) -> None:
-        """Fail every batch; if ``fatal``, later records as well. ``log`` may be shared with other records."""
+        """Fail every batch. ``fatal`` also fails later records.
+
+        ``log`` is the failure log, which other records may use too.
+        """
         log = FailureLog(error) if log is None else log
         if fatal and isinstance(error, KafkaError) and self.fatal is None:
             self.fatal = self.refusal = error

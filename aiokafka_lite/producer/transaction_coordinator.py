@@ -31,7 +31,6 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
-from typing import TypeVar
 
 import anyio
 
@@ -76,15 +75,13 @@ from .transactional_ids import TransactionalIds
 
 logger = logging.getLogger(__name__)
 
-R = TypeVar("R")
-
 LONGEST_MARKER_WAIT = 0.02
 """Seconds that a transaction of generation 2 waits for the markers of the previous one, before it begins nevertheless.
 A partition leader that meets CONCURRENT_TRANSACTIONS waits as long."""
 
 _MARKER_PAUSES = (0.0, 0.0, 0.0, 0.001, 0.002, 0.004, 0.008, 0.016)
-"""Seconds between the requests of ``wait_markers``. With 0, the only pause is the round trip of a request, which is
-shorter than the millisecond to which event loops round a sleep."""
+"""Seconds between the requests of ``wait_markers``. With 0, only the round trip of a request is between two requests. A
+sleep would be longer: event loops round it up to a millisecond."""
 
 LONGEST_STABLE_WAIT = 10.0
 """Seconds that the first offsets of a producer wait for a transaction of its id that another process has left (rule 5).

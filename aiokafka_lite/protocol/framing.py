@@ -44,7 +44,7 @@ SECOND_CHUNK = 1024 * 1024
 saves time: when two buffers of some hundred KiB are freed, the allocator returns their pages, which takes ten times as
 long as the copy."""
 GROWTH = 4
-"""Buffers grow by this factor. So at most a third of the bytes of a large frame are copied."""
+"""Buffers grow by this factor. So all copies together are at most a third of the frame's size."""
 
 MAPPED = 8 * 1024 * 1024
 """The size in bytes from which a buffer is mapped memory, which Python does not fill with zeros. Filling 64 MiB blocked
