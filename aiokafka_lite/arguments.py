@@ -216,7 +216,7 @@ def offsets(given: object) -> dict[TopicPartition, OffsetAndMetadata]:
 def record(given: object) -> Record:
     """A record, as reads return them."""
     if not isinstance(given, Record):
-        raise TypeError(must_be("record", "a Record, as reads return them", given))
+        raise TypeError(must_be("record", "a Record that a read has returned", given))
     return given
 
 

@@ -271,6 +271,8 @@ def checks_topics(make: Callable[..., None]) -> Callable[..., None]:
             servers, topics = named.get("bootstrap_servers", "host:port"), list(given)
             if "bootstrap_servers" not in named and ":" in str(given[0]):  # an address: the topics follow it
                 servers = topics.pop(0)
+            if len(topics) == 1 and isinstance(topics[0], (list, tuple, set)):
+                topics = list(topics[0])
             name = type(client).__name__
             raise TypeError(f"topics must be given by name: use {name}({servers!r}, topics={topics!r})")
         make(client, *given, **named)

@@ -55,7 +55,8 @@ class Writer:
     async def write(self, data: bytes) -> None:
         """Write a piece completely. Raises BrokenPipeError if the reader has closed the pipe.
 
-        A cancelled call waits up to ``GRACE`` seconds for the end of the write; then ``is_stuck`` says if it failed.
+        A cancelled call waits up to ``GRACE`` seconds for the end of the write; then ``is_stuck`` is true if the piece
+        is not written.
         """
         written = self._written = self._loop.create_future()
         self._work.put((data, written))

@@ -328,7 +328,10 @@ def _state_row(group: GroupDescription) -> tuple[Cell, ...]:
 
 
 def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float) -> Reset:
-    """The reset that ``--to``, ``--shift`` or ``--file`` requests. Raises ValueError unless one of them is valid."""
+    """The reset that ``--to``, ``--shift`` or ``--file`` requests.
+
+    Raises ValueError unless exactly one of them is given, and is valid.
+    """
     from ..admin import Reset
 
     if sum(each is not None for each in (to, shift, file)) != 1:

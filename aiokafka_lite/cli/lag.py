@@ -29,7 +29,7 @@ LookUp = Callable[[], Awaitable[tuple[Table, Sequence[KafkaError]]]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The groups to show (all if empty), and how. The lag counts up to the end of the isolation level."""
+    """The groups to show (all if empty), and how. The isolation level chooses the end up to which the lag counts."""
 
     groups: Sequence[str]
     isolation_level: str

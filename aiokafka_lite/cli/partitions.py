@@ -43,18 +43,24 @@ def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]
 
 
 async def partitions_of(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
-    """The partitions that the texts name, each once, in order. Raises the error of one that does not exist."""
-    from ..errors import KafkaError
+    """The partitions that the texts name, each once, in order. Raises the error of one that does not exist.
+
+    A user who may not describe a topic can still name its partitions: they are not checked.
+    """
+    from ..errors import KafkaError, UnknownTopic
     from ..types import TopicPartition
     from .topic_names import explained
 
     whole, listed = parse_topics(texts)
     described = await admin.topics.describe(list(dict.fromkeys([*whole, *(each.topic for each in listed)])))
-    for error in await explained(admin, described.failed):
+    failed = {
+        name: error for name, error in described.failed.items() if name in whole or isinstance(error, UnknownTopic)
+    }
+    for error in await explained(admin, failed):
         raise error
     for topic, number in listed:
-        last = len(described.done[topic].partitions) - 1
-        if number > last:
-            raise KafkaError(f"topic {topic!r} has the partitions 0 to {last}, and no partition {number}")
+        if topic in described.done and number >= (count := len(described.done[topic].partitions)):
+            has = f"the partitions 0 to {count - 1}, and no partition {number}" if count > 1 else "only partition 0"
+            raise KafkaError(f"topic {topic!r} has {has}")
     listed += [TopicPartition(name, one.partition) for name in whole for one in described.done[name].partitions]
     return sorted(set(listed))

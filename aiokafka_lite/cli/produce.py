@@ -42,7 +42,7 @@ async def produce(connection: Connection, output: Output, job: Job) -> int:
         producer = connection.producer({"linger": LINGER, "batch_size": BATCH_SIZE}, job.settings)
         shown = stack.enter_context(progress("producing", total, is_wanted=not os.isatty(descriptor)))
         sending = Sending(producer, job, shown)
-        await check_topics(connection, [job.topic], may_create=connection.may_create_topics())
+        await check_topics(connection, [job.topic], may_create=connection.may_create_topics(), max_partitions=1)
         try:
             async with started(producer):
                 await producer.partitions_for(job.topic)

@@ -83,7 +83,10 @@ async def alter(
 
 
 def parse_quotas(settings: list[str], unset: list[str]) -> dict[str, float | None]:
-    """The new quotas by name, None for those to remove. Raises ValueError unless the options are valid."""
+    """The new quotas by name, None for those to remove.
+
+    Raises ValueError for a contradiction, or a value that is not a number.
+    """
     changes: dict[str, float | None] = {}
     for name, value in names_and_values("set", settings).items():
         try:

@@ -58,25 +58,30 @@ async def delete(
         else:
             limits = await _before_time(admin, wanted, milliseconds)
         deleted = await admin.records.delete(limits)
-        failed = [await _explained(admin, *each, limits) for each in deleted.failed.items()]
-    if deleted.done or shared.output.as_json:
-        rows = [(*partition, first) for partition, first in sorted(deleted.done.items())]
-        shared.output.show(Table(("TOPIC", "PARTITION", "FIRST-OFFSET"), rows))
-    return show_errors(failed)
+        if deleted.done or shared.output.as_json:
+            rows = [(*partition, first) for partition, first in sorted(deleted.done.items())]
+            shared.output.show(Table(("TOPIC", "PARTITION", "FIRST-OFFSET"), rows))
+        return show_errors(await _explained(admin, deleted.failed, limits))
 
 
 async def _explained(
-    admin: Admin, partition: TopicPartition, error: KafkaError, limits: Mapping[TopicPartition, int | None]
-) -> KafkaError:
-    """The error of a partition; that of an offset behind the end names the end."""
+    admin: Admin, failed: Mapping[TopicPartition, KafkaError], limits: Mapping[TopicPartition, int | None]
+) -> list[KafkaError]:
+    """The errors of partitions; that of an offset after the end names the end."""
     from ..admin import OffsetSpec
     from ..errors import KafkaError, OffsetOutOfRange
 
-    if not isinstance(error, OffsetOutOfRange):
-        return error
-    end = (await admin.offsets.list({partition: OffsetSpec.LATEST})).done.get(partition)
-    text = f"{partition} has no offset {limits[partition]} to delete before"
-    return KafkaError(text if end is None else f"{text}; it ends at offset {end.offset}, and end deletes all records")
+    outside = [partition for partition, error in failed.items() if isinstance(error, OffsetOutOfRange)]
+    ends = (await admin.offsets.list(dict.fromkeys(outside, OffsetSpec.LATEST))).done if outside else {}
+    errors = []
+    for partition, error in failed.items():
+        if partition in outside:
+            text, end = f"{partition} has no offset {limits[partition]} to delete before", ends.get(partition)
+            if end is not None:
+                text += f"; it ends at offset {end.offset}; --before end deletes all records"
+            error = KafkaError(text)
+        errors.append(error)
+    return errors
 
 
 async def _before_time(

@@ -18,18 +18,20 @@ GRACE = 1.0
 """Seconds in which a topic may still appear: a broker knows a new topic a moment after it was created."""
 
 
-async def check_topics(connection: Connection, names: Iterable[str], *, may_create: bool) -> None:
+async def check_topics(
+    connection: Connection, names: Iterable[str], *, may_create: bool, max_partitions: int = 0
+) -> None:
     """Report the topics that do not exist even after ``GRACE`` seconds.
 
     With ``may_create``, a missing topic is a line on stderr, otherwise a KafkaError. Raises the other errors of
-    topics, such as AuthorizationError.
+    topics, such as AuthorizationError, and ValueError for a name with a colon. Its text recommends ``--partition`` if
+    the command takes that option, at most ``max_partitions`` times, and there is one topic.
     """
     wanted = list(dict.fromkeys(names))
     for name in wanted:
-        topic, colon, numbers = name.partition(":")
-        if colon:
-            one = f"; for one partition write: {topic} --partition {numbers}" if numbers.isdecimal() else ""
-            raise ValueError(f"topic must be a name without a colon, got {name!r}{one}")
+        if ":" in name:
+            remedy = _with_options(name, max_partitions) if len(wanted) == 1 else ""
+            raise ValueError(f"topic must be a name without a colon, got {name!r}{remedy}")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + GRACE
     async with connection.admin() as admin:
@@ -58,6 +60,15 @@ async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> list[Kafk
         missing = isinstance(error, UnknownTopic) and name not in known
         errors.append(KafkaError(f"{no_topic(name)}{hint(name, known)}") if missing else error)
     return errors
+
+
+def _with_options(name: str, max_partitions: int) -> str:
+    """The end of an error: ``topic:0,1`` in options. Empty if the command does not take them."""
+    topic, _, numbers = name.partition(":")
+    listed = numbers.split(",")
+    if len(listed) > max_partitions or not all(number.isdecimal() for number in listed):
+        return ""
+    return f"; instead write: {topic} {' '.join(f'--partition {number}' for number in listed)}"
 
 
 def no_topic(name: str) -> str:

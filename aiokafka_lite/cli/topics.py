@@ -125,20 +125,22 @@ async def alter(
 ) -> int:
     """Add partitions to topics, or change their settings."""
     from ..admin import ConfigResource
+    from ..errors import UnknownTopic
     from .topic_names import explained
 
     changes: dict[str, str | None] = {**names_and_values("set", settings or ()), **dict.fromkeys(unset or ())}
     if partitions is None and not changes:
         raise ValueError("topics alter requires --partitions, --set or --unset")
     failed: list[KafkaError] = []
+    missing: set[str] = set()
     async with shared.connection.admin() as admin:
         if partitions is not None:
             totals = dict.fromkeys(topics, partitions)
             added = await admin.topics.add_partitions(totals, validate_only=validate_only)
             failed += await explained(admin, added.failed)
+            missing = {name for name, error in added.failed.items() if isinstance(error, UnknownTopic)}
             say_done([] if validate_only else added.done, "added partitions to")
-        if changes:
-            wanted = {ConfigResource.topic(name): changes for name in topics}
+        if changes and (wanted := {ConfigResource.topic(name): changes for name in topics if name not in missing}):
             altered = await admin.configs.alter(wanted, validate_only=validate_only)
             failed += await explained(admin, altered.failed)
             say_done([] if validate_only else altered.done, "changed the settings of")

@@ -240,7 +240,10 @@ class AssignedPartition:
         self.preferred, self.preferred_until = node_id, until
 
     def fetch_from(self, node_id: int | None, replanned: dict[AssignedPartition, None] | None) -> None:
-        """Move the partition to this broker, whose fetcher's plan has this list of changed partitions."""
+        """Move the partition to this broker.
+
+        The list is that of changed partitions in the plan of the broker's fetcher.
+        """
         self.replan()  # the fetcher of the previous broker
         self.node_id, self.replanned = node_id, replanned
         self.replan()

@@ -250,7 +250,7 @@ class Coordinator:
                 if not self._is_overdue():
                     continue
                 logger.warning(
-                    "%r left the group: no records were requested for more than max_poll_interval = %g s",
+                    "%r is leaving the group: no records were requested for more than max_poll_interval = %g s",
                     self.member,
                     self._config.max_poll_interval,
                 )

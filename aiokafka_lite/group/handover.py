@@ -160,7 +160,7 @@ class Handovers:
         # No other member waits for a member that was fenced or leaves, so there is no warning.
         if self._waiting.cancelled_caught and not self._closing and self._member().state is MemberState.REVOKING:
             logger.warning(
-                "%r released partitions whose records the user still processes: the group waited for %.1f s",
+                "%r is releasing partitions whose records the user still processes: the group waited for %.1f s",
                 self._member(),
                 self._config.time_to_revoke,
             )

@@ -191,7 +191,7 @@ class _Ranges:
         for each in self._ranges:
             if not end < each.first <= each.last:
                 raise ProtocolError(
-                    f"{partition}: a broker claims to have acquired offsets {each.first} to {each.last}"
+                    f"{partition}: acquired offsets must be ascending and at least 0, got {each.first} to {each.last}"
                     + (f" after offset {end}" if end >= 0 else "")
                 )
             end = each.last

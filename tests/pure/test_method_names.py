@@ -95,6 +95,8 @@ def test_topics_as_the_first_argument_are_answered_with_the_call_to_write() -> N
         make("a", "b")
     with pytest.raises(TypeError, match=r"use Consumer\('h:1', topics=\['a'\]\)$"):
         make("h:1", "a")
+    with pytest.raises(TypeError, match=r"use Consumer\('h:1', topics=\['a', 'b'\]\)$"):
+        make("h:1", ["a", "b"])
     assert make(bootstrap_servers="h:1", topics=["a"]).assignment == ()
 
 

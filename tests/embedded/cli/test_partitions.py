@@ -61,7 +61,7 @@ def test_records_are_deleted_up_to_an_offset_a_time_or_the_end(cli: CommandLine)
         ["orders", "0", "3"],
         ["orders", "1", "1"],
     ]
-    assert "orders-0 has no offset 77 to delete before; it ends at offset 3" in cli.fails(
+    assert "orders-0 has no offset 77 to delete before; it ends at offset 3; --before end deletes all" in cli.fails(
         "records", "delete", "orders:0", "--before", "77"
     )
     assert "before must be end, an offset" in cli.fails("records", "delete", "orders", "--before", "x", status=2)

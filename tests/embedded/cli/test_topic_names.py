@@ -38,6 +38,7 @@ def orders(server: EmbeddedKafkaServer) -> None:
         ("produce", "odrers", "-X", "allow.auto.create.topics=false", "--file", __file__),
         ("topics", "describe", "odrers"),
         ("topics", "alter", "odrers", "--partitions", "3"),
+        ("topics", "alter", "odrers", "--partitions", "3", "--set", "retention.ms=1"),
         ("topics", "delete", "odrers"),
         ("offsets", "odrers"),
         ("offsets", "odrers:0"),
@@ -63,18 +64,45 @@ def test_a_partition_that_does_not_exist_is_answered_with_those_that_do(
     assert "topic 'orders' has the partitions 0 to 2, and no partition 9\n" in cli.fails(*arguments)
 
 
-@pytest.mark.parametrize("arguments", [("consume", "orders:2"), ("produce", "orders:2", "--file", __file__)])
-def test_a_partition_in_the_name_of_a_topic_is_answered_with_the_option(
-    cli: CommandLine, arguments: tuple[str, ...]
+def test_the_only_partition_of_a_topic_is_named(cli: CommandLine, server: EmbeddedKafkaServer) -> None:
+    server.create_topic("single")
+    assert "topic 'single' has only partition 0\n" in cli.fails("offsets", "single:9")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("consume", "orders:2"), "got 'orders:2'; instead write: orders --partition 2"),
+        (("consume", "orders:0,1"), "got 'orders:0,1'; instead write: orders --partition 0 --partition 1"),
+        (("consume", "orders:all"), "got 'orders:all'"),
+        (("consume", "orders:2", "audit"), "got 'orders:2'"),
+        (("consume", "orders:2", "--group", "g"), "got 'orders:2'"),
+        (("consume", "orders:2", "--group", "g", "--share"), "got 'orders:2'"),
+        (("produce", "orders:2", "--file", __file__), "got 'orders:2'; instead write: orders --partition 2"),
+        (("produce", "orders:0,1", "--file", __file__), "got 'orders:0,1'"),
+    ],
+)
+def test_a_partition_in_the_name_of_a_topic_is_answered_with_the_option_if_the_command_takes_it(
+    cli: CommandLine, arguments: tuple[str, ...], said: str
 ) -> None:
     errors = cli.fails(*arguments, status=2)
-    assert "got 'orders:2'; for one partition write: orders --partition 2" in errors
+    assert errors == f"aiokafka-lite: topic must be a name without a colon, {said}\n"
 
 
 def test_a_topic_that_the_user_may_not_see_is_not_called_missing(cli: CommandLine, server: EmbeddedKafkaServer) -> None:
     server.create_topic("secret")
     server.call(server.cluster.authorizer.deny_topic, "secret")
     assert "TOPIC_AUTHORIZATION_FAILED" in cli.fails("consume", "secret")
+
+
+@pytest.mark.parametrize("arguments", [("elect-leaders", "hidden:0"), ("reassign", "cancel", "hidden:0")], ids=" ".join)
+def test_partitions_of_a_topic_that_the_user_may_not_describe_can_be_named(
+    cli: CommandLine, server: EmbeddedKafkaServer, arguments: tuple[str, ...]
+) -> None:
+    if "hidden" not in server.cluster.controller.topics:
+        server.create_topic("hidden")
+        server.call(server.cluster.authorizer.deny_topic, "hidden")
+    assert "AUTHORIZATION" not in cli.run(*arguments)[2]
 
 
 def test_a_topic_that_a_producer_creates_is_reported(cli: CommandLine, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_batch_that_comes_twice_is_read_once() -> None:
     ids=["reversed", "negative", "partly negative", "overlapping", "within another", "twice"],
 )
 def test_ranges_that_make_no_sense_are_refused(ranges: list[tuple[int, int]]) -> None:
-    with pytest.raises(ProtocolError, match="orders-0: a broker claims to have acquired offsets"):
+    with pytest.raises(ProtocolError, match="orders-0: acquired offsets must be ascending and at least 0, got"):
         acquired(*ranges, data=batch(0, 10))
 
 
