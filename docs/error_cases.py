@@ -320,8 +320,9 @@ async def no_position(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(READING, "A partition that does not exist")
 async def unknown_partition(cluster: EmbeddedCluster, servers: str) -> None:
-    """The topic has fewer partitions. The error comes after about a second, because a new partition may be unknown to
-    some brokers for a moment. The other assigned partitions are read.
+    """The topic has fewer partitions. The error comes one to three seconds after the consumer starts, because a new
+    partition may be unknown to some brokers for a moment. A `poll` with a shorter timeout returns an empty list until
+    then. The other assigned partitions are read.
     """
     async with Consumer(servers) as consumer:
         consumer.assign([TopicPartition("orders", 5)])
