@@ -93,11 +93,12 @@ class OffsetLookups:
         if answer.whole is not ErrorCode.NONE:
             lookup.last_error = answer.whole.name
             refused = error_for(answer.whole, f"fetching committed offsets of group {self._group_id!r}")
-            self._client.outages.report(logger, self._place, refused, "%s", refused, level=logging.INFO)
             if member is not None and answer.whole in _REFUSED_MEMBER:
                 self._on_refused(member, answer.whole)  # the member gets another epoch, or loses its partitions
             elif not is_retriable_by_member(refused):
+                self._client.outages.forget(self._place)  # an outage has only failures that are retried
                 raise refused
+            self._client.outages.report(logger, self._place, refused, "%s", refused, level=logging.INFO)
             return True
         lookup.apply(answer)
         self._client.outages.recovered(logger, self._place, "group %s: fetched offsets", self._group_id)

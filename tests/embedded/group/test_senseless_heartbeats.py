@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.errors import AuthorizationError, ErrorCode
 from aiokafka_lite.protocol.messages import (
     ConsumerGroupHeartbeatAssignment,
     ConsumerGroupHeartbeatRequest,
@@ -66,6 +66,15 @@ async def test_a_member_that_is_fenced_at_each_fetch_of_offsets_joins_at_most_ab
         await asyncio.sleep(10.0)
         assert sorted(member.assignment) == ORDERS
         assert [line.partition(" after ")[0] for line in caplog.messages[1:]] == ["group workers: fetched offsets"]
+
+
+async def test_a_lookup_of_offsets_that_is_not_retried_is_no_outage(cluster: EmbeddedCluster) -> None:
+    async with member_of(cluster, **CONSUMER) as member:
+        await until_stable(member)
+        cluster.on(OffsetFetchRequest).fail(ErrorCode.GROUP_AUTHORIZATION_FAILED, times=1)
+        with pytest.raises(AuthorizationError):
+            await member.committed(ORDERS)
+        assert [each for each in member.diagnose().outages if each.lasts_for is not None] == []
 
 
 async def test_an_interval_without_end_does_not_stop_the_heartbeats(cluster: EmbeddedCluster) -> None:
