@@ -93,6 +93,15 @@ async def test_a_response_without_room_waits_until_the_stuck_response_before_it_
     await end(waiting)
 
 
+async def test_a_large_response_without_a_request_in_flight_ends_the_connection_before_it_is_complete() -> None:
+    peer = Peer()
+    connection = await open_to(peer)
+    peer.open[0].transport.write((1_000_000).to_bytes(4, "big") + bytes(1000))
+    error = await asyncio.wait_for(connection.closed, 10)
+    assert "no request is in flight" in str(error)
+    await connection.wait_closed()
+
+
 async def test_open_requests_are_bounded_and_further_ones_wait_in_order() -> None:
     waiting: list[tuple[RequestHeader, Any]] = []
 
