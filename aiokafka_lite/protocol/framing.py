@@ -119,6 +119,9 @@ class WaitingFrameMemory:
     ``limit`` is the bound, and ``largest`` the maximum size of one frame. All streams share ``limit - largest`` bytes.
     When those are used up, one stream at a time may have the other bytes, so that it can always complete its frame, and
     the others wait in order. The first ``FIRST_CHUNK`` bytes of each frame do not count.
+
+    On event loops that pass received bytes on although reading is paused (asyncio on Windows), the connection of a
+    stream that waits may close, as if its broker had closed it.
     """
 
     __slots__ = ("_first", "_shared", "_waiting", "held", "limit")
@@ -259,7 +262,7 @@ class FrameSplitter:
         return frames
 
     def get_buffer(self) -> memoryview:
-        """The buffer for the next bytes of the stream: never empty, and valid until ``received`` is called."""
+        """The buffer for the next bytes of the stream, valid until ``received`` is called. Empty only if ``starved``."""
         if self.error:
             raise self.error
         if self._large is not None:
