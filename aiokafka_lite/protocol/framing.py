@@ -262,7 +262,7 @@ class FrameSplitter:
         return frames
 
     def get_buffer(self) -> memoryview:
-        """The buffer for the next bytes of the stream, valid until ``received`` is called. Empty only if ``starved``."""
+        """The buffer for the next bytes of the stream, until ``received`` is called. Empty only if ``starved``."""
         if self.error:
             raise self.error
         if self._large is not None:
