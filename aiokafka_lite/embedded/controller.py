@@ -209,7 +209,7 @@ class Controller:
     ) -> Topic:
         """Create a topic. ``-1`` is the broker's default; ``assignments`` are partitions with their replicas.
 
-        ``beside`` has the topics of the same request: as in Kafka, their names are not compared with each other.
+        ``beside`` has the new topics of the same request: as in Kafka, their names are not compared with each other.
         Raises Refused.
         """
         if name in self.topics:

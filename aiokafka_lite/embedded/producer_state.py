@@ -61,8 +61,8 @@ class Marker(NamedTuple):
 class Verification:
     """The question to the coordinator whether a partition is in the transaction of one producer epoch.
 
-    ``lowest_sequence`` is the first sequence of the batches that it was asked for. ``adds`` is generation 2, whose
-    transactions begin with sequence 0.
+    ``lowest_sequence`` is the first sequence of the batches for which the coordinator was asked. ``adds`` is True in
+    generation 2, whose transactions begin with sequence 0.
     """
 
     __slots__ = ("adds", "epoch", "lowest_sequence")

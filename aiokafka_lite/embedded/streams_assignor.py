@@ -1,7 +1,7 @@
 """The assignor ``sticky`` of streams groups (KIP-1071): members keep tasks, and have equal numbers of them.
 
-A member is a thread; the members of one process share its state on disk. A process has a task once: a standby task
-never runs beside the active one. Balance comes first: a member keeps no more tasks than its share.
+A member is a thread; the members of one process share its state on disk. A process has each task at most once: a
+standby task never runs beside the active one. Balance comes first: a member keeps no more tasks than its share.
 """
 
 from __future__ import annotations

@@ -153,10 +153,13 @@ def _repartition_counts(
 def _task_counts(
     subtopologies: Sequence[StreamsSubtopology], decided: Mapping[str, int], existing: Mapping[str, int]
 ) -> dict[str, int]:
-    """The number of tasks by subtopology (rule 1). Raises GroupRefusal if there are too many."""
+    """The number of tasks by subtopology (rule 1). Raises GroupRefusal if there are too many, or none."""
     counts = {}
     for each in sorted(subtopologies, key=lambda each: each.subtopology_id):
-        counts[each.subtopology_id] = max((_count(name, decided, existing) for name in source_topics(each)), default=0)
+        if not (names := source_topics(each)):
+            text = f"No source topics found for subtopology {each.subtopology_id}"
+            raise GroupRefusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+        counts[each.subtopology_id] = max(_count(name, decided, existing) for name in names)
     if sum(counts.values()) > MAX_TASKS:
         problem = must_be("the number of tasks of a topology", f"<= {MAX_TASKS}", sum(counts.values()))
         raise GroupRefusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"{problem}. Use fewer subtopologies or partitions.")

@@ -265,7 +265,7 @@ class TransactionCoordinator:
             is_open = hosted.value.state is State.ONGOING and hosted.pending is None
             if is_open and now - hosted.started > hosted.value.timeout_ms / 1000:
                 logger.info(
-                    "aborted the transaction of %r, which was open for more than its timeout of %d ms",
+                    "aborting the transaction of %r: it was open for more than its timeout of %d ms",
                     hosted.value.transactional_id,
                     hosted.value.timeout_ms,
                 )

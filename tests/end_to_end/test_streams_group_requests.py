@@ -261,6 +261,8 @@ async def test_heartbeats_are_refused_as_by_apache_kafka(kafka: Kafka) -> None:
         assert await join_refusal(topology(sized)) == (INVALID_TOPOLOGY, text)
         text = "Use of Kafka internal topics __consumer_offsets in a Kafka Streams topology is prohibited."
         assert await join_refusal(topology(subtopology("0", ["__consumer_offsets"]))) == (INVALID_TOPOLOGY, text)
+        text = "No source topics found for subtopology 0"
+        assert await join_refusal(topology(subtopology("0"))) == (INVALID_TOPOLOGY, text)
         text = "Topic names a b are not valid topic names."
         assert await join_refusal(topology(subtopology("0", ["a b"]))) == (INVALID_TOPOLOGY, text)
         pattern = topology(subtopology("0", regex=["x.*"]))

@@ -122,7 +122,8 @@ def _missing(context: RequestContext, names: Iterable[str]) -> dict[str, bool]:
     if records <= MAX_NEW_PARTITIONS:
         return missing
     logger.warning(
-        "refused to create %d topics of a metadata request: with their partitions they are %d records, the limit is %d",
+        "refused to create %d topics of a Metadata request: topics and partitions need %d records, "
+        "at most %d are allowed",
         count,
         records,
         MAX_NEW_PARTITIONS,

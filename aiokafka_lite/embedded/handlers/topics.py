@@ -55,7 +55,7 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Crea
         except Refused as refusal:
             results.append(_not_created(name, refusal))
     _check_records(context, allowed)
-    names = {wanted.name for wanted in allowed}
+    names = {wanted.name for wanted in allowed} - context.broker.controller.topics.keys()
     for wanted in allowed:
         try:
             _check_quota(context, strict=context.version >= CreateTopicsRequest.STRICT_QUOTA)
@@ -83,7 +83,7 @@ def _check_records(context: RequestContext, topics: Sequence[CreatableTopic]) ->
             continue  # this topic gets an error of its own later
     if records > MAX_NEW_PARTITIONS:
         what = f"<= {MAX_NEW_PARTITIONS} in a request"
-        raise Refused(ErrorCode.POLICY_VIOLATION, must_be("topics, their settings and partitions", what, records))
+        raise Refused(ErrorCode.POLICY_VIOLATION, must_be("the sum of topics, settings and partitions", what, records))
 
 
 def check_new_partitions(context: RequestContext, numbers: Iterable[int]) -> int:

@@ -195,7 +195,7 @@ async def test_topics_that_a_client_may_not_create_do_not_count_for_the_limit_of
         assert await codes(peer, "team-a", "team-b", "seen-a", "hidden") == [0, 0, denied, denied]
         assert await codes(peer, "team-c", "team-d", "team-e", "seen-a") == [unknown, unknown, unknown, denied]
     assert set(secured.controller.topics) == {"team-a", "team-b"}
-    assert "refused to create 3 topics of a metadata request: with their partitions they are 6 records" in caplog.text
+    assert "refused to create 3 topics of a Metadata request: topics and partitions need 6 records" in caplog.text
 
 
 async def test_the_allowed_operations_of_topics_and_of_the_cluster_are_those_of_the_acls(

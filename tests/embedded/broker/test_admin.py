@@ -106,6 +106,11 @@ async def test_similar_names_collide_with_older_topics_but_not_in_one_request(on
         again = await peer.ask(CreateTopicsRequest(topics=[creation("c_d")]))
         assert later.topics[0].error_code == ErrorCode.NONE
         assert again.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        beside = await peer.ask(CreateTopicsRequest(topics=[creation("c.d"), creation("c_d")]))
+        assert [each.error_code for each in beside.topics] == [
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ]
 
 
 async def test_validate_only_creates_nothing_and_assignments_are_used(three: EmbeddedCluster) -> None:

@@ -124,6 +124,12 @@ def test_a_copartition_group_of_topics_that_are_not_listed_is_refused(places: tu
     assert refused.value.error is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
 
+def test_a_subtopology_that_reads_nothing_is_refused() -> None:
+    with pytest.raises(GroupRefusal, match="No source topics found for subtopology 1") as refused:
+        tasks_of(topology(subtopology("0", ["a"]), subtopology("1")), {"a": 2})
+    assert refused.value.error is ErrorCode.STREAMS_INVALID_TOPOLOGY
+
+
 def test_a_repartition_topic_whose_only_writer_reads_nothing_is_refused() -> None:
     without = topology(subtopology("0", sinks=["r"]), subtopology("1", repartition=[internal_topic("r")]))
     with pytest.raises(GroupRefusal, match="Failed to compute number of partitions") as refused:
