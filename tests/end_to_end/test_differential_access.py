@@ -146,5 +146,5 @@ async def compare(row: Row, embedded: Side, real: Side) -> list[Any]:
     return [
         each
         for each in differences(kind.__name__.removesuffix("Request"), *answers)
-        if not is_excused(each, version, EXCUSES)
+        if not is_excused(each, row.request, version, EXCUSES)
     ]

@@ -23,6 +23,7 @@ ACCEPT, RELEASE, REJECT, RENEW, GAP = (1,), (2,), (3,), (4,), (0,)
 DONE = (0, None)
 NOT_ACQUIRED = (121, "The offset cannot be acknowledged. The offset is not acquired.")
 INVALID = (42, None)
+NOT_HOSTED = "This server does not host this topic-partition."
 LONG = 20_000
 """Milliseconds that a fetch waits where there are records: Kafka loads a share partition at its first use."""
 
@@ -182,6 +183,21 @@ async def test_share_sessions_are_as_those_of_apache_kafka(kafka: Kafka) -> None
         assert await group.fetch("m", (1, 1, ACCEPT), epoch=-1) == [(DONE, [])]
         assert await group.fetch("m", epoch=4) == 122
         assert (await group.offsets())[1] == 0
+
+
+@shares
+async def test_unusual_share_requests_are_answered_as_by_apache_kafka(kafka: Kafka) -> None:
+    async with group_of(kafka, 1) as group:
+        await group.join("m")
+        assert await group.fetch("m", share_acquire_mode=7) == -1
+        assert await group.fetch("m", epoch=1, max_records=0) == []
+        assert await group.acknowledge("m", (0, 0, ACCEPT)) == (3, NOT_HOSTED)
+        assert await group.fetch("m", max_wait_ms=LONG) == [(DONE, [(0, 0, 1)])]
+        answers = []
+        for epoch, topic_id in enumerate((None, group.topic_id, group.topic_id)):
+            request = share_fetch(group.name, "other", epoch, topic_id)
+            answers.append([topic.topic_id for topic in (await group.leader.ask(request)).responses])
+        assert answers == [[], [group.topic_id], []]
 
 
 @shares

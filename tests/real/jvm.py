@@ -349,6 +349,7 @@ class JvmKafka:
             "transaction.state.log.min.isr": "1",
             "transaction.state.log.num.partitions": "3",
             "group.initial.rebalance.delay.ms": "0",
+            "group.streams.initial.rebalance.delay.ms": "0",
             "log.cleaner.dedupe.buffer.size": "2097152",
             **NOTHING_EXPIRES,
             **self._settings,

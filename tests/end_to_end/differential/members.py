@@ -131,6 +131,9 @@ def _beat(members: Members, kind: type[Request[Any]], fields: Callable[[Side, in
             name = "active_tasks" if members.kind == "streams" else "topic_partitions"
             values[name] = members.owned(side, member) if values["owned"] == "known" else values["owned"]
             del values["owned"]
+        if not member and epoch == 0:
+            # Refused: with an id that the broker makes, its place among the members, and so all partitions, are random.
+            values["rebalance_timeout_ms"] = -1
         return kind(group_id=group, member_id=member, member_epoch=epoch, **values)
 
     members.scenario.add(kind, make, learn=members.learn_of_member)

@@ -48,6 +48,7 @@ class Excuse(NamedTuple):
     where: str
     reason: str
     applies: Callable[[Any, Any, int], bool] = lambda embedded, real, version: True
+    request: Callable[[Any], bool] = lambda request: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ async def disagreements(
         found = [
             difference
             for difference in differences(step.kind.__name__.removesuffix("Request"), *seen)
-            if not is_excused(difference, step.version, excuses)
+            if not is_excused(difference, requests[0], step.version, excuses)
         ]
         if not found and step.changes:
             found = await _settle(step, embedded, real)
@@ -97,10 +98,12 @@ async def disagreements(
             yield Disagreement(scenario.seed, number, step, requests[0], found)
 
 
-def is_excused(difference: Difference, version: int, excuses: Sequence[Excuse]) -> bool:
-    """Whether one of the excuses permits the difference."""
+def is_excused(difference: Difference, request: Request[Any], version: int, excuses: Sequence[Excuse]) -> bool:
+    """Whether one of the excuses permits the difference in the responses to the request."""
     return any(
-        re.fullmatch(excuse.where, difference.path) and excuse.applies(difference.embedded, difference.real, version)
+        re.fullmatch(excuse.where, difference.path)
+        and excuse.request(request)
+        and excuse.applies(difference.embedded, difference.real, version)
         for excuse in excuses
     )
 

@@ -185,7 +185,7 @@ def _members(scenario: Scenario, kind: str) -> members.Members:
     can be divided by two, three and four members: brokers choose the members with an extra task differently.
     """
     create(scenario, "plain", 12 if kind == "streams" else 3, _KEEP)
-    if kind != "consumer":
+    if kind == "streams":
         create(scenario, "other", 2, _KEEP)
     group = members.Members(scenario, kind)
     group.begin()
