@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -23,8 +22,6 @@ from .commit_attempt import MEMBERSHIP_ERRORS
 from .events import Identity
 from .offset_requests import FetchAnswer, fetch_request, read_fetch, topic_id
 from .requests import is_retriable_by_member
-
-logger = logging.getLogger(__name__)
 
 _REFUSED_MEMBER = (*MEMBERSHIP_ERRORS, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 
@@ -52,8 +49,6 @@ class OffsetLookups:
         self._identity = identity
         self._on_refused = on_refused
         self._on_error = on_error
-        # A member that is refused joins again, and begins a new lookup: all refusals in a row belong to one outage.
-        self._place = f"offsets of group {group_id}"
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None
@@ -92,16 +87,14 @@ class OffsetLookups:
             return False
         if answer.whole is not ErrorCode.NONE:
             lookup.last_error = answer.whole.name
-            refused = error_for(answer.whole, f"fetching committed offsets of group {self._group_id!r}")
             if member is not None and answer.whole in _REFUSED_MEMBER:
                 self._on_refused(member, answer.whole)  # the member gets another epoch, or loses its partitions
-            elif not is_retriable_by_member(refused):
-                self._client.outages.forget(self._place)  # an outage has only failures that are retried
+                return True
+            refused = error_for(answer.whole, f"fetching committed offsets of group {self._group_id!r}")
+            if not is_retriable_by_member(refused):
                 raise refused
-            self._client.outages.report(logger, self._place, refused, "%s", refused, level=logging.INFO)
             return True
         lookup.apply(answer)
-        self._client.outages.recovered(logger, self._place, "group %s: fetched offsets", self._group_id)
         return bool(lookup.missing)
 
 
