@@ -22,6 +22,9 @@ T = TypeVar("T")
 STALL_LIMIT = 10.0
 """Real seconds without a timer and without I/O, after which the loop raises TimeoutError, because it is deadlocked."""
 
+ROUNDING = 1e-6
+"""Seconds. A timer that is nearer than this after a jump is the one that the clock jumped to."""
+
 
 class _JumpingSelector(selectors.DefaultSelector):
     """Polls the real sockets, then moves the loop's clock by the time that the loop would sleep."""
@@ -37,12 +40,14 @@ class _JumpingSelector(selectors.DefaultSelector):
             if not events:
                 raise TimeoutError("virtual time stands still: all tasks wait, and no timer is set")
             return events
-        self.loop.now += max(timeout, 0.0)
+        self.loop.jump(max(timeout, 0.0))
         return []
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """A selector loop with its own clock: ``time()`` begins at 0.0 and moves only when no task can run."""
+
+    _scheduled: list[asyncio.TimerHandle]  # a heap of BaseEventLoop, by time
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -52,6 +57,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self.now
+
+    def jump(self, seconds: float) -> None:
+        """Move the clock to the next timer, which is ``seconds`` away."""
+        self.now += seconds
+        # The sum may be rounded to a time just before the timer, and the loop runs the timer all the same. Code that
+        # waits until that time would then wait again and again, because the clock does not move meanwhile.
+        if self._scheduled and 0 < self._scheduled[0].when() - self.now < ROUNDING:
+            self.now = self._scheduled[0].when()
 
 
 def run(main: Coroutine[Any, Any, T], *, seed: int = 0, debug: bool | None = None) -> T:

@@ -107,3 +107,15 @@ def test_the_tasks_of_a_group_are_cancelled_in_the_order_in_which_they_began() -
 
     run(main())
     assert ended == list(range(100))
+
+
+def test_a_timer_does_not_run_before_its_time() -> None:
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(0.3090375601450468)
+        reached = asyncio.Event()
+        loop.call_at(32.45713163389775, reached.set)  # 0.309… + (32.457… - 0.309…) is rounded to less
+        await reached.wait()
+        return loop.time()
+
+    assert run(main()) >= 32.45713163389775
