@@ -37,7 +37,16 @@ from .connection_limits import ConnectionLimits
 from .controller import Refused
 from .error_responses import error_response, shorten_messages
 from .faults import Exchange, Fault, Faults, History, Outcome
-from .handling import HANDLERS, PREPARATIONS, Answer, BrokerParts, CloseConnection, LongWork, RequestContext
+from .handling import (
+    HANDLERS,
+    PREPARATIONS,
+    Answer,
+    BrokerParts,
+    CloseConnection,
+    RequestContext,
+    do_next_step,
+    do_step,
+)
 from .listeners import Listener
 from .request_parts import merge_responses, split_request
 
@@ -404,11 +413,11 @@ class ServerConnection:
             if context.busy - turn_began > MAX_TURN:
                 await self._let_others_run()
                 turn_began = context.busy
-            if _step(context, work):
+            if do_step(context, work):
                 if self.server.long_work.locked():
                     work.restart()  # of all requests that wait here, only one has its records decompressed
                 async with self.server.long_work:
-                    while not self._node_stopped and await _next_step(context, work):
+                    while not self._node_stopped and await do_next_step(context, work):
                         await self._let_others_run()
                     await self._let_others_run()  # the node may have been frozen during a step in a thread
         return not self._node_stopped
@@ -572,18 +581,6 @@ class ServerConnection:
         if failed is None or handled is None:
             raise CloseConnection
         return merge_responses(request, failed, handled)
-
-
-async def _next_step(context: RequestContext, work: LongWork) -> bool:
-    return await asyncio.to_thread(_step, context, work) if work.next_is_long else _step(context, work)
-
-
-def _step(context: RequestContext, work: LongWork) -> bool:
-    began = time.thread_time()
-    try:
-        return work.step()
-    finally:
-        context.busy += time.thread_time() - began
 
 
 def _encoded(header: RequestHeader, response: Response) -> bytearray:

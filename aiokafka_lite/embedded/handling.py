@@ -11,7 +11,10 @@ Until the last step it changes nothing, as if the request were still on its way.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -72,6 +75,9 @@ HANDLERS: dict[type[Request[Any]], Handler] = {}
 
 PREPARATIONS: dict[type[Request[Any]], Preparation] = {}
 """The functions with ``@prepares``."""
+
+LONG_STEP = "long step"
+"""The first part of the names of threads that do a long step."""
 
 
 def prepares(request: type[Request[Any]]) -> Callable[[P], P]:
@@ -256,3 +262,27 @@ class RequestContext:
         partition = self.replica(key, operation)
         partition.require_leader(leader_epoch)
         return partition
+
+
+def do_step(context: RequestContext, work: LongWork) -> bool:
+    """Do the next step in this thread, and count its CPU time as time of the request. False if it was the last step."""
+    began = time.thread_time()
+    try:
+        return work.step()
+    finally:
+        context.busy += time.thread_time() - began
+
+
+async def do_next_step(context: RequestContext, work: LongWork) -> bool:
+    """Do the next step: a long one in a thread, so that the event loop goes on. False if it was the last step.
+
+    After a cancellation, the thread ends its step, and the result is dropped.
+    """
+    if not work.next_is_long:
+        return do_step(context, work)
+    # The loop's default threads may all wait for this very answer: in a test whose blocking clients run in them.
+    thread = ThreadPoolExecutor(1, LONG_STEP)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, do_step, context, work)
+    finally:
+        thread.shutdown(wait=False)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster, handlers
-from aiokafka_lite.embedded.handling import PREPARATIONS, LongWork, RequestContext
+from aiokafka_lite.embedded.handling import LONG_STEP, PREPARATIONS, LongWork, RequestContext
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.connection import RequestHeader
 from aiokafka_lite.protocol.messages import MetadataRequest, ProduceRequest, ProduceRequestPartition
@@ -255,6 +257,21 @@ async def test_other_clients_do_not_wait_for_the_compression_of_a_large_batch(on
     assert values(one) == [value]
 
 
+async def test_a_compression_does_not_wait_for_the_default_threads_of_the_loop(one: EmbeddedCluster) -> None:
+    await one.create_topic("t", configs={"compression.type": "gzip", "max.message.bytes": "100000000"})
+    value, answered = random.Random(1).randbytes(4 * MB), threading.Event()
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as threads:
+        loop.set_default_executor(threads)
+        waiting = loop.run_in_executor(None, answered.wait, DEADLINE)  # a blocking client of a test
+        try:
+            async with Peer(one) as peer:
+                assert (await peer.produce("t", produced(value))).error_code == ErrorCode.NONE
+        finally:
+            answered.set()
+        assert await waiting
+
+
 async def test_a_broker_that_is_frozen_during_a_compression_appends_nothing_until_it_is_thawed(
     one: EmbeddedCluster,
 ) -> None:
@@ -264,7 +281,8 @@ async def test_a_broker_that_is_frozen_during_a_compression_appends_nothing_unti
         answer = asyncio.create_task(peer.produce("t", produced(value)))
         await begun(one)
         await one.freeze(1)
-        await asyncio.get_running_loop().shutdown_default_executor()  # the thread has ended
+        while any(thread.name.startswith(LONG_STEP) for thread in threading.enumerate()):
+            await asyncio.sleep(0)
         for _ in range(100):
             await asyncio.sleep(0)
         assert values(one) == []
