@@ -104,6 +104,7 @@ class Acceptor:
         timestamp: Any,
     ) -> Delivery:
         """Accept a record now. Raises BufferFull if there is no room, IllegalStateError for async serializers."""
+        # A queue in use has earlier calls for the topic, which this record must not overtake (rule 3).
         if self._may_wait and (self._is_async or self.in_order.is_used(topic)):
             raise _cannot_wait()
         try:
@@ -112,6 +113,7 @@ class Acceptor:
             )
         except MustAwait as waiting:
             error = _cannot_wait()
+            # The interceptors have seen the record before its serializer returned an awaitable (rule 2).
             self._refused(topic, partition, waiting.args[0].headers, error)
             raise error from None
         if not self._budget.try_acquire(size):
@@ -180,6 +182,7 @@ class Acceptor:
                 size += size_of_headers(headers)
             if size > self._largest:
                 raise too_large(self._config, topic, size)
+            # Without this charge, batches of a few records could use several times ``buffer_memory``.
             if self._small_batches:
                 size += self._share_of_batch(size)
             if timestamp is None:
@@ -214,6 +217,7 @@ class Acceptor:
         self, topic: Any, value: object, key: object, headers: Headers, partition: Any, timestamp: Any
     ) -> tuple[Any, object, object, Headers, Any, Any]:
         """The arguments of a send as the interceptors return them. Raises the error with which records are refused."""
+        # Before ``on_send``: for a record that is refused here, rule 2 then requires no acknowledgement.
         self.check_writable()
         record = ProducerRecord(topic, value, key, headers, partition, timestamp)
         return _fields(record if self._interceptors is None else self._interceptors.on_send(record))
@@ -224,6 +228,7 @@ class Acceptor:
             check_topic_name(topic)
         if partition is not None and type(partition) is not int:
             raise wrong_partition(topic, (), partition)
+        # Bounded, because a record that fits into the empty buffer must not wait forever for its overhead.
         return min(PENDING_OVERHEAD, self._budget.total - size)
 
     def _share_of_batch(self, size: int) -> int:
@@ -233,6 +238,7 @@ class Acceptor:
     def check_writable(self) -> None:
         """Raise the error with which records are refused: this producer has failed, or no transaction is open."""
         if self._settlement.refusal is not None:
+            # The same object is raised for each record. Without this, its traceback would grow with each raise.
             raise self._settlement.refusal.with_traceback(None)
 
     @property
@@ -276,6 +282,7 @@ class Acceptor:
         return delivery
 
     async def _accept_later(self, record: PreparedRecord) -> Delivery:
+        # Read before the wait. After the wait, another transaction may be open, to which the record does not belong.
         number = self._settlement.transaction
         await self._wait_for_room(record, number)
         return self._append(*record)
@@ -293,6 +300,7 @@ class Acceptor:
             raise
 
     def _buffer_full(self, topic: str, partition: int | None, headers: Headers, size: int) -> BufferFull:
+        # A caller that tries again later finds room only if the batches of the full buffer do not linger.
         self._room.hurry()
         error = BufferFull(
             f"no room for a record of {size} bytes for topic {topic!r}: {self._budget.used} of"
@@ -331,6 +339,7 @@ class Acceptor:
         except KafkaError as error:
             self._refused(topic, partition, headers, error)
             raise
+        # Joined before the first await, so that the queue has the order of the calls (rule 3).
         turn = self.in_order.join(topic)
         try:
             try:
@@ -344,6 +353,7 @@ class Acceptor:
             record = PreparedRecord(
                 *self._prepare(topic, value, key, headers, partition, timestamp, is_serialized=True)
             )
+            # Waits for room without leaving the queue, so that no later record of the topic overtakes this one.
             if not self._budget.try_acquire(record.size):
                 await self._wait_for_room(record, number)
             return self._append(*record)
@@ -365,6 +375,7 @@ class Acceptor:
                 key_bytes, made = await serialize_async(self._serialization.key, topic, "key", key, made)
             if value is not None:
                 value_bytes, made = await serialize_async(self._serialization.value, topic, "value", value, made)
+            # Awaited after the serializers, so that the serializers of several records of a topic overlap.
             await turn
             return key_bytes, value_bytes, made
 

@@ -68,10 +68,12 @@ class ArrowAcceptor:
         while start < rows.count:
             encoded = rows.encode(start, rows.count, self._batches.room)
             start += encoded.count
+            # Bounded, because a batch that is larger than ``buffer_memory`` would wait for room forever.
             size = min(len(encoded.buffer) + BATCH_OVERHEAD, budget.total)
             if not budget.try_acquire(size):
                 await self._room.acquire(size, topic)
             try:
+                # Looked up for each batch: during the wait for room, the topic may have been dropped or created again.
                 target = await self._service.while_running(self._accumulator.open_topic(topic, number))
                 self._service.check()
                 self._acceptor.check_transaction(transaction)

@@ -128,9 +128,12 @@ class Accumulator:
         # oldest one and goes on although the topic is not open yet.
         if topic is None or not (topic.is_open or sent_at is not None):
             return self._add_pending(PreparedRecord(name, key, value, headers, number, timestamp, size, surplus))
+        # Computed before the partitioner sets ``number``: a partition that the user has named is final.
         may_move = number is None and key is None
         if number is None:
             number = self.choice.choose(name, key, value, topic.partitions)
+        # The partitioner is not asked for this record. Without this report, ``sealed`` would grow for as long as all
+        # records name their partitions.
         elif self._sealed:
             self.choice.report_sealed()
         partition = topic.partitions.get(number)
@@ -140,6 +143,7 @@ class Accumulator:
         batch, position, sealed = partition.append(key, value, headers, timestamp, size, sent_at, may_move)
         if batch is None:
             # The partition's batch is full. A record without a key may change its partition now.
+            # Offered before the next choice, because the partitioner may raise.
             self._dispatcher.offer(partition)
             number = self.choice.choose(name, None, value, topic.partitions)
             partition = topic.partitions.get(number)
@@ -210,6 +214,7 @@ class Accumulator:
             self._update(topic, view)
 
     def _update(self, topic: TopicProducer, view: ClusterView) -> None:
+        # First, so that no record below is placed by older metadata than that of its topic's partitions.
         self.choice.view_changed(view)
         # Most changes of metadata do not concern a topic. With thousands of partitions, this check keeps them cheap.
         if topic.update(view):
@@ -280,6 +285,7 @@ class Accumulator:
             try:
                 await self._client.topic(topic.name, self._longest_wait)
             except KafkaError as error:
+                # During the await, the records may have failed with a closing producer, or an aborted transaction.
                 if _are_pending(topic, pending):
                     if not topic.partitions:
                         del self.topics[topic.name]  # rule 3: this comes before the callers wake up
@@ -375,9 +381,12 @@ class Accumulator:
     async def _ask_for_partitions(self, topic: TopicProducer) -> None:
         """Refresh metadata until all unplaced records of a topic have a partition or have failed."""
         while (unplaced := topic.unplaced) is not None:
+            # The first record has waited for the longest time.
             end = unplaced.times[0] + self._longest_wait
             await self._refresh(topic.name, end)
             error = self._settlement.fatal or _refusal(topic.name, self._client.view)
+            # ``topic.unplaced`` and not ``unplaced``: during the await, ``_place`` may have moved these records and
+            # kept others.
             if error is not None and topic.unplaced is not None:
                 self._fail_pending(topic, topic.unplaced, error)
             elif unplaced is topic.unplaced and end <= self._timers.now():
@@ -401,6 +410,7 @@ class Accumulator:
         is_due = unplaced.times[0] + self._longest_wait <= now
         if not is_due and not any(record.partition in topic.partitions for record in unplaced.records):
             return
+        # Reset before the records move: those that have to wait on start another ``PendingRecords``.
         topic.unplaced = None
         self._settlement.remove_pending(unplaced)
         for record, sent_at in zip(unplaced.records, unplaced.times):

@@ -81,6 +81,7 @@ class Answers:
         """Handle the answer of a broker for one batch."""
         batch = in_flight.batch
         code = ErrorCode.of(answer.error_code)
+        # An offset outside this range is impossible. The batch is then delivered below, without an offset.
         if code is ErrorCode.NONE and 0 <= answer.base_offset <= INT64_MAX - batch.builder.count:
             self.delivered(in_flight, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
             return
@@ -163,6 +164,7 @@ class Answers:
     def retry(self, in_flight: InFlightBatch, error: Exception, *, unknown_sequence: bool = False) -> None:
         """Send a batch again. If all its ``retries`` are used up, it fails instead."""
         partition, batch = in_flight
+        # ``attempts`` includes the first one, which is not a retry.
         if batch.attempts > self._retries and not batch.settled:
             # The batch is dropped like an expired batch: it may be written, so its sequence numbers are a gap. The
             # partition backs off as after any failure, because the broker may also fail the next batches.

@@ -98,6 +98,8 @@ class Batch(BatchResult):
 
     def was_sent_elsewhere(self, topic_id: bytes) -> bool:
         """Whether the batch was sent, but never to the topic with this id."""
+        # A batch that was sent by name may be in the log of any topic that had the name, so it counts as sent to this
+        # one.
         return self.sent_to not in (None, ZERO_UUID, topic_id)
 
     def encode(self, transactional: bool = False) -> bytearray:
@@ -139,6 +141,7 @@ class BatchFactory:
 
     def part_of(self, whole: Batch) -> Batch:
         """An empty batch without a size limit, for some records of ``whole``. It expires together with ``whole``."""
+        # With a limit, the builder could refuse a record, which would then be in none of the parts.
         builder = BatchBuilder(self._codec, self._level, _NO_LIMIT)
         part = Batch(whole.topic, whole.partition, builder, whole.opened, whole.deadline)
         part.last_error = whole.last_error

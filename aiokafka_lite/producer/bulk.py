@@ -86,6 +86,7 @@ class BulkDelivery:
         while self._open and self._open[0].settled:
             result = self._open.popleft()
             if result.moved is not None:
+                # The parts take the place of the whole, so that the results stay in the order of the rows.
                 self._open.extendleft(reversed(dict.fromkeys(place for place, _ in result.moved)))
             elif result.has_failed:
                 result.observe()

@@ -115,6 +115,7 @@ class Dispatcher:
             if partition not in self._lingering:
                 self._linger_until(partition, batch.opened + self._linger)
             return
+        # Only the first batch of an iteration can be a lone record.
         if not self._begun:
             queue = None if partition.broker is None else self._queues.get(partition.broker)
             if queue is not None and queue.expects_lone() and partition.expedite():
@@ -128,6 +129,7 @@ class Dispatcher:
         begun, self._begun = self._begun, []
         by_broker: dict[int, list[Ready]] = {}
         for partition, batch in begun:
+            # If the batch is no longer open, the event that sealed or expired it has offered the partition.
             if partition.open is batch and partition.expedite() and partition.is_ready:
                 assert partition.broker is not None
                 by_broker.setdefault(partition.broker, []).append(Ready(partition, partition.level))
@@ -201,10 +203,12 @@ class Dispatcher:
                 self._pauses[partition] = self._timers.at(self._timers.now() + pause, self._resume, partition)
 
     def _resume(self, partition: PartitionProducer) -> None:
+        # A newer leader can end the pause early. Its timer would resume the partition a second time.
         timer = self._pauses.pop(partition, None)
         if timer is not None:
             timer.cancel()
         self.act(partition, partition.resume())
+        # Without a leader no request is sent, so no failed request would refresh the metadata.
         if partition.leader is None and partition.has_batches:
             self._client.request_refresh([partition.topic_partition.topic])
 

@@ -117,11 +117,13 @@ class Failures(AsyncIteration):
             elif self._is_over:
                 raise StopAsyncIteration
             else:
+                # There is no await between the checks above and this line, so no failure is missed.
                 self._changed.clear()
                 await self._changed.wait()
 
     def add(self, group: _Group) -> None:
         """Add records that have failed, or count them as dropped."""
+        # An empty stream takes any group. Otherwise the records of a group above the limit could never be read.
         if self._size and self._size + group.size > self._max_bytes:
             if not self.dropped:
                 logger.warning("a stream of failed deliveries is full and dropped records: read it faster")

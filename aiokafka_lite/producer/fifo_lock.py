@@ -34,6 +34,7 @@ class FifoLock:
         queue.remove(turn)
         if not queue:
             del self._queues[name]
+        # If the caller has left from the middle of the queue, its head is unchanged and has its turn already.
         elif not queue[0].done():
             queue[0].set_result(None)
 

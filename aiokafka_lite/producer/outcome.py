@@ -24,6 +24,7 @@ class Outcome(Enum):
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _UNKNOWN_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+# Brokers find these errors before they append. NOT_ENOUGH_REPLICAS_AFTER_APPEND is found after it, so it is not here.
 _NOT_APPENDED = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -60,6 +61,7 @@ def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool, tra
         return Outcome.FATAL
     if code.retriable:
         return Outcome.RETRY
+    # If all records are refused, no record remains to be sent again.
     if 0 < refused < count:
         return Outcome.SOME_REFUSED
     return Outcome.REFUSED

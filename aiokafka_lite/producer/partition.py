@@ -68,6 +68,7 @@ TRANSITIONS: dict[PartitionState, dict[PartitionEvent, PartitionState]] = {
         _E.LEADER_KNOWN: _S.OPEN,
     },
     _S.OPEN: {_E.FAILED: _S.DRAINING, _E.LEADER_CHANGED: _S.DRAINING},
+    # DRAINED always leads to BACKING_OFF, also if no pause is required: ``resume`` is the only way to a new level.
     _S.DRAINING: {_E.FAILED: _S.DRAINING, _E.LEADER_CHANGED: _S.DRAINING, _E.DRAINED: _S.BACKING_OFF},
     _S.BACKING_OFF: {
         _E.LEADER_CHANGED: _S.BACKING_OFF,
@@ -146,8 +147,10 @@ class PartitionProducer(PartitionBatches):
         if self.state is not PartitionState.OPEN:
             return False
         sequences = self.sequences
+        # Until a batch is acknowledged under the identity, one batch is in flight (rule 3 of ``sequences``).
         if self.in_flight >= (self._depth if sequences is None or sequences.is_pipelined else 1):
             return False
+        # A batch that is due stays open until it is taken, so that it grows while the leader is busy.
         return bool(self.unsent) or (self.open is not None and self.open.due)
 
     @property
@@ -223,6 +226,7 @@ class PartitionProducer(PartitionBatches):
         self.in_flight -= 1
         if not batch.settled:
             batch.last_error = error
+            # One uncertain attempt is enough. A later attempt that the broker surely refused does not undo it.
             batch.may_be_written = batch.may_be_written or may_be_written(error)
             if unknown_sequence and self.sequences is not None and batch is self.sent[0]:
                 self.sequences.first_not_written()

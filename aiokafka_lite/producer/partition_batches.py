@@ -127,6 +127,7 @@ class PartitionBatches:
         # The timeout of a pending record counts from its send. Records that are sent later have more time, so they get
         # another batch.
         batch.due = sent_at is not None and not self._is_fresh(batch, None)
+        # Set last: for a record that cannot be encoded, the builder raises above, and no empty batch is left behind.
         self.open = batch
         return batch
 
@@ -150,6 +151,7 @@ class PartitionBatches:
         if not count:
             self.seal()
             return None, 0, 0
+        # ``charges`` are running totals, so the difference is the bytes of the added records.
         batch.reserved += charges[start + count - 1] - (charges[start - 1] if start else 0)
         self.open = batch
         return batch, index, count
@@ -159,9 +161,11 @@ class PartitionBatches:
 
         ``size`` is the bytes of ``buffer_memory`` that the records use.
         """
+        # The records of the open batch were accepted earlier, so that batch comes first.
         self.seal()
         batch = self._batches.encoded(self.topic_partition, self._now(), records)
         batch.reserved = size
+        # Open for a moment, because ``seal`` also adds the batch to the load of its broker.
         self.open = batch
         self.seal()
         return batch, 0, True

@@ -86,6 +86,7 @@ class DefaultPartitioner:
         self._load = load
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
+        # A view never changes, so the counts are valid as long as it is the same object.
         if view is not self._view:
             self._view, self._counts = view, {}
         count = self._counts.get(topic)
@@ -95,6 +96,7 @@ class DefaultPartitioner:
             if _HASHES_EACH_KEY or len(key) > CACHED_SIZE:
                 return _partition_for_key(key, count)
             return self._cached(key, count)
+        # A topic without a sticky partition, and one that was created again with fewer partitions, both need a choice.
         sticky = self._sticky.get(topic, count)
         return sticky if sticky < count else self._switch(topic, view)
 
@@ -104,6 +106,7 @@ class DefaultPartitioner:
         return list(map(self._cached if cached else partition_for_key, keys, repeat(count)))
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
+        # Records with a key or a number fill batches of other partitions, which say nothing about the sticky one.
         if self._sticky.get(topic) != partition:
             return
         written = self._bytes[topic] = self._bytes[topic] + size

@@ -186,6 +186,7 @@ class Pipeline:
         return self._spawn(sender.run, f"broker {sender.node_id}")
 
     def _view_changed(self, view: ClusterView) -> None:
+        # After the end, a changed view would move records to batches that no sender sends.
         if not self._timers.stopped:
             self.accumulator.view_changed(view)
             self.senders.keep(view.nodes)
@@ -205,6 +206,7 @@ class Pipeline:
             crash = crashed
             raise
         finally:
+            # First, so that no timer sends a partition whose batches fail below.
             self._timers.stop()
             self._dispatcher.stop()
             self.settlement.stop()
@@ -230,6 +232,7 @@ class Pipeline:
             try:
                 self.ids.received(await self._ask_for_producer_id())
             except KafkaError as error:
+                # Also while closing, because ``close`` waits for records that need the id.
                 if self._service.state not in (ServiceState.RUNNING, ServiceState.CLOSING):
                     raise
                 outages.report(logger, _PLACE, error, "could not obtain a producer id: %s", error)
@@ -284,4 +287,5 @@ class Pipeline:
     async def flush(self) -> None:
         """Wait until all records that are accepted so far are settled; no batch lingers meanwhile."""
         self.accumulator.flush()
+        # Records that move are in other batches then, which must not linger either.
         await settled(self.settlement.unsettled, on_move=self.accumulator.flush)

@@ -137,6 +137,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         try:
             await super().close(CLOSE_TIMEOUT if timeout is None else timeout)
         finally:
+            # A producer that never started has no pipeline that would end the streams.
             self._failures.end()
 
     async def _on_close(self) -> None:
@@ -343,6 +344,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
             async with asyncio.timeout(timeout) as scope:
                 return await call
         except TimeoutError as error:
+            # A KafkaTimeout of the call itself is also a TimeoutError.
             if isinstance(error, KafkaError) or not scope.expired():
                 raise
             about = _state_of(*to, self._client.view)

@@ -75,6 +75,7 @@ class ProducerIds:
     def retire(self, identity: ProducerIdAndEpoch) -> None:
         """Use this identity for no other partition: brokers still know sequence numbers of a dropped partition."""
         if identity == self.newest:
+            # Called for its effect: the next partition gets a newer epoch.
             self.newer_than(identity)
 
     def newer_than(self, used: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch | None:

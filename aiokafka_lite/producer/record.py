@@ -71,6 +71,7 @@ def headers_of(topic: object, headers: Headers) -> tuple[Header, ...]:
                     f"a header of a record for topic {topic!r} must be a str and bytes or None,"
                     f" got ({type(name).__name__}, {type(value).__name__})"
                 )
+            # Only a lone surrogate cannot be encoded, and ASCII has none.
             if not name.isascii():
                 name.encode()
             checked.append(pair if isinstance(pair, Header) else _new_tuple(Header, (name, value)))
@@ -97,6 +98,7 @@ def size_of_headers(headers: tuple[Header, ...]) -> int:
     size = 0
     for header in headers:
         value: bytes | None = header[1]
+        # An upper estimate for most names. Encoding a name only to measure it would cost more than these bytes.
         size += HEADER_OVERHEAD + 3 * len(header[0])
         if value is not None:
             size += len(value)

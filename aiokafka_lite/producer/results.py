@@ -105,6 +105,7 @@ class ListPiece(Piece):
                     result, number = result.moved[number]
                 if result.has_failed:
                     result.observe()
+                    # Each access of ``error`` makes a copy. The records of one batch share one.
                     if result is not failed:
                         failed, error = result, result.error
                     assert error is not None

@@ -49,6 +49,7 @@ class Room:
 
     async def drain(self, size: int) -> None:
         """Wait until ``size`` bytes are free, and take none."""
+        # Senders that wait already come first, although there may be room for this size.
         if self.budget.free < size or self.budget.is_short:
             self.hurry()
             await self._service.while_running(self.budget.room_for(size))

@@ -188,11 +188,13 @@ class Sender:
             or self._acks == 0  # acks=0 needs ``drain``, which waits
         ):
             return False
+        # Queued before ``_collect``, which takes all partitions after the first from the queue.
         for each in others:
             self._queue.put_nowait(each)
         in_flight = self._collect(first)
         if in_flight:
             self._send(connection, in_flight)
+        # Also if the request would be empty. Its partitions then wait for an event that offers them again.
         return True
 
     async def _connect(self) -> Connection:
@@ -408,6 +410,7 @@ class Senders:
 
         Returns False if no request was in flight.
         """
+        # A list, not a generator: ``any`` would stop at the first True, before it waits for the other senders.
         return any([await sender.wait_answered() for sender, _ in list(self._senders.values())])
 
     def queued(self, node_id: int) -> int:

@@ -98,6 +98,8 @@ class Sequences:
         The batches sent before it are written as well: a broker accepts no batch after a gap. A broker that has
         forgotten the producer accepts any sequence number, so batches that were certainly not written are excluded.
         """
+        # An expired batch is no longer in ``sent``. The comparison of the numbers finds the batches before it all the
+        # same.
         for earlier in sent:
             if earlier is batch:
                 break
@@ -110,6 +112,7 @@ class Sequences:
     def refused(self, batch: Batch, *, is_first: bool) -> None:
         """Record that the broker refused a batch: it is not written, so no batch after it is."""
         self._needs_new_epoch = True
+        # Several batches may be refused. The log continues with the first of their numbers.
         if self._free == NO_SEQUENCE or precedes(batch.sequence, self._free):
             self._free = batch.sequence
         if is_first:

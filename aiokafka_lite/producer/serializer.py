@@ -202,6 +202,7 @@ def serialize(
     if type(result) is bytes:
         made = result
     elif isinstance(result, Awaitable):
+        # The caller calls the serializer again for this record, and awaits that result.
         _drop(result)
         raise MustAwait
     else:

@@ -98,6 +98,7 @@ class Settlement:
     def deliver(self, batch: Batch, base_offset: int, log_append_time: int = -1, log_start_offset: int = -1) -> None:
         """Deliver a batch that is written. The arguments are as in ``Answers.delivered``."""
         self._remove(batch)
+        # Released before the result is set: a callback of a delivery may send again at once, and needs this room.
         self._budget.release(batch.reserved)
         self._counters.records_delivered += batch.builder.count
         # Deliveries that a caller keeps refer to the batch. They must not keep its bytes, which no longer count in
@@ -116,6 +117,8 @@ class Settlement:
         self._remove(batch)
         self._budget.release(batch.reserved)
         self._counters.records_failed += batch.count
+        # The builder keeps its bytes, unlike in ``deliver``, because a stream of failures decodes the records from
+        # them.
         batch.fail(error, log)
         self._failures.batch_failed(batch)
 
@@ -216,6 +219,7 @@ class Settlement:
 
 
 def _deadline(result: BatchResult) -> float:
+    # Pending records come first. ``_expire`` skips them, and stops at the first batch that is not due.
     return result.deadline if isinstance(result, Batch) else float("-inf")
 
 

@@ -44,6 +44,7 @@ class PendingRecords(BatchResult):
         rest.fail(error, log)
         self.records.clear()
         self.times.clear()
+        # One result for all of them. Its index has no meaning, because it has only an error.
         self.places += [(rest, 0)] * count
         self.move(self.places)
         return rest
@@ -122,6 +123,8 @@ class TopicProducer:
     def update(self, view: ClusterView) -> bool:
         """Apply the topic's metadata. Returns whether it has changes for its partitions."""
         topic = view.topics.get(self.name)
+        # An unchanged topic is the same object in the next view. The nodes count too, because they decide whether a
+        # leader is known.
         if self._seen is not None and self._seen[0] is topic and self._seen[1] is view.nodes:
             return False
         self._seen = (topic, view.nodes)
@@ -132,10 +135,13 @@ class TopicProducer:
         self.is_open = self.pending is None
         # Both ids are known and differ, so the topic was deleted and created again. Its logs know no sequence numbers.
         if ZERO_UUID != self.topic_id != topic.topic_id != ZERO_UUID:
+            # Only partitions above the last one have vanished. A missing one in the middle may be listed later
+            # (``unplaced``).
             last = topic.partitions[-1].partition
             self.vanished += [self.partitions.pop(number) for number in list(self.partitions) if number > last]
             for partition in self.partitions.values():
                 partition.topic_recreated(topic.topic_id)
+        # An answer without ids, as of a broker before 2.8 during an upgrade, must not erase the known id.
         if topic.topic_id != ZERO_UUID:
             self.topic_id = topic.topic_id
         for each in topic.partitions:

@@ -122,6 +122,8 @@ class Transaction(AsyncContext):
         if not self._transactions.can_abort:
             return
         try:
+            # Shielded, because the exception may be the cancellation of this task, which would end the abort at its
+            # first await.
             with anyio.CancelScope(shield=True), anyio.move_on_after(ABORT_TIMEOUT):
                 await self._transactions.abort(ABORT_TIMEOUT)
         except ProducerFenced:

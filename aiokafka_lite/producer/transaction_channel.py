@@ -120,6 +120,7 @@ class TransactionChannel:
             except CommitFailed:
                 raise
             except KafkaError as error:
+                # A request that was never written to the socket cannot arrive late.
                 if is_outdating and is_sent and not (isinstance(error, ConnectionLost) and not error.sent):
                     self._ids.is_outdated = True
                     on_lost()

@@ -156,6 +156,8 @@ class TransactionCoordinator:
         ids = self._ids
 
         async def attempt() -> ErrorCode:
+            # Read in each attempt, so that a repeated request has the partitions that were added to ``wanted``
+            # meanwhile.
             partitions = list(ids.wanted)
             self._starts()
             answer, node_id = await self.channel.send(
@@ -169,6 +171,7 @@ class TransactionCoordinator:
                     self._is_certain = True
             return self.channel.noted(decisive(codes.values()), node_id)
 
+        # Partitions may be added to ``wanted`` while an attempt waits for its answer.
         while ids.wanted and is_wanted():
             count = len(ids.wanted)
             what = f"adding {count} {'partition' if count == 1 else 'partitions'} to the transaction"
@@ -237,6 +240,7 @@ class TransactionCoordinator:
         generation = self._ids.generation
         if generation < 2:
             await self._prepare_group(group.group_id, offsets, is_wanted)
+        # The waits above may outlast the transaction.
         if not is_wanted():
             return
         if generation < 2:
@@ -337,6 +341,7 @@ class TransactionCoordinator:
             )
             code = read_pending(answer)
             channel.record((code,), node_id)
+            # Only pending offsets delay the transaction. A final error is reported by the commit of the offsets itself.
             return code if code.retriable else ErrorCode.NONE
 
         what = f"waiting until group {group_id!r} has applied the previous transaction"
@@ -344,6 +349,7 @@ class TransactionCoordinator:
             await self.channel.repeat(
                 what, attempt, lambda: is_wanted() and clock() < end, is_outdating=False, channel=channel
             )
+        # Also after the time limit, so that a transaction waits for a group at most once.
         if is_wanted():
             self._last_offsets.pop(group_id, None)
             self._stable_groups.add(group_id)

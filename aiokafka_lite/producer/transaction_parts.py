@@ -81,6 +81,8 @@ class TransactionParts:
         finally:
             self._is_adding = False
             self._ends()
+        # After ``_is_adding`` is reset: a partition that was added to ``wanted`` too late for the last attempt starts
+        # another.
         for partition in self._settlement.partitions():
             self._dispatcher.offer(partition)
 

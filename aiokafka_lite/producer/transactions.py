@@ -254,6 +254,8 @@ class Transactions:
             with deadline(self._bound(timeout), lambda: self._late(what)):
                 await self._service.while_running(self.parts.send_offsets(offsets, group))
         except BaseException as error:
+            # The call may end after its transaction, for example after an abort. The next transaction must not fail for
+            # it.
             if number == self._machine.number:
                 self._fail(error if isinstance(error, Exception) else TransactionAborted("send_offsets was cancelled"))
             raise
@@ -333,6 +335,7 @@ class Transactions:
             self._happened(_E.ENDED)
             if self._ids.is_outdated and self._ids.generation < 2:
                 self._happened(_E.INITIALIZE)
+        # Before the new epoch is requested: the outcome is known, and only the next transaction needs the epoch.
         ending.done.set()
         if self.state is _S.INITIALIZING:
             await self._take_new_epoch()
@@ -379,6 +382,7 @@ class Transactions:
 
         With ``fatal=None``, the error decides whether it is fatal.
         """
+        # After the end has begun, only the answer of the coordinator decides the outcome.
         if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING) or self._ending is not None:
             return
         if fatal is None:
