@@ -396,7 +396,10 @@ class Transactions:
     async def _partitions_led(
         self, given: Iterable[TopicPartition] | None, broker: int | None, deadline: Deadline
     ) -> tuple[TopicPartition, ...]:
-        """The given partitions, or all, with those of internal topics. ``broker`` selects those that it leads."""
+        """The given partitions; without them, all partitions of all topics, also of internal ones.
+
+        With ``broker``, only the partitions that this broker leads.
+        """
         if given is not None and broker is None:
             return tuple(given)
 

@@ -219,6 +219,7 @@ class Buffer:
             if room < 0 or chunk.size + batch.size > JOINED_BYTES:
                 return
             try:
+                # The offsets of a chunk must rise, so a batch that overlaps the chunk is not joined.
                 if batch.base_offset < chunk.next_offset or not _are_alike(first, batch):
                     return
                 if check_crc:
@@ -284,6 +285,8 @@ class Buffer:
                 count = max(batch.count, 1)
                 max_records -= count
                 max_bytes -= batch.size
+                # The batch may begin before the position, and compaction may have removed records. The smaller number
+                # is closer.
                 self._consumed += min(count, batch.next_offset - self.start)
                 self.consumed_bytes += batch.size
             self.start = batch.next_offset

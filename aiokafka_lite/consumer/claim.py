@@ -129,6 +129,7 @@ class ClaimReader:
 
     def peek(self) -> tuple[AssignedPartition, Chunk] | None:
         assigned = self.assigned
+        # ``initial_offset`` is set by its first use, here before the first record is taken.
         if self.has_ended or self.initial_offset is None or not assigned.readable:
             return None
         try:

@@ -69,6 +69,7 @@ class CommitOnlyGroup(GroupSide):
         """Look up the committed offsets of the partitions that wait for them."""
         waiting = [each for each in self.subscription if each.position.pause_reason is PauseReason.LOCATING]
         for each in waiting:
+            # Added before the lookup, so that the user can mark and commit in the meantime.
             if each.partition not in self.offsets.owned:
                 self.offsets.begin(each.partition, None)
         if waiting:

@@ -337,6 +337,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         if checked is None:
             # The records of partition readers are excluded, because other tasks may still process some of them.
             return group.tracker.mark_all() and not self._core.partition_readers
+        # A list, not a generator: a record that cannot be marked must not end the loop.
         return False not in [group.mark(each, metadata) for each in checked]
 
     async def commit(

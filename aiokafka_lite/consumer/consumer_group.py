@@ -122,6 +122,7 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
         finally:
             self._run = None
             self._idle.set()
+        # A claim or ``cleanup`` may also fail while the run closes, after ``wait`` has returned.
         if run.handler_error is not None:
             raise run.handler_error
 

@@ -174,6 +174,7 @@ class Deserializing:
         deserialize = deserializer.deserialize
         rest = zip(column, headers)
         try:
+            # Up to the first result that is not None: its type shows whether results have to be awaited.
             for data, of_record in rest:
                 made.append(None if data is None else deserialize(topic, data, of_record))
                 if data is not None:

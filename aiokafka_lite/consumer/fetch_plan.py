@@ -193,11 +193,13 @@ class FetchPlanner:
         if assigned.preferred == self._node_id:
             self._following[assigned] = None
         if not assigned.wants_data:
+            # A paused partition needs no data soon, so it must not shorten the wait of the next request.
             planned.is_full = buffer.has_data and not position.paused
             self._full += planned.is_full
         elif assigned.retry_at > now:
             self._backing_off[assigned] = None
         else:
+            # Before the first answer, the broker is assumed to have data.
             planned.has_backlog = assigned.high_watermark is None or buffer.end < assigned.high_watermark
             self._backlogs += planned.has_backlog
             self._want(planned, view)
@@ -218,6 +220,7 @@ class FetchPlanner:
             -1 if partition.leader_epoch is None else partition.leader_epoch,
             -1 if buffer.end_epoch is None else buffer.end_epoch,
         )
+        # A topic that was created again is another partition in the broker's session.
         if planned.key is None or planned.key.topic_id != topic.topic_id:
             self._drop(planned)
             planned.key = FetchKey(name, topic.topic_id, number)

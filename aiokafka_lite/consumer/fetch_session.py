@@ -73,6 +73,7 @@ class FetchSession(Generic[K, V]):
             asked = SessionRequest(self.session_id, FULL, dict(self.wanted))
         else:
             wanted, known = self.wanted, self._known
+            # A partition that was dropped and wanted again with the same value is known to the broker.
             send = {key: wanted[key] for key in self._changed if key in wanted and known.get(key) != wanted[key]}
             forget = tuple(key for key in self._changed if key in known and key not in wanted)
             asked = SessionRequest(self.session_id, self.epoch, send, forget)
@@ -86,11 +87,13 @@ class FetchSession(Generic[K, V]):
         if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._start_over(NO_SESSION)
         elif error is not ErrorCode.NONE:
+            # Epoch 0 with the old id makes the broker replace the session. Otherwise the old one would use its memory.
             self._start_over(self.session_id)
         elif session_id == NO_SESSION or (self.epoch != FULL and session_id != self.session_id):
             self._start_over(NO_SESSION)
         elif asked is not None:
             self.session_id = session_id
+            # 0 and -1 have other meanings, so the epoch wraps to 1.
             self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
             if asked.full:
                 self._known = asked.send

@@ -133,6 +133,7 @@ class BrokerFetcher:
         try:
             connection = await self._client.broker(self.node_id).connection(Purpose.FETCH)
             compares = connection.versions.supports(FetchRequest.DIVERGING_EPOCHS)
+            # Such a broker does not compare the logs in Fetch, so a request of its own does it first.
             if not compares and connection.versions.supports(OffsetForLeaderEpochRequest.FOR_CONSUMERS):
                 checks = checks_of(self.planner, self._client.view)
                 if checks:
@@ -226,6 +227,7 @@ class BrokerFetcher:
 
     async def close(self) -> None:
         """Send no more fetches and end the session, within ``SESSION_CLOSE_TIMEOUT`` seconds. Never raises."""
+        # Set first, so that ``run`` sends no fetch in the session that is ended here.
         self._closing = True
         self.wake()
         await self._end_session()
@@ -233,6 +235,7 @@ class BrokerFetcher:
     async def _end_session(self) -> None:
         """Ask the broker to drop the session. Fetches may wait in a long poll, so this uses another connection."""
         session_id = self._session.session_id
+        # Ended here before the request, for the same reason.
         self._session.end()
         if session_id == NO_SESSION:
             return

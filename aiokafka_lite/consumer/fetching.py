@@ -107,11 +107,13 @@ class Fetching:
                 self._divide_memory()
                 self._spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
             changed = None if node_id is None else self._fetchers[node_id].planner.changed
+            # A fetcher that has ended and was made again has another list under the same node id.
             if assigned.node_id != node_id or assigned.replanned is not changed:
                 assigned.fetch_from(node_id, changed)
 
     async def _run(self, fetcher: BrokerFetcher) -> None:
         await fetcher.run()
+        # No await between the end of ``run`` and this line, so no partition is given to a fetcher that has ended.
         del self._fetchers[fetcher.node_id]
         self._divide_memory()
 

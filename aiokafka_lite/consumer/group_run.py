@@ -333,6 +333,7 @@ class GroupCore(ReadingCore):
             run.over.set()
             self._on_handler_error(error)
             return
+        # The partitions are being revoked already. ``setup`` has run, so ``cleanup`` still runs.
         if session.cancelled:
             run.over.set()
             return
@@ -361,6 +362,7 @@ class GroupCore(ReadingCore):
                     level = logging.INFO if refusals.count == 1 else logging.WARNING
                     text = "%r: %s is read again from the last commit after %d refused transactions in a row: %s"
                     logger.log(level, text, session, partition, refusals.count, error)
+                # The end of the session ends the pause, because its partitions may belong to another member soon.
                 if not await session.wait_cancelled(timeout=pauses.next()):
                     await self._rewind(run, reader)
                 if session.cancelled:
@@ -377,6 +379,7 @@ class GroupCore(ReadingCore):
         try:
             with scope:
                 found = await self.coordinator.offsets.fetch([partition], timeout=self._lookup_timeout)
+                # First the marks: from there, ``_move_to_committed`` moves forward only.
                 self._return_to_marks([reader])
                 self._move_to_committed(found)
         except KafkaError:

@@ -95,6 +95,7 @@ class GroupSide:
         """Mark all records up to this one. Returns False if it was marked before, or cannot be committed."""
         partition = TopicPartition(record.topic, record.partition)
         lost = self.tracker.lost
+        # The partition may be assigned again by now, but this record belongs to the earlier assignment.
         if lost and record.offset <= lost.get(partition, -1):
             return self._refuse(partition, record.offset + 1)
         return self.offsets.mark(partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch)
@@ -103,6 +104,7 @@ class GroupSide:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None, timeout: float
     ) -> CommitResult:
         """Commit these offsets, or all marks."""
+        # Read before the commit, because the user may go on to read during the commit.
         in_hand = self.tracker.in_hand
         result = await self.offsets.commit(offsets, timeout=timeout)
         if offsets is None and in_hand and not (result.committed or result.refused or self._warned):

@@ -202,6 +202,7 @@ class PartitionReader(AsyncIteration, Generic[K, V]):
         for record in self._reader.current:  # hot: most records are returned here
             return record  # type: ignore[return-value]  # its key and value are what K and V say
         core = self._core
+        # Before ``check``, because a consumer that is closed ends the iteration, and only its failure is raised.
         if core.service.state in (ServiceState.CLOSING, ServiceState.CLOSED):
             raise StopAsyncIteration
         core.service.check()
@@ -221,6 +222,7 @@ class PartitionReader(AsyncIteration, Generic[K, V]):
         records: list[Record[K, V]] = []
         with suppress(StopAsyncIteration), anyio.move_on_after(timeout):
             records.append(await anext(self))
+        # No await after the first record, so that the timeout cannot lose it.
         records += cast("Iterable[Record[K, V]]", islice(self._reader.current, max_records - len(records)))
         return records
 

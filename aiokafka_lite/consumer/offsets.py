@@ -126,6 +126,7 @@ async def list_offsets(
     at = loop.time() + timeout
     for name in {partition.topic for partition in wanted}:
         # This is outside of the deadline below, because its error text names the problem of the topic.
+        # Rounded, because the text of a KafkaTimeout names it.
         await client.topic(name, timeout=round(at - loop.time(), 3))
     return await _Lookup(client, wanted, isolation, timeout, at).run()
 
@@ -193,7 +194,7 @@ class _Lookup:
         return by_node
 
     def _check_lacking(self, partition: TopicPartition, topic: TopicView) -> str:
-        """Raise UnknownTopic once new metadata still lacks the partition. Returns the text of this error."""
+        """The error text for a partition that metadata lacks. Raises UnknownTopic if newer metadata confirms this."""
         why = f"topic {partition.topic!r} has {plural(len(topic.partitions), 'partition')}; there is no {partition}"
         if self._lacking_since is None:
             self._lacking_since = asyncio.get_running_loop().time()

@@ -138,6 +138,7 @@ class AssignedPartition:
         """Forget the offset; ``reset`` chooses the new one. ``out_of_range`` is the offset that cannot be read."""
         self.position.reset_by(reset, out_of_range, reason)
         self._restart(-1, None)
+        # A reset that the user asks for ends the backoff. A broker that refuses each offset must not end it.
         if out_of_range is None:
             self.succeeded()
 
@@ -177,6 +178,7 @@ class AssignedPartition:
         self.replan()
         if chunk is not None:
             self.succeeded()
+        # With ``same_batch``, only the rest of a batch was requested. The failure comes behind it, in the next turn.
         elif self.failure is not None and not same_batch:
             failure = self.failure
             self.drop_buffer()

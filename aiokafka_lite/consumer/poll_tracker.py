@@ -139,6 +139,7 @@ class PollTracker:
         self._mark_iterated()
         if self._iterated is not None:
             assigned, chunk = self._iterated
+            # ``forget`` may have removed the partition during the iteration. Then its records are never marked.
             if assigned.partition in self._handed:
                 self._handed[assigned.partition] = assigned, chunk.last_taken
         self._iterated = None

@@ -73,10 +73,12 @@ class PositionKeeper:
         """Look up missing offsets until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
+            # Cleared before the plan is made, so that an offset that is lost meanwhile makes another plan.
             self._wake.clear()
             now = loop.time()
             plan = plan_lookups(self._subscription, self._client.view, now)
             for node_id, partitions in plan.by_node.items():
+                # Begun here and not in the task, so that the next plan does not look the same offsets up.
                 lookups = [_Lookup(each, each.position.begin_lookup(), each.position.reset) for each in partitions]
                 self._spawn(self._look_up, node_id, lookups, name=f"look up offsets at broker {node_id}")
             next_check = _earlier(plan.retry_at, self._check_leaderless(plan.leaderless, now))
@@ -97,6 +99,7 @@ class PositionKeeper:
         high = {each.assigned.partition: LATEST for each in lookups if each.reset is not Reset.EARLIEST}
         outages, place = self._client.outages, f"looking up offsets at broker {node_id}"
         try:
+            # Two requests, because ListOffsets names one time for each partition.
             beginnings, low_errors = await self._ask(node_id, low)
             ends, high_errors = await self._ask(node_id, high)
         except KafkaError as error:
@@ -146,6 +149,7 @@ class PositionKeeper:
         position, partition = assigned.position, assigned.partition
         if self._client.outages:
             self._client.outages.recovered(logger, str(partition), "looked up the offset of %s", partition)
+        # Read first, because ``end_lookup`` clears them.
         refused, reason = position.out_of_range, position.reset_reason
         if assigned.end_lookup(version, offset, epoch) and refused is not None:
             logger.warning("%s: reset from offset %s to %s (%s)", partition, refused, offset, position.reset.value)
@@ -234,12 +238,14 @@ class PositionKeeper:
             assigned.unknown_since = None  # the partition exists, and will have a leader again
             assigned.was_listed = True
             return None
+        # No read has raised the last error yet.
         if assigned.failure is not None:
             return None
         if assigned.unknown_since is None:
             assigned.unknown_since = now
         code = ErrorCode.NONE if topic is None else topic.error
         if code is not ErrorCode.NONE and not code.retriable:
+            # The error returns with each read, so the backoff limits its rate.
             if assigned.retry_at <= now:
                 self._back_off(assigned)
                 self._fail(assigned, error_for(code, f"reading {partition}", at=partition))

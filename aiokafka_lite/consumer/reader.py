@@ -242,6 +242,7 @@ class Reader:
         self.settle()
         self.raise_error()
         while (assigned := self._first_ready(None)) is not None:
+            # Whole batches are taken, so each read is one turn.
             self._turn_left = TURN
             try:
                 packed = assigned.next_packed(
@@ -250,6 +251,8 @@ class Reader:
             except KafkaError:
                 self._back_off(assigned)
                 raise
+            # Without batches, all data was hidden, as that of aborted transactions, and the next partition has its
+            # turn.
             made = self._decode(assigned, packed, decode) if packed else None
             self._subscription.end_turn(assigned)
             if assigned.wants_data:

@@ -151,6 +151,7 @@ class ClassicProtocol:
     # Requests.
 
     async def _join(self, action: SendJoin) -> JoinAnswer:
+        # The pause is a part of the request task, so that a newer request cancels the pause too.
         if action.pause:
             await asyncio.sleep(self._backoff.next())
 

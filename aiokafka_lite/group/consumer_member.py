@@ -169,6 +169,7 @@ class ConsumerMember(BaseMember):
             case ConsumerHeartbeatAnswer() if self._is_late(event):
                 self.generation = event.response.member_epoch  # the last commit needs this identity
             case RequestFailed() if event.attempt == self._attempt:
+                # The heartbeat that leaves is not repeated: the coordinator evicts the member when its session ends.
                 if self.state is MemberState.LEAVING:
                     return self._left()
                 return self._request_failed(event)
@@ -227,6 +228,7 @@ class ConsumerMember(BaseMember):
         self._attempt += 1
         self._in_flight, self._backing_off, self._may_be_known = True, False, True
         before, now = self._sent, _Sent(self._topics, self._reported)
+        # Only in STABLE does the reader have the whole assignment, so it is not acknowledged earlier.
         acknowledges = self._must_acknowledge and self.state is MemberState.STABLE
         request = self._request(JOIN_EPOCH if self.state is MemberState.JOINING else self.generation)
         if before is None:
@@ -349,6 +351,7 @@ class ConsumerMember(BaseMember):
         self._forget_epoch()
         # The other codes mean that the coordinator has no such member.
         self._may_be_known = code is ErrorCode.FENCED_MEMBER_EPOCH
+        # A member that joins owns nothing, so there is no release that ``Released`` would report.
         if self.state is MemberState.JOINING:
             return [self._pause(None)]
         self._advance(MemberEvent.FENCE)
@@ -370,6 +373,7 @@ class ConsumerMember(BaseMember):
 
     def _reconcile(self) -> list[Action]:
         """Release the partitions that are not in the target. When they are released, add the new ones (rule 2)."""
+        # While partitions are being released, no others are added (rule 2). ``_released`` reconciles again.
         if self.state is not MemberState.STABLE:
             return []
         wanted = frozenset(

@@ -160,6 +160,8 @@ class ConsumerProtocol:
         if code is ErrorCode.NONE and problem is None:
             self._counters.succeeded(began, asyncio.get_running_loop().time())
             self.calm_at = began
+            # At least a second, because the timeout of a request is a multiple of this. Else a busy broker could exceed
+            # it.
             self._interval = max(heartbeat_interval(response.heartbeat_interval_ms), 1.0)
             # A join alone ends no outage: the coordinator may evict the member at its next heartbeat, again and again.
             if self._member.state is not MemberState.JOINING:

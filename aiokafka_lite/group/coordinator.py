@@ -213,6 +213,7 @@ class Coordinator:
 
     def polled(self) -> None:
         """Record that the user asks for records. A member that left because of ``max_poll_interval`` joins again."""
+        # In all other states, the member is in the group or joins it already.
         if self.member.state in (MemberState.UNJOINED, MemberState.LEAVING) and not self._polled:
             self._polled = True
             self._post(Polled())
@@ -255,6 +256,7 @@ class Coordinator:
                     self._config.max_poll_interval,
                 )
             # The next event is handled only after ``follow``, because all actions must be performed before it.
+            # The member still has one writer: this task waits for the thread, and nothing else calls ``handle``.
             if self._protocol.is_large(event):
                 actions = await asyncio.to_thread(self.member.handle, event)
             else:
@@ -273,6 +275,7 @@ class Coordinator:
         now, state = asyncio.get_running_loop().time(), self.member.state
         if any(isinstance(action, Assign) for action in actions):
             self.rebalances.end(now)
+        # JOINING and SYNCING are two steps of one rebalance.
         if state is not before and state is not MemberState.SYNCING:
             self.rebalances.fail()
             # A member of the consumer protocol releases partitions without joining again.
@@ -281,6 +284,7 @@ class Coordinator:
 
     def _fetching_identity(self) -> Identity | None:
         member = self.member
+        # Only in the consumer protocol does the coordinator check the member that fetches offsets.
         return member.identity if member.protocol == "consumer" and member.generation >= 0 else None
 
     def _is_overdue(self) -> bool:

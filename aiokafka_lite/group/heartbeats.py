@@ -141,6 +141,7 @@ class Heartbeats:
                 self._new_generation.clear()
                 early.reset()
                 pause = self._pause(early)
+            # Waits for the event, because a new generation cuts the pause short (rule 3).
             with anyio.move_on_after(pause) as sleeping:
                 await self._new_generation.wait()
             if not sleeping.cancelled_caught:
@@ -201,6 +202,7 @@ class Heartbeats:
         if is_rebalancing and code is ErrorCode.ILLEGAL_GENERATION:
             code = ErrorCode.REBALANCE_IN_PROGRESS  # the next generation has begun, and its answer follows
         self._on_answer(code, node_id)
+        # An answer for an earlier identity does not renew the present session.
         if code in _RENEWS_SESSION and identity == self._member.identity:
             self._renew_session(began)
             self._counters.succeeded(began, asyncio.get_running_loop().time())

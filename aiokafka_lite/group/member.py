@@ -197,6 +197,7 @@ class Member(BaseMember):
                 return self._left()
             case Close() if not self._closing:
                 self._closing = True
+                # The member leaves already. ``_left`` does not join again, because ``_closing`` is set.
                 if self.state is MemberState.LEAVING:
                     return []
                 return self._leave("the consumer is closed" if event.leave else None, in_good_order=True)
@@ -269,6 +270,8 @@ class Member(BaseMember):
         self.member_id = response.member_id
         self.generation = response.generation_id
         self.strategy = response.protocol_name or ""
+        # SyncGroup is another attempt than JoinGroup, so a late failure of the JoinGroup does not count for it (rule
+        # 1).
         self._attempt += 1
         if self.strategy not in self._strategies:
             return self._fail(ProtocolError(f"the coordinator chose strategy {self.strategy!r}, which was not offered"))
@@ -334,6 +337,7 @@ class Member(BaseMember):
         return [self._join(pause=True)] if retriable else self._fail(self._refusal(api, code))
 
     def _request_failed(self, event: RequestFailed) -> list[Action]:
+        # A failed LeaveGroup is not repeated: the coordinator evicts the member when its session ends.
         if self.state is MemberState.LEAVING:
             return self._left()
         if not self.state.is_rebalancing:

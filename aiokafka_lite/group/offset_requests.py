@@ -130,6 +130,7 @@ def read_fetch(
 ) -> FetchAnswer:
     """The offsets in the response of the requested partitions (None: of all partitions)."""
     answer = FetchAnswer()
+    # The version of the response decides whether it has ``topics`` or ``groups``. The other list is empty.
     for named in response.topics:
         for one in named.partitions:
             answer.add(named.name, one)
@@ -142,6 +143,7 @@ def read_fetch(
                     answer.add(names.get(topic.topic_id, topic.name), each)
     if partitions is None:
         return answer
+    # An answer for a partition that was not requested must not settle anything.
     wanted = set(partitions)
     answer.found = {each: offset for each, offset in answer.found.items() if each in wanted}
     answer.errors = {each: code for each, code in answer.errors.items() if each in wanted}

@@ -143,6 +143,7 @@ class Offsets:
         """Remove partitions that are no longer assigned. Marks that are not committed are refused (rule 5)."""
         for partition in partitions:
             marked, committed = self._marked.pop(partition, None), self._committed.pop(partition, None)
+            # The user's last commit may have reported this mark already. It is reported once (rule 5).
             if marked is not None and marked != committed and marked is not self._reported.pop(partition, None):
                 self.refuse(partition, marked.offset)
             self._attempt.dropped.add(partition)
@@ -306,6 +307,7 @@ class Offsets:
             attempt.refused[partition] = late
         if not attempt.offsets:
             return False
+        # Read for each request, because the identity may change during the pause before it.
         identity, view, sent = self._identity(), self._client.view, dict(attempt.offsets)
         began = asyncio.get_running_loop().time()
         if identity is None:
@@ -350,6 +352,7 @@ class Offsets:
         if outcome is CommitOutcome.COMMITTED:
             del attempt.offsets[partition]
             attempt.committed[partition] = replace(offset, leader_epoch=None) if without_epoch else offset
+            # With its epoch, although the broker has none: the mark has it too, and would otherwise be committed again.
             self._record(partition, offset)
         elif outcome is CommitOutcome.UNKNOWN_ID:
             attempt.by_name = True

@@ -125,6 +125,7 @@ class TopicWatcher:
     # Deleted topics.
 
     def _follow_deletions(self, view: ClusterView) -> None:
+        # A topic without partitions was never known to exist, so it is not deleted but perhaps about to be created.
         unknown = {
             name
             for name in self.subscribed | self._watched
@@ -215,6 +216,7 @@ def topic_racks(view: ClusterView, names: Iterable[str]) -> TopicRacks:
         topic = view.topics.get(name)
         if topic is None or not topic.partitions or not (topic.error is ErrorCode.NONE or topic.error.retriable):
             continue
+        # Metadata may lack a partition in the middle. It is assigned all the same, without racks.
         held: list[frozenset[str]] = [frozenset()] * (topic.partitions[-1].partition + 1)
         for partition in topic.partitions:
             held[partition.partition] = frozenset(

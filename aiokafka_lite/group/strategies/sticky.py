@@ -59,6 +59,7 @@ def _with_user_data(member: GroupMember) -> GroupMember:
     """The member with the owned partitions of its user data. Unreadable user data counts as owning nothing."""
     if not member.user_data:
         return member
+    # The bytes do not name their version. Those of version 0 end before the generation, so version 1 cannot read them.
     data = _read(member.user_data, 1) or _read(member.user_data, 0)
     if data is None:
         return member
@@ -131,6 +132,7 @@ def _level(assignment: Assignment, readers: Mapping[str, list[str]], by_order: M
 
     def move() -> bool:
         for giver in sorted(assignment, key=lambda each: (-len(assignment[each]), by_order[each])):
+            # Backwards, because partitions that a member keeps come first. The others have to move anyway.
             for partition in reversed(assignment[giver]):
                 taker = min(readers[partition.topic], key=lambda each: (len(assignment[each]), by_order[each]))
                 if len(assignment[taker]) + 1 < len(assignment[giver]):
