@@ -109,6 +109,7 @@ class FramedStream(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing():
             return
         transport.close()
+        # A peer that does not read would keep the transport open forever.
         if transport.get_write_buffer_size():
             self._abort_timer = asyncio.get_running_loop().call_later(ABORT_AFTER, transport.abort)
 

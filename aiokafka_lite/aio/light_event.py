@@ -53,6 +53,7 @@ class LightEvent:
         try:
             await waiter
         finally:
+            # ``set`` leaves the list as it is, so each waiter removes itself.
             self._waiters.remove(waiter)
             if not self._waiters:
                 self._waiters = None

@@ -82,6 +82,7 @@ class Outages:
     def failed(self, place: str, error: BaseException) -> bool:
         """Count a failure. Returns True if it begins an outage."""
         now = asyncio.get_running_loop().time()
+        # Removed and added again, so that the latest failure is the last one.
         outage = self._by_place.pop(place, None)
         if outage is None:
             outage = Outage(place, "", 0, now, now, None)

@@ -255,6 +255,7 @@ class Updater:
         if now > self._not_before + self._config.retry_backoff_max:
             self._pace.reset()  # no request was due for a long time, so earlier answers without a change do not count
         ticket, asked = self._tickets.send(), self._topics_to_ask(now)
+        # From here on the topics are paced, even if this request fails.
         self._never_asked.clear()
         self._at_once = False
         promise = connection.send_in_parts(
@@ -325,6 +326,7 @@ class Updater:
         changed = not view.same_as(self.view)
         if view.cluster_id != self.view.cluster_id and self.view.cluster_id is not None:
             logger.warning("cluster id changed from %s to %s", self.view.cluster_id, view.cluster_id)
+        # A newer ticket demands metadata that is newer than this answer.
         for name in [name for name, wanted in self._wanted.items() if wanted <= ticket]:
             del self._wanted[name]
         self.left_out = {name for name in self.left_out - asked if name in self.tracked or name in self._wanted}

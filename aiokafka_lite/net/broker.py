@@ -181,6 +181,7 @@ class Broker:
         UnsupportedVersion, BrokerError. A cancelled caller does not end the attempt.
         """
         ready = self.ready_connection(purpose)
+        # Shielded, because all callers of this purpose share the future (rule 1).
         return await asyncio.shield(self._want(purpose)) if ready is None else ready
 
     def ready_connection(self, purpose: Purpose) -> Connection | None:
@@ -305,6 +306,7 @@ class Broker:
                 await connection.connect(self._config.connect_timeout)
         except KafkaError as error:
             self._counters.connect_failures += 1
+            # Alternates, because a peer that closes on version 0 too may only have been restarting.
             self._oldest_first = connection.closed_on_versions and not self._oldest_first
             self._backoff.attempt_failed()
             pause = self.retry_at - asyncio.get_running_loop().time()
@@ -323,6 +325,7 @@ class Broker:
             # connection begins with the newest version again.
             self._oldest_first = False
         self._ending.pop(connection, None)
+        # The former connection may still wait for its last answers.
         retired = self._connections.get(purpose)
         if retired is not None:
             self._end(retired)
@@ -346,6 +349,7 @@ class Broker:
             share = _RENEW_FROM + self._random() * (_RENEW_UNTIL - _RENEW_FROM)
             due = now + max((connection.session_ends - now) * share, _SHORTEST_SESSION)
             with anyio.CancelScope(deadline=due) as scope:
+                # Shielded, because ``closed`` must not be cancelled.
                 await asyncio.shield(connection.closed)
             if scope.cancelled_caught:
                 await connection.reauthenticate()

@@ -125,6 +125,7 @@ async def _encrypt(
             protocol_factory,
             sock=connected,
             ssl=context,
+            # A certificate has neither the scope of an IPv6 address nor the dot at the end of a name.
             server_hostname=host.partition("%")[0].removesuffix("."),
             ssl_handshake_timeout=timeout,
             ssl_shutdown_timeout=_SHUTDOWN,
@@ -169,7 +170,9 @@ async def _connect_socket(
         if local_address is not None:
             _bind(created, local_address)
         created.setblocking(False)
+        # A frame is written as a whole, so a delay by Nagle's algorithm would only cost time.
         created.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A broker that has vanished is detected even while no request is in flight.
         created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         await asyncio.get_running_loop().sock_connect(created, address)
     except BaseException:

@@ -157,6 +157,7 @@ class Kerberos:
 
     def _explained(self, error: Any, failure: str) -> KafkaError:
         """The error for an exception of gssapi: what failed, the text of Kerberos, and what to do."""
+        # Codes of Kerberos are signed, and the library returns them as unsigned numbers of 32 bits.
         minor = error.min_code - 2**32 if error.min_code >= 2**31 else error.min_code
         texts = error.get_all_statuses(error.min_code, False) if error.min_code else []
         texts = texts or error.get_all_statuses(error.maj_code, True)

@@ -131,6 +131,7 @@ class Login:
                 key = derive(derivation)
             else:
                 key = await asyncio.to_thread(derive, derivation)
+            # A broker that sends another salt at each login must not fill the memory.
             while len(self._keys) >= _MAX_KEYS:
                 del self._keys[next(iter(self._keys))]
             self._keys[derivation] = key

@@ -44,6 +44,7 @@ class RenewedContext:
     def __call__(self) -> ssl.SSLContext:
         stamps = self._read_stamps()
         if stamps != self._stamps:
+            # Set before the files are read, so that wrong files are not read again for each connection.
             self._stamps = stamps
             try:
                 self._context = tls_context(

@@ -83,6 +83,7 @@ class ClientProtocol(Generic[P]):
         Frames must be written in call order. Raises ``UnsupportedVersion`` if only a later version can carry the
         request, and ``ValueError`` if no version can. The request is not in flight then.
         """
+        # Read before the encoding, which moves ``_next`` on.
         correlation_id = self._next
         out = self.encode_unanswered_request(request, version, client_id)
         self._in_flight.append(InFlight(correlation_id, type(request), version, promise))
@@ -136,6 +137,7 @@ class ClientProtocol(Generic[P]):
             response = _decode_head(oldest.request, oldest.version, in_parts, frame, self.peer)
         else:
             response = decode_response(oldest.request, oldest.version, frame, self.peer)
+        # Removed only after the response is decoded: otherwise the failing connection would not fail its promise.
         self._in_flight.popleft()
         return oldest, response
 
@@ -278,6 +280,7 @@ def parse_request(frame: Buffer) -> ParsedRequest | UnknownRequest:
     """Decode a request, as a broker does. Raises ``ProtocolError`` if the header or the body is malformed."""
     if len(frame) < _REQUEST_HEADER.size:
         raise ProtocolError(f"a frame of {len(frame)} bytes is too short for a request header")
+    # These fields are the same in all header versions, so they can be read before the version is known.
     api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
     position = _REQUEST_HEADER.size
     if length > len(frame) - position or length < -1:

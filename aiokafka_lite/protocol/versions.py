@@ -31,6 +31,7 @@ class VersionTable:
     def from_response(cls, response: ApiVersionsResponse, peer: str) -> VersionTable:
         """The table in a response to ApiVersions. ``peer`` names the broker in error texts."""
         ranges = _shared_ranges(tuple((api.api_key, api.min_version, api.max_version) for api in response.api_keys))
+        # An epoch of -1 means that the broker does not know the finalized features.
         finalized = response.finalized_features if response.finalized_features_epoch >= 0 else []
         return cls(ranges, peer, {feature.name: feature.max_version_level for feature in finalized})
 

@@ -387,6 +387,7 @@ class BatchBuilder:
             if timestamp > self._max_timestamp:
                 self._max_timestamp = timestamp
         else:
+            # The first record of a batch always fits, whatever its size. A limit of 0 marks a batch that was built.
             if not _append_record(self._buffer, _INT64_MAX if self._limit else 0, 0, 0, key, value, encoded):
                 return False
             self._base_timestamp = self._max_timestamp = timestamp
@@ -591,6 +592,7 @@ def rewrite_header(batch: Buffer, base_offset: int, leader_epoch: int, log_appen
     view = memoryview(batch)
     _, length, _, magic, _, attributes, last_offset_delta, base_timestamp, _, *rest = _HEADER.unpack_from(view)
     before = _BEFORE_CRC.pack(base_offset, length, leader_epoch, magic)
+    # The checksum covers neither the base offset nor the leader epoch, so it stays valid.
     if log_append_time is None:
         return b"".join((before, view[len(before) :]))
     covered = _AFTER_CRC.pack(attributes | _LOG_APPEND_TIME, last_offset_delta, base_timestamp, log_append_time, *rest)

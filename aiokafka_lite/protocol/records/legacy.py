@@ -94,6 +94,7 @@ def _decode_wrapped(wrapper: MessageHeader, messages: bytes, max_records: int) -
     view = memoryview(messages)
     no_headers: tuple[Header, ...] = ()
     position, last_offset = 0, -1
+    # One chunk after the other, because a wrapper of a few KB may contain half a million messages.
     while position < len(view):
         columns = RecordColumns([], [], [], [], [])
         while position < len(view) and len(columns) < max_records:
