@@ -136,6 +136,7 @@ class AcquiredRecords:
         partition, first = self._partition, wanted[0].first
         for chunk in decode(partition, batch, None, first, check_crc=self._check_crc, max_size=self._max_size):
             offsets = chunk.offsets
+            # Two records at one offset could not be acknowledged separately.
             if any(one == other for one, other in pairwise(offsets)):
                 raise corrupt(partition, first, "two records of a batch have the same offset", batch)
             if batch.compression is not Compression.NONE:

@@ -157,6 +157,7 @@ class ShareAnswers:
         self._in_flight.add(acquisition)
         self._counters.bytes_fetched += len(records)
         failure = acquired.failure
+        # Decoded until there is a record, because a read that wakes up must find one. Later batches wait for reads.
         while is_first and failure is None and acquired and not acquisition.buffered:
             decoded = acquisition.decode()
             self._counters.add_decoded(decoded)

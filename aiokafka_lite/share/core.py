@@ -120,6 +120,7 @@ class ShareCore:
                 async with anyio.create_task_group() as closing:
                     for fetcher in fetchers:
                         closing.start_soon(fetcher.close)
+            # After ``close`` of all fetchers: a request that was under way may have acquired more records.
             self.in_flight.release_all()
             async with anyio.create_task_group() as finishing:
                 for fetcher in fetchers:
@@ -184,6 +185,7 @@ class ShareCore:
                 wanted.setdefault(partition.leader, {})[key] = TopicPartition(name, key.partition)
         if unknown:
             self.client.request_refresh(self.options.topics)
+        # The present fetchers come first: a fetcher that loses all its partitions has to end its session.
         for node_id in [*self._fetchers, *(each for each in wanted if each not in self._fetchers)]:
             self._fetcher(node_id).want(wanted.get(node_id, {}))
 
@@ -264,6 +266,7 @@ class ShareCore:
     def make_ready(self) -> bool:
         """Whether a record is buffered or an error must be raised. Decodes acquired batches until then."""
         now = asyncio.get_running_loop().time()
+        # One record is enough for a read to return, so no more is decoded here.
         if not self._failures and self.in_flight.next(now) is None:
             self._decode(1)
             return bool(self._failures) or self.in_flight.next(now) is not None
@@ -315,6 +318,8 @@ class ShareCore:
         # Nothing is awaited from here on: either all of these records are returned, or none.
         records: list[AnyShareRecord] = []
         for acquisition, some, result in made:
+            # The first record identifies all of them, because records leave ``buffered`` only from its start, or all at
+            # once.
             if not acquisition.buffered or acquisition.buffered[0] is not some[0]:
                 continue  # the records were lost or released meanwhile
             for raw, record in zip(some, result.records):

@@ -147,6 +147,7 @@ class BrokerShareFetcher:
                     await self._fetch()
                 elif self._is_idle:
                     await self._end_session([])
+                    # Partitions or records may have come during the request.
                     if self._is_idle:
                         self._client.outages.forget(self._place)
                         return
@@ -181,6 +182,7 @@ class BrokerShareFetcher:
             return False
         if self._due is None:
             self._due = now + ACKNOWLEDGE_AFTER
+        # Without a session, these acknowledgements can only fail, so their results are not delayed.
         return bool(self._flushes) or now >= self._due or not self._session.is_open
 
     def _take(self) -> list[Acknowledgements]:
@@ -214,6 +216,7 @@ class BrokerShareFetcher:
         to_send: list[Acknowledgements] = []
         try:
             connection = await self._connect()
+            # Taken after the last await before the request, so that the acknowledgements of that time go along.
             to_send = self._take()
             foreign = [each for each in to_send if each.acquisition.key not in self._wanted]
             if foreign:

@@ -207,6 +207,7 @@ class InFlight:
     def peek(self, max_records: int, now: float) -> list[tuple[Acquisition, list[ShareRecord]]]:
         """Up to ``max_records`` records for the user, without returning them."""
         found: list[tuple[Acquisition, list[ShareRecord]]] = []
+        # Called for its effect: it drops records whose locks have expired.
         self.next(now)
         for acquisition in self._acquisitions:
             if max_records <= 0:
@@ -230,6 +231,7 @@ class InFlight:
     def find(self, record: AnyShareRecord) -> Acquisition:
         """The acquisition of a returned record. Raises IllegalStateError if there is none."""
         partition, offset, count = record[:2], record.offset, record.delivery_count
+        # The newest acquisition first: after a lock has expired, the same record may have been acquired again.
         for acquisition in reversed(self._acquisitions):
             if acquisition.partition == partition and acquisition.returned.get(offset) == count:
                 return acquisition
@@ -297,6 +299,7 @@ class InFlight:
     def put_back(self, taken: Acknowledgements) -> None:
         """Queue acknowledgements that the broker could not apply now, so that they are sent again later."""
         acquisition, self.last_error = taken.acquisition, taken.error
+        # A newer acknowledgement of the same offset counts.
         acquisition.acknowledged = {**taken.types, **acquisition.acknowledged}
         acquisition.settled += taken.settled
         if acquisition not in self._acquisitions:
@@ -308,6 +311,7 @@ class InFlight:
         kind = acquisition.acknowledged.pop(offset, None)
         if count is None and kind is None:
             return  # the record was acknowledged, and the acknowledgement is sent
+        # Another acquisition, because only this record of the old one has a new lock.
         renewed = Acquisition(acquisition.partition, acquisition.key, acquisition.node_id, expires_at)
         if count is not None:
             renewed.returned[offset] = count
@@ -323,6 +327,7 @@ class InFlight:
         """
         for acquisition in self._acquisitions:
             if acquisition.node_id == node_id and acquisition.lost is None:
+                # An acquisition that was lost before keeps the error of its own session.
                 acquisition.lost = error
                 acquisition.drop_waiting()
         self._drop_empty()
