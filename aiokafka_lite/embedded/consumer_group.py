@@ -183,6 +183,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         # A new assignment changes the targets of all members. A static member that returns may replace two members.
         self._save(*self.members.values() if returns or assigns else (member,))
         if assigns:
+            # After the save: a refused write restores the group, and the next heartbeat may assign at once.
             self._last_assignment = self._now()
         # As in Kafka, an answer without partitions means that the partitions did not change.
         is_needed = request.epoch == JOIN or request.is_full or member.assigned.keys() != before
@@ -395,6 +396,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
                 self.assignment_epoch, self._assigned_at = target.assignment_epoch, target.assignment_timestamp
             elif kind == MEMBER:
                 self.members[member_id] = read_subscription(member_id, value)
+        # A second loop, because a target or an assignment may come before its member.
         for (kind, member_id), value in records.items():
             if kind == TARGET and member_id in self.members:
                 self.targets[member_id] = frozenset(read_target(value))

@@ -145,6 +145,7 @@ class FetchSessions:
             session = self._begin(request, self._new_id())
             session.uses_ids = version >= FetchRequest.TOPIC_IDS
             self._keep(session)
+            # The session may be too large to be kept. Then the reader must not continue it.
             if session.session_id not in self._sessions:
                 session.session_id = 0
             return session

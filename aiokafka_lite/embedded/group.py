@@ -124,6 +124,7 @@ class Group:
         if not request.member_id:
             return self._join_new(request, require_member_id=require_member_id)
         if request.member_id in self.pending:
+            # A static member gets no id in advance, so it cannot know this one.
             if request.instance_id is not None:
                 return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             self.pending.pop(request.member_id).cancel()
@@ -148,6 +149,7 @@ class Group:
         same = member.protocols == request.protocols
         if self.state is GroupState.COMPLETING_REBALANCE and same:
             return _join_result(self, member)  # the member did not receive the answer to its last join
+        # A leader that joins again asks for a rebalance, for example because partitions were added.
         if self.state is GroupState.STABLE and same and member.member_id != self.members.leader:
             return _join_result(self, member)
         if self.state is GroupState.EMPTY:
@@ -199,6 +201,7 @@ class Group:
         self.touch(old)
 
     def _await_join(self, member: Member) -> asyncio.Future[JoinResult]:
+        # The member has sent another join, so its earlier one must not wait any longer.
         member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
         joining = member.joining = asyncio.get_running_loop().create_future()
         self.touch(member)
@@ -238,6 +241,7 @@ class Group:
     def _try_complete_join(self) -> None:
         if self._delaying or self.state is not GroupState.PREPARING_REBALANCE:
             return
+        # Members that got an id in advance are about to join.
         if not self.pending and all(member.joining is not None for member in self.members.values()):
             self._complete_join()
 

@@ -265,6 +265,7 @@ class GroupCoordinator:
         hosted = self._hosted.host(group_id)
         for key, committed in offsets.items():
             known = hosted.offsets.get(key)
+            # The offset that was written later counts, even if it is stored earlier, as one beside a transaction.
             if known is None or known.log_offset < committed.log_offset:
                 hosted.offsets[key] = committed
         if hosted.empty_since == NEVER:
@@ -331,6 +332,7 @@ class GroupCoordinator:
         alive = {group.group_id for group in self.groups()}
         for group_id in [each for each in self._hosted if each not in alive]:
             group = self._hosted[group_id].group
+            # A member that got an id in advance is about to join.
             if isinstance(group, Group) and group.pending:
                 continue
             del self._hosted[group_id]
@@ -374,6 +376,7 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
+        # Removed before the write, so that no request uses the group meanwhile.
         hosted = self._hosted.pop(group_id)
         group.close(ErrorCode.UNKNOWN_MEMBER_ID)
         ends: Rows = [(offset_key(group_id, *key), None) for key in hosted.offsets]

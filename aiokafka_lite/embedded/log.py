@@ -220,6 +220,7 @@ class Log:
         self.assign_epoch(batch.leader_epoch, batch.base_offset)
         active = self.segments[-1]
         if active.batches and active.size + batch.size > self.segment_bytes:
+            # Flushed first, so that a crash cannot lose records before those of a later segment.
             active.flush()
             active = self._made_by.create(batch.base_offset)
             self.segments.append(active)

@@ -121,6 +121,7 @@ class Partition:
 
     def become(self, state: PartitionState, now: float) -> bool:
         """Apply a state from the controller. True if the leader epoch is new."""
+        # States may arrive late, and an older one must not undo a newer one.
         if state.partition_epoch < self.state.partition_epoch:
             return False
         elected = state.leader_epoch > self.state.leader_epoch
@@ -130,6 +131,7 @@ class Partition:
             if self.is_leader:
                 self.try_advance_high_watermark()
             return False
+        # The ends of the followers' logs are unknown in another epoch, because the followers may truncate their logs.
         self.followers.clear()
         if self.is_leader:
             self.epoch_start = self.log.end_offset
@@ -204,6 +206,7 @@ class Partition:
 
         Raises NotLeader, RecordsRejected or SequenceRejected; then nothing is appended.
         """
+        # Markers are written with acks=all.
         self._require_appendable(-1)
         self.producers.check_marker(marker)
         no_headers: tuple[Header, ...] = ()
@@ -231,6 +234,8 @@ class Partition:
             )
 
     def _append(self, stored: StoredBatch, batch: RecordBatch, now: float) -> None:
+        # A follower at the end of the log was caught up until this batch. Without this, the first batch after a long
+        # idle time would make all followers count as lagging.
         for follower in self.followers.values():
             if follower.end_offset == stored.base_offset:
                 follower.caught_up_at = now
@@ -266,6 +271,7 @@ class Partition:
         """Append batches of the leader, and update the producer state."""
         try:
             for batch in batches:
+                # A fetch may repeat batches that an earlier answer has brought.
                 if batch.base_offset < self.log.end_offset:
                     continue
                 self.log.append(batch)
@@ -362,6 +368,7 @@ class Partition:
         end = self.log.end_offset
         for node in self.state.isr:
             if node != self.node_id:
+                # An in-sync replica that has not fetched in this epoch holds the high watermark back.
                 follower = self.followers.get(node)
                 end = min(end, follower.end_offset if follower is not None else -1)
         return self.log.advance_high_watermark(end)

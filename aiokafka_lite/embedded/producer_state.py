@@ -122,6 +122,7 @@ class ProducerStates:
         if producer_id < 0:
             return None
         if from_client:
+            # A retry is recognized before the other checks, because its transaction may have ended since.
             duplicate = self.find_duplicate(producer_id, epoch, first_sequence, batch.count)
             if duplicate is not None:
                 return duplicate
@@ -266,6 +267,7 @@ class ProducerStates:
             self._entry(batch.producer_id, batch.producer_epoch).last_timestamp = timestamp
         if batch.is_transactional:
             self.transactions.begin(batch.producer_id, first_offset)
+            # The transaction has records here now, so later batches need no verification.
             self._verifications.pop(batch.producer_id, None)
 
     def update(

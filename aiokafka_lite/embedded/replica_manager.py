@@ -243,6 +243,7 @@ class ReplicaManager:
         for index, state in enumerate(topic.partitions):
             key = (topic.name, index)
             partition = self.partitions.get(key)
+            # The topic was deleted and created again before this node applied the deletion.
             if partition is not None and partition.topic_id != topic.topic_id:
                 self.drop(key)
                 partition = None
@@ -259,6 +260,7 @@ class ReplicaManager:
         partition.config = config
         partition.log.segment_bytes = config.segment_bytes
         partition.become(state, now)
+        # The new role may refuse requests that wait.
         self.complete_delayed(partition.key)
         if partition.is_leader:
             self._wake_followers(partition)
@@ -363,6 +365,7 @@ class ReplicaManager:
             verification=entry.verification,
             validation=entry.validation,
         )
+        # A duplicate appends nothing.
         if partition.log.end_offset > before:
             self._appended(partition)
         return info
@@ -477,6 +480,7 @@ class ReplicaManager:
         fetched = FetchedPartition(ErrorCode.NONE, log.high_watermark, partition.last_stable_offset, log.start_offset)
         fetched.diverging_epoch = partition.diverging_epoch(wanted.fetch_offset, wanted.last_fetched_epoch)
         if fetched.diverging_epoch is not None:
+            # The reader's epoch is unknown here, so no common offset can be named.
             if fetched.diverging_epoch.end_offset < 0:
                 unknown = f"leader epoch {wanted.last_fetched_epoch} is unknown"
                 return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, message=unknown)

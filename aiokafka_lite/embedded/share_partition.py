@@ -188,6 +188,7 @@ class SharePartition:
                 found[-1] = last._replace(last=offset)
             else:
                 found.append(StateBatch(offset, offset, state, count))
+        # Records that were never delivered need no state at the end.
         while found and found[-1].state is RecordState.AVAILABLE and found[-1].delivery_count == 0:
             found.pop()
         return found

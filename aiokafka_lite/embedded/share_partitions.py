@@ -164,6 +164,7 @@ class SharePartitions:
             start = state.start_offset
             if start == UNINITIALIZED:
                 start = self._first_offset(key.group_id, replica)
+            # The log may have been truncated below the stored offset.
             share = SharePartition(min(start, replica.log.end_offset), state.batches)
             led = self._led[key] = _Led(share, state, leader_epoch)
         led.partition.delete_before(replica.log.start_offset)

@@ -124,12 +124,14 @@ class TransactionCoordinator:
         self._hosted.clear()
 
     def _unload(self, index: int) -> None:
+        # None: without the topic, no transactional id belongs to this node.
         for transactional_id in [each for each in self._hosted if self.log.partition_for(each) in (index, None)]:
             del self._hosted[transactional_id]
 
     def _load(self, index: int, epoch: int) -> None:
         now, now_ms = asyncio.get_running_loop().time(), self._now_ms()
         for transactional_id, value in self.log.read(index).items():
+            # The clocks of loops differ between nodes, so the age of the transaction follows from the time of day.
             started = now - max(0, now_ms - value.started_at) / 1000
             hosted = self._hosted[transactional_id] = _Hosted(value, epoch, started)
             if value.state.is_ending:
@@ -295,10 +297,12 @@ class TransactionCoordinator:
 
     async def _write(self, hosted: _Hosted, following: Transaction, written: asyncio.Future[ErrorCode]) -> None:
         error = await self.log.write(following, WRITE_TIMEOUT)
+        # Also after a failed write, so that the client can try again.
         hosted.pending = None
         if not self._has(hosted):
             error = error or ErrorCode.NOT_COORDINATOR
         elif error is ErrorCode.NONE:
+            # The timeout of a transaction counts from its first partitions.
             if hosted.value.state is not State.ONGOING:
                 hosted.started = asyncio.get_running_loop().time()
             hosted.value = following
@@ -329,6 +333,7 @@ class TransactionCoordinator:
             return self._has(hosted) and hosted.value is ending
 
         async with anyio.create_task_group() as tasks:
+            # Sorted, because the order of a set differs between processes, and a simulation would not repeat.
             for key in sorted(ending.partitions):
                 tasks.start_soon(self._requests.write_marker, self._node_id, key, marker, is_wanted)
         while is_wanted():

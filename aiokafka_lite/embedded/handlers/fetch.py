@@ -54,6 +54,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         else:
             wanted[key], slots[key] = slot.wanted, slot
     parameters = FetchParameters(
+        # A refused partition is news, so the response does not wait.
         max_wait=0.0 if refused else request.max_wait_ms / 1000,
         min_bytes=request.min_bytes,
         max_bytes=_max_bytes(context, request),
@@ -62,6 +63,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         rack=request.rack_id,
     )
     result = await broker.replica_manager.fetch_messages(parameters, wanted)
+    # As in Kafka, the counters of topics leave out the fetches of followers.
     if replica_id < 0:
         topics = broker.replica_manager.counters.topics
         for (name, _), each in result.items():
@@ -82,6 +84,7 @@ def _find(context: RequestContext, slot: SessionPartition, replica_id: int) -> t
     is_follower = replica_id >= 0
     name, error = context.topic(slot, AclOperation.READ, by_id=context.version >= FetchRequest.TOPIC_IDS)
     key = (name, slot.index)
+    # A follower needs the right of a broker instead of READ on the topic.
     if is_follower and error is not ErrorCode.UNKNOWN_TOPIC_ID:
         is_allowed = context.allows(AclOperation.CLUSTER_ACTION)
         error = ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -115,6 +118,7 @@ def _max_bytes(context: RequestContext, request: FetchRequest) -> int:
 def _add(context: RequestContext, response: FetchResponse, slot: SessionPartition, fetched: FetchedPartition) -> None:
     with_ids = context.version >= FetchRequest.TOPIC_IDS
     topics = response.responses
+    # Only consecutive partitions share an entry, because the order of the partitions must stay.
     if not topics or (topics[-1].topic, topics[-1].topic_id) != (slot.name, slot.topic_id):
         topics.append(
             FetchResponseTopic(topic=slot.name, topic_id=slot.topic_id if with_ids else ZERO_UUID, partitions=[])

@@ -59,6 +59,7 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
     )
     result = await answer if isinstance(answer, asyncio.Future) else answer
     error = result.error
+    # An answer that was a future has waited for the replicas already.
     if error is ErrorCode.NONE and not isinstance(answer, asyncio.Future):
         error = await _replicated(context, request.group_id)
     if error is not ErrorCode.NONE:
@@ -120,6 +121,7 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
         protocol=request.protocol_name,
     )
     result = await answer if isinstance(answer, asyncio.Future) else answer
+    # As above: a future has waited for the replicas already.
     if result.error is ErrorCode.NONE and not isinstance(answer, asyncio.Future):
         error = await _replicated(context, request.group_id)
         if error is not ErrorCode.NONE:

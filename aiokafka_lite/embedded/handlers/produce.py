@@ -70,6 +70,7 @@ def validate_in_steps(context: RequestContext, request: ProduceRequest) -> Itera
         try:
             entry = _parsed(data.records, context.version)
         except RecordsRejected as rejection:
+            # Kept for the handler without its traceback, which would keep this frame alive.
             context.prepared[id(data)] = rejection.with_traceback(None)
             continue
         validation = Validation(entry.batch, entry.records, partition.config, context.broker.now_ms())
@@ -107,6 +108,7 @@ async def produce(context: RequestContext, request: ProduceRequest) -> ProduceRe
         results |= await broker.replica_manager.append_records(
             request.timeout_ms / 1000, request.acks, split.entries, broker.now_ms()
         )
+    # After the append: a client above its quota is throttled and not refused.
     throttle = broker.quotas.record_produce(context.principal, context.client_id, context.header.body_size)
     context.throttle_ms = throttle
     return _send_response(context, request, split, results, throttle)
@@ -185,6 +187,7 @@ def _send_response(
         partitions = answers.setdefault((topic.topic_id, topic.name), {})
         for data in topic.partition_data:
             refused = split.refused.get((topic.topic_id, topic.name, data.index))
+            # A topic that was deleted during the request has neither a refusal nor a result.
             outcome = refused or results.get((name, data.index)) or PartitionResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
             partitions[data.index] = _partition(context, response, (name, data.index), outcome)
     response.responses = [

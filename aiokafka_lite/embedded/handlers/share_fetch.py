@@ -53,6 +53,7 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     if error is not ErrorCode.NONE or group_id is None or member_id is None:
         return _failed_fetch(error)
     try:
+        # Before the acknowledgements: a request with a wrong epoch must change nothing.
         session = _session(context, (group_id, member_id), request.share_session_epoch)
         context.broker.share_sessions.update(session, batches, _forgotten(request))
     except SessionRefused as refused:
@@ -113,6 +114,8 @@ async def _fetch(
     fetched = refused | {key.partition: each for key, each in result.items()}
     for partition, each in fetched.items():
         if each.acquired:
+            # Partitions without records come first in the next fetch, so that the limits do not always cut off the same
+            # ones.
             session.move_to_end(partition)
     return fetched
 

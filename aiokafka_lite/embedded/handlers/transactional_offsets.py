@@ -115,6 +115,7 @@ async def _verify(context: RequestContext, request: TxnOffsetCommitRequest) -> t
     index = context.broker.groups.log.partition_for(request.group_id)
     assert index is not None
     key = (OFFSETS_TOPIC, index)
+    # An empty batch: the verification needs only the producer in its header.
     header = encode_batch(
         [], producer_id=request.producer_id, producer_epoch=request.producer_epoch, transactional=True
     )

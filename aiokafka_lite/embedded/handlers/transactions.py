@@ -198,6 +198,7 @@ async def _write(context: RequestContext, wanted: WritableTxnMarker, results: di
         wanted.coordinator_epoch,
         wanted.transaction_version,
     )
+    # ALTER is for operators, who end hanging transactions.
     is_allowed = context.allows(AclOperation.CLUSTER_ACTION) or context.allows(AclOperation.ALTER)
     for topic in wanted.topics:
         partitions = results.setdefault(topic.name, {})
