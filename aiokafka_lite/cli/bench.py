@@ -42,24 +42,22 @@ async def bench(connection: Connection, output: Output, load: Load) -> int:
         connection.admin() as admin,
         temporary_topic(admin, "bench", load.partitions, load.replicas) as topic,
     ):
-        produced = await _produce(connection, topic, load)
-        consumed = await _consume(connection, topic, load)
+        durations = {
+            "produce": await _produce(connection, topic, load),
+            "consume": await _consume(connection, topic, load),
+        }
         latencies = await _send_singly(connection, topic, load)
     megabytes = load.records * load.size / 1e6
     rows = [
         (what, load.records, round(seconds, 3), round(load.records / seconds), round(megabytes / seconds, 1))
-        for what, seconds in (("produce", produced), ("consume", consumed))
+        for what, seconds in durations.items()
     ]
     percentiles = statistics.quantiles(latencies, n=100)
-    latency: tuple[Cell, ...] = (
-        "send",
-        len(latencies),
-        *(round(percentiles[which - 1] * 1000, 3) for which in (50, 95, 99)),
-    )
+    latency: list[Cell] = [round(percentiles[which - 1] * 1000, 3) for which in (50, 95, 99)]
     output.show_all(
         {
             "throughput": Table(("WHAT", "RECORDS", "SECONDS", "RECORDS-PER-SECOND", "MB-PER-SECOND"), rows),
-            "latency": Table(("WHAT", "SENDS", "P50-MS", "P95-MS", "P99-MS"), [latency]),
+            "latency": Table(("WHAT", "SENDS", "P50-MS", "P95-MS", "P99-MS"), [("send", len(latencies), *latency)]),
         }
     )
     return 0
@@ -72,12 +70,11 @@ async def _produce(connection: Connection, topic: str, load: Load) -> float:
         values = list(load.values())
         with progress("produced", load.records, in_bytes=False) as bar:
             began = time.perf_counter()
-            for start in range(0, len(values), CHUNK):
-                chunk = values[start : start + CHUNK]
-                for value in chunk:
-                    await producer.put(topic, value)
-                await producer.drain()
-                bar.advance(len(chunk), start + len(chunk))
+            for number, value in enumerate(values, 1):
+                await producer.put(topic, value)
+                if number % CHUNK == 0:
+                    await producer.drain()
+                    bar.advance(CHUNK, number)
             await producer.flush()
             seconds = time.perf_counter() - began
         if lost := producer.metrics().records_failed:

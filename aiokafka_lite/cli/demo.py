@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from rich.console import Console
 
 from ..admin import Admin
 from ..arguments import plural
-from ..consumer import Consumer
 from ..embedded import EmbeddedCluster
 from ..producer import Producer
-from ..types import Header, Record, TopicPartition
+from ..types import Header, Record
 from .connection import TIMEOUT
 from .demo_group import group_demo
+from .demo_results import CHUNK, MAX_FAULTS, read_all, show_result
 from .demo_spark import check_installed, spark_demo
 from .temporary import temporary_topic
 
 PARTITIONS = 3
 KEYS = 1000
-MAX_FAULTS = 10
-STALLED_AFTER = 30.0
-CHUNK = 5000
 
 
 def key_of(number: int) -> bytes:
@@ -48,45 +43,40 @@ def headers_of(number: int) -> tuple[Header, ...]:
     return Header("number", b"%d" % number), Header("sent-by", b"aiokafka-lite demo")
 
 
-@dataclass
 class Check:
     """Compares the records that are read with those that were sent and acknowledged."""
 
-    count: int
-    partitions: array[int] = field(init=False)
-    offsets: array[int] = field(init=False)
-    read: int = 0
-    faults: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.partitions = array("i", [-1]) * self.count
-        self.offsets = array("q", [-1]) * self.count
-        self._seen = bytearray(self.count)
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.read = 0
+        self._faults: list[str] = []
+        self._partitions = array("i", [-1]) * count
+        self._offsets = array("q", [-1]) * count
+        self._seen = bytearray(count)
         self._last_of_key: dict[bytes | None, int] = {}
 
     def acknowledged(self, number: int, partition: int, offset: int) -> None:
         """Store the partition and offset at which the broker acknowledged a record."""
-        self.partitions[number] = partition
-        self.offsets[number] = offset
+        self._partitions[number], self._offsets[number] = partition, offset
 
     def received(self, record: Record) -> None:
         """Compare a record that was read with the record that was sent."""
         self.read += 1
         try:
             number = int(dict(record.headers)["number"] or b"")
-            is_known = 0 <= number < self.count
         except (KeyError, ValueError):
-            is_known = False
-        if not is_known:
+            number = -1
+        if not 0 <= number < self.count:
             self._fault(record, "was never sent")
             return
+        place = self._partitions[number], self._offsets[number]
         if self._seen[number]:
             self._fault(record, f"is record {number} for the second time")
         self._seen[number] = True
         if (record.key, record.value, record.headers) != (key_of(number), value_of(number), headers_of(number)):
             self._fault(record, f"is record {number} with other content")
-        if (record.partition, record.offset) != (self.partitions[number], self.offsets[number]):
-            self._fault(record, f"was acknowledged at {self.partitions[number]}:{self.offsets[number]}")
+        if (record.partition, record.offset) != place:
+            self._fault(record, f"was acknowledged at {place[0]}:{place[1]}")
         if self._last_of_key.get(record.key, -1) > number:
             self._fault(record, f"comes after a later record with key {record.key!r}")
         self._last_of_key[record.key] = number
@@ -94,11 +84,11 @@ class Check:
     def result(self) -> list[str]:
         """All faults; empty if every record was read once, unchanged and in order."""
         missing = self._seen.count(0)
-        return [*self.faults, *([f"not read: {plural(missing, 'record')}"] if missing else [])]
+        return [*self._faults, *([f"not read: {plural(missing, 'record')}"] if missing else [])]
 
     def _fault(self, record: Record, what: str) -> None:
-        if len(self.faults) < MAX_FAULTS:
-            self.faults.append(f"{record.topic}-{record.partition} offset {record.offset}: {what}")
+        if len(self._faults) < MAX_FAULTS:
+            self._faults.append(f"{record.topic}-{record.partition} offset {record.offset}: {what}")
 
 
 async def demo(bootstrap_server: str | None, count: int, spark_output: Path | None) -> int:
@@ -106,22 +96,18 @@ async def demo(bootstrap_server: str | None, count: int, spark_output: Path | No
     if spark_output is not None:
         check_installed()
     console = Console(soft_wrap=True, highlight=False)
-    async with _kafka(bootstrap_server, console) as servers, Admin(servers, api_timeout=TIMEOUT) as admin:
+    async with AsyncExitStack() as stack:
+        if bootstrap_server is None:
+            servers = (await stack.enter_async_context(EmbeddedCluster(brokers=3))).bootstrap_servers
+            console.print(f"embedded cluster of three brokers at {servers}")
+        else:
+            servers = bootstrap_server
+            console.print(f"Kafka at {servers}")
+        admin = await stack.enter_async_context(Admin(servers, api_timeout=TIMEOUT))
         status = await _round_trip(servers, admin, count, console) or await group_demo(servers, admin, console)
         if status or spark_output is None:
             return status
         return await spark_demo(servers, admin, spark_output, console)
-
-
-@asynccontextmanager
-async def _kafka(bootstrap_server: str | None, console: Console) -> AsyncIterator[str]:
-    if bootstrap_server is not None:
-        console.print(f"Kafka at {bootstrap_server}")
-        yield bootstrap_server
-        return
-    async with EmbeddedCluster(brokers=3) as cluster:
-        console.print(f"embedded cluster of three brokers at {cluster.bootstrap_servers}")
-        yield cluster.bootstrap_servers
 
 
 async def _round_trip(servers: str, admin: Admin, count: int, console: Console) -> int:
@@ -131,13 +117,12 @@ async def _round_trip(servers: str, admin: Admin, count: int, console: Console) 
         await _produce(servers, topic, check)
         produced = time.perf_counter()
         console.print(f"produced {_rate(count, produced - began)}, each acknowledged by all in-sync replicas")
-        await _consume(servers, topic, check)
+        async for records in read_all(servers, topic, PARTITIONS, count):
+            for record in records:
+                check.received(record)
         console.print(f"consumed {_rate(check.read, time.perf_counter() - produced)}, each checked")
-    if faults := check.result():
-        console.print(*faults, sep="\n", style="red")
-        return 1
-    console.print(f"all {count:,} records came back exactly once, unchanged, and in order per key", style="green")
-    return 0
+    success = f"all {count:,} records came back exactly once, unchanged, and in order per key"
+    return show_result(console, check.result(), success)
 
 
 async def _produce(servers: str, topic: str, check: Check) -> None:
@@ -152,20 +137,6 @@ async def _produce(servers: str, topic: str, check: Check) -> None:
             for number, delivery in zip(numbers, deliveries):
                 metadata = await delivery
                 check.acknowledged(number, metadata.partition, metadata.offset)
-
-
-async def _consume(servers: str, topic: str, check: Check) -> None:
-    """Read each partition to its end, which is after the last sent record if there are duplicates."""
-    partitions = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-    async with Consumer(servers, auto_offset_reset="earliest") as consumer:
-        consumer.assign(partitions)
-        ends = await consumer.end_offsets(partitions)
-        while check.read < max(sum(ends.values()), check.count):
-            records = await consumer.poll(max_records=CHUNK, timeout=STALLED_AFTER)
-            if not records:
-                return
-            for record in records:
-                check.received(record)
 
 
 def _rate(count: int, seconds: float) -> str:

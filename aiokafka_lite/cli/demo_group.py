@@ -20,11 +20,11 @@ from ..aio.service import unwrapped
 from ..consumer import Consumer, RebalanceHandle, RebalanceListener
 from ..producer import Producer
 from ..types import TopicPartition
+from .demo_results import STALLED_AFTER, show_result
 from .temporary import temporary_topic
 
 PARTITIONS = 6
 MEMBERS = 3
-STALLED_AFTER = 30.0
 BURST = 20
 PAUSE = 0.01
 
@@ -45,7 +45,7 @@ class GroupCheck:
         """All faults: records that were never processed or never written. Processing twice is allowed."""
         missing = [f"record {number} was not processed" for number in range(self.written) if not self.processed[number]]
         unknown = [number for number in self.processed if not 0 <= number < self.written]
-        return (missing + [f"record {number} was never written" for number in unknown])[:10]
+        return missing + [f"record {number} was never written" for number in unknown]
 
     @property
     def repeated(self) -> int:
@@ -65,7 +65,7 @@ class _Member(RebalanceListener):
 
     def __init__(self, servers: str, topic: str, check: GroupCheck) -> None:
         self._check = check
-        self.leaving = asyncio.Event()
+        self.reading = anyio.CancelScope()
         self.consumer = Consumer(
             servers,
             topics=[topic],
@@ -83,15 +83,11 @@ class _Member(RebalanceListener):
         return sorted(partition.partition for partition in self.consumer.assignment)
 
     async def run(self) -> None:
-        """Join, process records until ``leaving`` is set, and leave."""
-        async with self.consumer, anyio.create_task_group() as tasks:
-            tasks.start_soon(self._process)
-            await self.leaving.wait()
-            tasks.cancel_scope.cancel()
-
-    async def _process(self) -> None:
-        async for record in self.consumer:
-            self._check.done(int(record.value or b"-1"))
+        """Join, process records until ``reading`` is cancelled, and leave."""
+        async with self.consumer:
+            with self.reading:
+                async for record in self.consumer:
+                    self._check.done(int(record.value or b"-1"))
 
 
 async def group_demo(servers: str, admin: Admin, console: Console) -> int:
@@ -109,22 +105,17 @@ async def group_demo(servers: str, admin: Admin, console: Console) -> int:
             for number, member in enumerate(members, 1):
                 tasks.start_soon(member.run)
                 await _settled(members[:number], check, console)
-            members[0].leaving.set()
+            members[0].reading.cancel()
             await _settled(members[1:], check, console)
             enough.set()
             await check.until(lambda: len(check.processed) >= check.written)
             for member in members:
-                member.leaving.set()
+                member.reading.cancel()
     except ExceptionGroup as errors:
         raise unwrapped(errors) from errors
-    if faults := check.result():
-        console.print(*faults, sep="\n", style="red")
-        return 1
-    console.print(
-        f"the group processed all {check.written:,} records written meanwhile, {check.repeated} of them twice or more",
-        style="green",
-    )
-    return 0
+    times = f"{check.repeated} of them twice or more"
+    success = f"the group processed all {check.written:,} records written meanwhile, {times}"
+    return show_result(console, check.result(), success)
 
 
 async def _write(producer: Producer, topic: str, check: GroupCheck, enough: asyncio.Event) -> None:

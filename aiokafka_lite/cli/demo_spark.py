@@ -23,11 +23,11 @@ import anyio
 from rich.console import Console
 
 from ..admin import Admin
-from ..consumer import Consumer
 from ..errors import ConfigurationError
 from ..producer import Producer
 from ..spark.jvm import find_java
-from ..types import TopicPartition
+from ..types import Record
+from .demo_results import CHUNK, read_all, show_result
 from .temporary import temporary_topic
 
 ORDERS = 50_000
@@ -38,10 +38,8 @@ PARTITIONS = 3
 FIRST = datetime(2026, 1, 1, 9, tzinfo=UTC)
 SPAN = timedelta(hours=1)
 WINDOW = timedelta(minutes=10)
-STALLED_AFTER = 30.0
 STOP_TIMEOUT = 20.0
 LOG_LINES = 12
-CHUNK = 5000
 
 
 class Cell(NamedTuple):
@@ -112,15 +110,15 @@ async def spark_demo(servers: str, admin: Admin, output: Path, console: Console)
             return 1
         console.print(f"  {time.perf_counter() - began:.1f} s, including the start of Java and Spark")
         in_parquet = list(read_parquet(directory / "windows"))
-        in_topic = await _read_topic(servers, by_city)
+        in_topic = {_row_of(each) async for records in read_all(servers, by_city, PARTITIONS) for each in records}
     wanted = expected(ORDERS)
     # A topic has each window at least once, so equal windows count once there.
-    if wrong := faults("Parquet", in_parquet, wanted) + faults("topic", set(in_topic), wanted):
-        console.print(*wrong[:10], sep="\n", style="red")
-        return 1
-    chart = draw(dict(in_parquet), directory / "windows.png", source=f"{ORDERS:,} orders in topic {orders}")
-    console.print(f"all {len(wanted)} sums are right, in Parquet and in the topic; chart: {chart}", style="green")
-    return 0
+    wrong = faults("Parquet", in_parquet, wanted) + faults("topic", in_topic, wanted)
+    chart = directory / "windows.png"
+    if not wrong:
+        draw(dict(in_parquet), chart, source=f"{ORDERS:,} orders in topic {orders}")
+    success = f"all {len(wanted)} sums are right, in Parquet and in the topic; chart: {chart}"
+    return show_result(console, wrong, success)
 
 
 async def _produce(servers: str, topic: str) -> None:
@@ -182,18 +180,9 @@ def read_parquet(directory: Path) -> Iterable[tuple[Cell, Sum]]:
                 yield cell, Sum(row["orders"], row["cents"])
 
 
-async def _read_topic(servers: str, topic: str) -> list[tuple[Cell, Sum]]:
-    partitions = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-    found: list[tuple[Cell, Sum]] = []
-    async with Consumer(servers, auto_offset_reset="earliest") as consumer:
-        consumer.assign(partitions)
-        total = sum((await consumer.end_offsets(partitions)).values())
-        while len(found) < total and (records := await consumer.poll(max_records=CHUNK, timeout=STALLED_AFTER)):
-            for record in records:
-                row = json.loads(record.value or b"")
-                cell = Cell(datetime.fromisoformat(row["window_start"]), row["city"])
-                found.append((cell, Sum(row["orders"], row["cents"])))
-    return found
+def _row_of(record: Record) -> tuple[Cell, Sum]:
+    row = json.loads(record.value or b"")
+    return Cell(datetime.fromisoformat(row["window_start"]), row["city"]), Sum(row["orders"], row["cents"])
 
 
 def draw(sums: Sums, target: Path, *, source: str) -> Path:

@@ -7,6 +7,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,7 +36,8 @@ _PYTHON_ERROR = re.compile(r"[\w.]+(Error|Exception|Timeout|Interrupt)\b(: |$)")
 _JAVA_ERROR = re.compile(r": [\w.$]+(Error|Exception): ")
 """The line of a py4j error that has the text of the Java exception."""
 
-_OPTIONS = {"aggregates": "--aggregate"}
+_duration = partial(typer.Option, metavar="DURATION")
+_pairs = partial(typer.Option, metavar="NAME=VALUE")
 
 
 def pipeline(
@@ -53,18 +55,13 @@ def pipeline(
     schema: Annotated[
         str | None, typer.Option(metavar="DDL", help="Fields of the JSON in the topic, as in 'a INT, b STRING'.")
     ] = None,
-    window: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Aggregate over windows of this length, as in '10 minutes'.")
-    ] = None,
+    window: Annotated[str | None, _duration(help="Aggregate over windows of this length, as in '10 minutes'.")] = None,
     event_time: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Time column of the JSON; by default the record's timestamp.")
     ] = None,
-    slide: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Distance between the starts of overlapping windows.")
-    ] = None,
+    slide: Annotated[str | None, _duration(help="Distance between the starts of overlapping windows.")] = None,
     watermark: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="How late a row may arrive to be counted.  [default: 10 seconds]"),
+        str | None, _duration(help="How late a row may arrive to be counted.  [default: 10 seconds]")
     ] = None,
     group_by: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns to group by, separated by commas.")] = "",
     aggregate: Annotated[
@@ -77,21 +74,14 @@ def pipeline(
     starting_offsets: Annotated[
         str, typer.Option(metavar="WHERE", help="Where a pipeline without a checkpoint begins.")
     ] = "earliest",
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Option of the source, as in maxOffsetsPerTrigger=1000."),
-    ] = None,
-    trigger: Annotated[
-        str, typer.Option(metavar="DURATION", help="Interval of the batches, or available-now.")
-    ] = "10 seconds",
+    option: Annotated[list[str] | None, _pairs(help="Option of the source, as in maxOffsetsPerTrigger=1000.")] = None,
+    trigger: Annotated[str, _duration(help="Interval of the batches, or available-now.")] = "10 seconds",
     stop_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="How long the running batch may take after SIGTERM.")
     ] = 60.0,
     master: Annotated[str, typer.Option(metavar="URL", help="Spark master.")] = "local[*]",
     remote: Annotated[str | None, typer.Option(metavar="URL", help="Spark Connect server, as sc://host:15002.")] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Setting of Spark. May be repeated.")
-    ] = None,
+    conf: Annotated[list[str] | None, _pairs(help="Setting of Spark. May be repeated.")] = None,
     name: Annotated[str, typer.Option(help="Name of the Spark application.")] = "aiokafka-lite pipeline",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print the plan, and write nothing.")
@@ -104,68 +94,63 @@ def pipeline(
     batches; the second one stops at once.
     """
 
-    of_windows: dict[str, Any] = {
-        "slide": slide,
-        "watermark": watermark,
-        "event_time": event_time,
-        "group_by": tuple(column.strip() for column in group_by.split(",") if column.strip()),
-        "aggregates": tuple(aggregate or ()),
-    }
+    columns = tuple(column.strip() for column in group_by.split(",") if column.strip())
+    of_windows: dict[str, Any] = {"slide": slide, "watermark": watermark, "event_time": event_time}
+    of_windows |= {"group_by": columns, "aggregates": tuple(aggregate or ())}
     given = {setting: value for setting, value in of_windows.items() if value}
-    plan: dict[str, Any] = {
-        "schema": schema,
-        "window": window,
-        "to_files": to_files,
-        "form": form,
-        "to_topic": to_topic,
-        "exactly_once": exactly_once,
-        "checkpoint": checkpoint,
-        "trigger": trigger,
-        **given,
-    }
+    plan: dict[str, Any] = {"schema": schema, "window": window, "checkpoint": checkpoint, "trigger": trigger, **given}
+    plan |= {"to_files": to_files, "form": form, "to_topic": to_topic, "exactly_once": exactly_once}
 
     def run() -> int:
-        from ..errors import ConfigurationError
-        from ..extras import extra
         from ..spark.session import SparkCluster
 
-        if to_files is None and to_topic is None:
-            raise ConfigurationError("a pipeline requires a destination: --to-files, --to-topic, or both")
-        if exactly_once and to_topic is None:
-            raise ConfigurationError("--exactly-once requires --to-topic; files have each row once anyway")
-        _check_window(window, schema, to_files, given)
+        _check_destinations(plan, given)
         plan["options"] = {
             **client_options(Connection(bootstrap_server, config, properties or (), None)),
             "subscribe": topic,
             "startingOffsets": starting_offsets,
             **names_and_values("option", option or ()),
         }
-        if exactly_once:
-            from ..spark.exactly_once import check_transaction_timeout
-
-            check_transaction_timeout(plan["options"], trigger)
         cluster = SparkCluster(master=master, remote=remote, settings=names_and_values("conf", conf or ()))
-        extra("pyspark.sql", "spark")
-        if remote is None:  # a Connect server may be the only one that reaches Kafka
-            from ..spark import KafkaLiteDataSource
-
-            KafkaLiteDataSource(plan["options"])  # so that wrong options and topics are errors before Java starts
+        _check_source(plan, cluster)
         return _run(plan, cluster, name, stop_timeout, dry_run=dry_run)
 
     raise typer.Exit(run_blocking(run))
 
 
-def _check_window(window: str | None, schema: str | None, to_files: str | None, of_windows: Collection[str]) -> None:
+def _check_destinations(plan: dict[str, Any], of_windows: Collection[str]) -> None:
     """Raise ConfigurationError if these options do not go together. ``of_windows`` are those that need a window."""
     from ..errors import ConfigurationError
 
-    if window is None and of_windows:
-        option_names = ", ".join(_OPTIONS.get(setting, f"--{setting.replace('_', '-')}") for setting in of_windows)
-        raise ConfigurationError(f"without --window there is nothing to aggregate; leave out {option_names}")
-    if window is not None and schema is None:
-        raise ConfigurationError("--window requires --schema, the fields of the JSON to aggregate")
-    if schema is not None and window is None and to_files is None:
-        raise ConfigurationError("--schema requires --to-files or --window: a topic gets the records as they are")
+    problem = ""
+    if plan["to_files"] is None and plan["to_topic"] is None:
+        problem = "a pipeline requires a destination: --to-files, --to-topic, or both"
+    elif plan["exactly_once"] and plan["to_topic"] is None:
+        problem = "--exactly-once requires --to-topic; files have each row once anyway"
+    elif plan["window"] is None and of_windows:
+        names = ", ".join("--" + setting.replace("_", "-").replace("aggregates", "aggregate") for setting in of_windows)
+        problem = f"without --window there is nothing to aggregate; leave out {names}"
+    elif plan["window"] is not None and plan["schema"] is None:
+        problem = "--window requires --schema, the fields of the JSON to aggregate"
+    elif plan["schema"] is not None and plan["window"] is None and plan["to_files"] is None:
+        problem = "--schema requires --to-files or --window: a topic gets the records as they are"
+    if problem:
+        raise ConfigurationError(problem)
+
+
+def _check_source(plan: dict[str, Any], cluster: SparkCluster) -> None:
+    """Raise a KafkaError for wrong options and topics, before Java starts."""
+    from ..extras import extra
+
+    if plan["exactly_once"]:
+        from ..spark.exactly_once import check_transaction_timeout
+
+        check_transaction_timeout(plan["options"], plan["trigger"])
+    extra("pyspark.sql", "spark")
+    if cluster.remote is None:  # a Connect server may be the only one that reaches Kafka
+        from ..spark import KafkaLiteDataSource
+
+        KafkaLiteDataSource(plan["options"])
 
 
 def client_options(connection: Connection) -> dict[str, str]:
@@ -183,35 +168,26 @@ def _run(plan: dict[str, Any], cluster: SparkCluster, name: str, stop_timeout: f
     from pyspark.errors import PySparkException
 
     from ..errors import KafkaError
+    from ..spark.session import open_session
 
     log_warnings()
     say("starting Java and Spark")
+    report = partial(print, flush=True)
     try:
-        return _run_queries(plan, cluster, name, stop_timeout, dry_run=dry_run)
+        with open_session(cluster, name) as spark, tempfile.TemporaryDirectory(prefix="aiokafka-lite-") as directory:
+            from ..spark.pipeline import Pipeline, Plan
+
+            say(f"Spark {spark.version} has started; it plans the queries")
+            stop = _stop_on_signals()
+            pipeline = Pipeline(spark, Plan(**plan), Path(directory) / "pause", report)
+            if dry_run:
+                report(*pipeline.describe(), sep="\n")
+                return 0
+            pipeline.run(stop, stop_timeout)
     except (PySparkException, Py4JJavaError) as error:
         raise KafkaError(reason(str(error))) from error
-
-
-def _run_queries(plan: dict[str, Any], cluster: SparkCluster, name: str, stop_timeout: float, *, dry_run: bool) -> int:
-    from ..spark.session import open_session
-
-    with open_session(cluster, name) as spark, tempfile.TemporaryDirectory(prefix="aiokafka-lite-") as directory:
-        from ..spark.pipeline import Pipeline, Plan
-
-        say(f"Spark {spark.version} has started; it plans the queries")
-        stop = _stop_on_signals()
-        pipeline = Pipeline(spark, Plan(**plan), Path(directory) / "pause", _print)
-        if dry_run:
-            for line in pipeline.describe():
-                _print(line)
-            return 0
-        pipeline.run(stop, stop_timeout)
-    _print("stopped between two batches" if stop.is_set() else "read all records")
+    report("stopped between two batches" if stop.is_set() else "read all records")
     return 0
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)
 
 
 def _stop_on_signals() -> threading.Event:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions
@@ -52,10 +52,7 @@ POLL_INTERVAL = 0.1
 LAST_EVENTS = 10.0
 """Seconds in which Spark must deliver the events of a query that has ended."""
 
-_EVENT_TIME = "_event_time"
-_MALFORMED = "_malformed"
-_UNUSABLE = "_unusable"
-_PARSING = "parsing"
+_EVENT_TIME, _MALFORMED, _UNUSABLE, _PARSING = "_event_time", "_malformed", "_unusable", "parsing"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +131,7 @@ def as_text(records: DataFrame) -> DataFrame:
     return records.withColumns({name: functions.col(name).cast("string") for name in ("key", "value")})
 
 
-@dataclass(frozen=True)
-class Destination:
+class Destination(NamedTuple):
     """A query of a pipeline. ``name`` is the name of the query, and of its folder of the checkpoint."""
 
     name: str
@@ -191,14 +187,13 @@ class Pipeline:
         self._spark.dataSource.register(PausableDataSource)
         if plan.to_files is not None:
             if plan.schema is not None:
-                rows = fields(self._records(COLUMNS_PARSED), plan)
-                rows = rows if plan.window is None else windows(rows, plan)
+                rows = self._parsed()
             else:
                 rows = as_text(self._records()) if plan.form in TEXT_FORMATS else self._records()
             yield Destination(plan.form, rows, plan.form, {"path": plan.to_files})
         if plan.to_topic is not None:
             if plan.window is not None:
-                rows = as_records(windows(fields(self._records(COLUMNS_PARSED), plan), plan), plan)
+                rows = as_records(self._parsed(), plan)
             else:
                 rows = self._records(COLUMNS_COPIED, includeHeaders="true")
             of_kafka = {name: value for name, value in plan.options.items() if name.startswith(KAFKA_PREFIX)}
@@ -227,10 +222,13 @@ class Pipeline:
     def _checkpoint(self, to: Destination) -> str:
         return f"{self._plan.checkpoint.rstrip('/')}/{to.name}"
 
+    def _parsed(self) -> DataFrame:
+        rows = fields(self._records(COLUMNS_PARSED), self._plan)
+        return rows if self._plan.window is None else windows(rows, self._plan)
+
     def _records(self, columns: str | None = None, **options: str) -> DataFrame:
         reader = self._spark.readStream.format(PausableDataSource.name())
-        if columns is not None:
-            reader = reader.schema(columns)
+        reader = reader if columns is None else reader.schema(columns)
         return reader.options(**{**self._plan.options, **options, PAUSE: str(self._pause)}).load()
 
     def _start(self, to: Destination) -> StreamingQuery:
