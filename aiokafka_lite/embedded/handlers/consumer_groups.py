@@ -30,7 +30,7 @@ from ..consumer_group_members import LEAVE_STATIC
 from ..handling import RequestContext, handles
 from ..heartbeat_group import JOIN, LEAVE, GroupRefusal
 from ..server_assignors import TopicIdPartition
-from .group_admin import add_authorized_operations, missing_text
+from .group_admin import DESCRIBED_TOPICS, check_described_topics, describe_each, missing_text
 
 CLASSIC_PROTOCOL, CONSUMER_PROTOCOL = 0, 1
 """The types of members in ConsumerGroupDescribe."""
@@ -136,40 +136,27 @@ def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) 
 def consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    described = [_describe(context, group_id) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        add_authorized_operations(context, described)
+    described = [
+        ConsumerGroupDescribeGroup(
+            error_code=ErrorCode.NONE,
+            group_id=group_id,
+            group_state="",
+            group_epoch=0,
+            assignment_epoch=0,
+            assignor_name="",
+            members=[],
+        )
+        for group_id in request.group_ids
+    ]
+    describe_each(context, described, _describe, with_operations=request.include_authorized_operations)
     return ConsumerGroupDescribeResponse(groups=described)
 
 
-def _describe(context: RequestContext, group_id: str) -> ConsumerGroupDescribeGroup:
-    described = ConsumerGroupDescribeGroup(
-        error_code=ErrorCode.NONE,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=[],
-    )
-    if not context.allows_group(AclOperation.DESCRIBE, group_id):
-        described.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        return described
-    if not group_id:
-        described.error_code = ErrorCode.INVALID_GROUP_ID
-        return described
-    described.error_code = context.broker.groups.check(group_id)
-    if described.error_code != ErrorCode.NONE:
-        return described
-    group = context.broker.groups.replicated_group(group_id)
+def _describe(context: RequestContext, described: ConsumerGroupDescribeGroup) -> None:
+    group = context.broker.groups.replicated_group(described.group_id)
     if not isinstance(group, ConsumerGroup):
-        described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        described.error_message = missing_text(context, group_id, "consumer")
-        return described
-    if not all(context.allows_topic(AclOperation.DESCRIBE, name) for name in group.subscribed_topics()):
-        described.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        described.error_message = "The group has described topic(s) that the client is not authorized to describe."
-        return described
+        raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, missing_text(context, described.group_id, "consumer"))
+    check_described_topics(context, group.subscribed_topics(), DESCRIBED_TOPICS)
     described.group_state = group.state.wire_name
     described.group_epoch, described.assignment_epoch = group.epoch, group.assignment_epoch
     described.assignor_name = group.assignor
@@ -189,7 +176,6 @@ def _describe(context: RequestContext, group_id: str) -> ConsumerGroupDescribeGr
         )
         for member_id, member in group.members.items()
     ]
-    return described
 
 
 def _assignment(context: RequestContext, partitions: Iterable[TopicIdPartition]) -> ConsumerGroupDescribeAssignment:

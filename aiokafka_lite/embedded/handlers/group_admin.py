@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
@@ -31,8 +32,13 @@ from ...protocol.messages import (
 from ..authorizer import Resource
 from ..group import Group, GroupState
 from ..handling import RequestContext, handles
+from ..heartbeat_group import GroupRefusal
 from ..hosted_groups import AnyGroup
 from ..share_group import ShareGroup
+
+D = TypeVar("D", ConsumerGroupDescribeGroup, ShareGroupDescribeGroup, StreamsGroupDescribeGroup)
+
+DESCRIBED_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
 @handles(DescribeGroupsRequest)
@@ -43,12 +49,36 @@ def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> 
     return DescribeGroupsResponse(groups=described)
 
 
-def add_authorized_operations(
-    context: RequestContext,
-    described: Iterable[
-        DescribedGroup | ConsumerGroupDescribeGroup | ShareGroupDescribeGroup | StreamsGroupDescribeGroup
-    ],
+def describe_each(
+    context: RequestContext, described: Sequence[D], fill: Callable[[RequestContext, D], None], *, with_operations: bool
 ) -> None:
+    """``fill`` the description of each group, or set its error. For the groups whose members send only heartbeats.
+
+    ``fill`` raises GroupRefusal before it sets a field.
+    """
+    for group in described:
+        try:
+            if not context.allows_group(AclOperation.DESCRIBE, group.group_id):
+                raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            if not group.group_id:
+                raise GroupRefusal(ErrorCode.INVALID_GROUP_ID)
+            error = context.broker.groups.check(group.group_id)
+            if error is not ErrorCode.NONE:
+                raise GroupRefusal(error)
+            fill(context, group)
+        except GroupRefusal as refusal:
+            group.error_code, group.error_message = refusal.error, refusal.text
+    if with_operations:
+        add_authorized_operations(context, described)
+
+
+def check_described_topics(context: RequestContext, names: Iterable[str], text: str) -> None:
+    """Raise GroupRefusal with ``text`` unless the client may describe all topics of a group."""
+    if not all(context.allows_topic(AclOperation.DESCRIBE, name) for name in names):
+        raise GroupRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+
+
+def add_authorized_operations(context: RequestContext, described: Iterable[DescribedGroup | D]) -> None:
     """Add the operations that the client may do on each group that has no error."""
     for group in described:
         if group.error_code == ErrorCode.NONE:

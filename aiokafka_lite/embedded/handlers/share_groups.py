@@ -24,8 +24,8 @@ from ...protocol.messages import (
 from ..features import SHARE_VERSION
 from ..handling import RequestContext, handles
 from ..heartbeat_group import GroupRefusal
-from ..share_group import ASSIGNOR, JOIN_EPOCH, LEAVE_EPOCH, LONGEST_MEMBER_ID, ShareGroup, ShareHeartbeat, ShareMember
-from .group_admin import add_authorized_operations
+from ..share_group import ASSIGNOR, JOIN_EPOCH, LEAVE_EPOCH, LONGEST_MEMBER_ID, ShareHeartbeat, ShareMember
+from .group_admin import DESCRIBED_TOPICS, check_described_topics, describe_each
 
 
 @handles(ShareGroupHeartbeatRequest, feature=SHARE_VERSION)
@@ -107,51 +107,34 @@ def require_share_group(context: RequestContext, group_id: str) -> None:
 
 @handles(ShareGroupDescribeRequest, feature=SHARE_VERSION)
 def share_group_describe(context: RequestContext, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
-    described = [_describe(context, group_id) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        add_authorized_operations(context, described)
+    described = [
+        ShareGroupDescribeGroup(
+            error_code=ErrorCode.NONE,
+            group_id=group_id,
+            group_state="",
+            group_epoch=0,
+            assignment_epoch=0,
+            assignor_name="",
+            members=[],
+        )
+        for group_id in request.group_ids
+    ]
+    describe_each(context, described, _describe, with_operations=request.include_authorized_operations)
     return ShareGroupDescribeResponse(groups=described)
 
 
-def _describe(context: RequestContext, group_id: str) -> ShareGroupDescribeGroup:
-    described = ShareGroupDescribeGroup(
-        error_code=ErrorCode.NONE,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=[],
-    )
-    try:
-        group = _find(context, group_id)
-    except GroupRefusal as refusal:
-        described.error_code, described.error_message = refusal.error, refusal.text
-        return described
+def _describe(context: RequestContext, described: ShareGroupDescribeGroup) -> None:
+    require_share_group(context, described.group_id)
+    group = context.broker.share_groups.replicated(described.group_id)
+    if group is None:
+        raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {described.group_id} not found.")
+    topics = {name for member in group.members.values() for name in member.topics}
+    check_described_topics(context, topics, DESCRIBED_TOPICS)
     described.group_state = group.state.wire_name
     described.group_epoch = group.epoch
     described.assignment_epoch = group.assignment_epoch
     described.assignor_name = ASSIGNOR
     described.members = [_member(context, member) for member in group.members.values()]
-    return described
-
-
-def _find(context: RequestContext, group_id: str) -> ShareGroup:
-    if not context.allows_group(AclOperation.DESCRIBE, group_id):
-        raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not group_id:
-        raise GroupRefusal(ErrorCode.INVALID_GROUP_ID)
-    require_share_group(context, group_id)
-    group = context.broker.share_groups.replicated(group_id)
-    if group is None:
-        raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    topics = {name for member in group.members.values() for name in member.topics}
-    if not all(context.allows_topic(AclOperation.DESCRIBE, name) for name in topics):
-        raise GroupRefusal(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "The group has described topic(s) that the client is not authorized to describe.",
-        )
-    return group
 
 
 def _member(context: RequestContext, member: ShareMember) -> ShareGroupDescribeMember:

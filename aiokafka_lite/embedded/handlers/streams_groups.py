@@ -41,7 +41,7 @@ from ..streams_group_records import from_task_ids, task_ids
 from ..streams_members import StreamsMember
 from ..streams_topology import Status, StreamsStatusCode, required_topics
 from ..topics import INTERNAL_TOPICS, PartitionKey, is_legal_name
-from .group_admin import add_authorized_operations, missing_text
+from .group_admin import check_described_topics, describe_each, missing_text
 from .topics import check_new_partitions
 
 LEAVE_STATIC = -2
@@ -245,45 +245,26 @@ def _create(context: RequestContext, info: StreamsTopicInfo, partitions: int) ->
 def streams_group_describe(
     context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
-    described = [_describe(context, group_id) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        add_authorized_operations(context, described)
+    described = [
+        StreamsGroupDescribeGroup(
+            error_code=ErrorCode.NONE, group_id=group_id, group_state="", group_epoch=0, assignment_epoch=0, members=[]
+        )
+        for group_id in request.group_ids
+    ]
+    describe_each(context, described, _describe, with_operations=request.include_authorized_operations)
     return StreamsGroupDescribeResponse(groups=described)
 
 
-def _describe(context: RequestContext, group_id: str) -> StreamsGroupDescribeGroup:
-    described = StreamsGroupDescribeGroup(
-        error_code=ErrorCode.NONE, group_id=group_id, group_state="", group_epoch=0, assignment_epoch=0, members=[]
-    )
-    try:
-        group = _find(context, group_id)
-    except GroupRefusal as refusal:
-        described.error_code, described.error_message = refusal.error, refusal.text
-        return described
+def _describe(context: RequestContext, described: StreamsGroupDescribeGroup) -> None:
+    group = context.broker.groups.replicated_group(described.group_id)
+    if not isinstance(group, StreamsGroup):
+        raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, missing_text(context, described.group_id, "streams"))
+    text = "The described group uses topics that the client is not authorized to describe."
+    check_described_topics(context, _all_topics(group.topology), text)
     described.group_state = group.state.wire_name
     described.group_epoch, described.assignment_epoch = group.epoch, group.assignment_epoch
     described.topology = _topology(group)
     described.members = [_member(group, member) for member in group.members.values()]
-    return described
-
-
-def _find(context: RequestContext, group_id: str) -> StreamsGroup:
-    if not context.allows_group(AclOperation.DESCRIBE, group_id):
-        raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not group_id:
-        raise GroupRefusal(ErrorCode.INVALID_GROUP_ID)
-    error = context.broker.groups.check(group_id)
-    if error is not ErrorCode.NONE:
-        raise GroupRefusal(error)
-    group = context.broker.groups.replicated_group(group_id)
-    if not isinstance(group, StreamsGroup):
-        raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, missing_text(context, group_id, "streams"))
-    if not all(context.allows_topic(AclOperation.DESCRIBE, name) for name in _all_topics(group.topology)):
-        raise GroupRefusal(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "The described group uses topics that the client is not authorized to describe.",
-        )
-    return group
 
 
 def _topology(group: StreamsGroup) -> StreamsGroupDescribeTopology:
