@@ -65,6 +65,7 @@ class Chunk:
 
     __slots__ = (
         "_begin",
+        "_columns",
         "_end",
         "_iterated",
         "header_count",
@@ -85,6 +86,7 @@ class Chunk:
 
     def __init__(self, partition: TopicPartition, batch: RecordBatch, columns: RecordColumns, position: int) -> None:
         self.topic, self.partition = partition
+        self._columns = columns  # has the same lists as the chunk
         self.offsets = columns.offsets
         self.timestamps = columns.timestamps
         self.keys = columns.keys
@@ -104,12 +106,8 @@ class Chunk:
 
     def extend(self, columns: RecordColumns) -> None:
         """Append the records of another batch, before any record is delivered."""
-        self.offsets += columns.offsets
-        self.timestamps += columns.timestamps
-        self.keys += columns.keys
-        self.values += columns.values
-        self.headers += columns.headers
-        self.header_count += columns.header_count
+        self._columns.extend(columns)
+        self.header_count = self._columns.header_count
 
     def __len__(self) -> int:
         """Undelivered records; the chunk must be settled."""
