@@ -202,6 +202,18 @@ async def test_before_kafka_3_the_tasks_of_the_batch_before_are_fenced(driver: N
             assert await committed(cluster) == ["a", "a", "a", "b", "b", "b"]
 
 
+class Freeze:
+    """An answer that comes when the frozen driver is ``woken``: the request has to be sent again."""
+
+    def __init__(self) -> None:
+        self.reached, self.woken = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, request: Request[Any]) -> Response | None:
+        self.reached.set()
+        await self.woken.wait()
+        return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 1)
+
+
 @pytest.mark.parametrize(
     ("release", "request_type", "nth", "taken_over", "first", "second"),
     [
@@ -222,13 +234,7 @@ async def test_a_driver_that_was_frozen_in_its_commit_cannot_repeat_rows(
     second: list[str],
 ) -> None:
     """It is frozen before its ``nth`` request of a type, and its tasks took over some tasks of the run after it."""
-    reached, woken = asyncio.Event(), asyncio.Event()
-
-    async def freeze(request: Request[Any]) -> Response | None:
-        reached.set()
-        await woken.wait()
-        return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 1)
-
+    freeze = Freeze()
     async with EmbeddedCluster(brokers=1, as_kafka=release) as cluster:
         await cluster.create_topic("target", PARTITIONS)
         frozen, restarted = Query(cluster), Query(cluster, client__id="restarted")  # with connections of its own
@@ -236,12 +242,12 @@ async def test_a_driver_that_was_frozen_in_its_commit_cannot_repeat_rows(
         tasks = [await frozen.write(task, 0, *rows) for task, rows in enumerate(first)]
         cluster.on(request_type, nth=nth).answer(freeze)
         committing = asyncio.create_task(frozen.commit(0, *tasks))
-        await reached.wait()
+        await freeze.reached.wait()
         late = [await restarted.write(task, 0, *second[task]) for task in range(taken_over, len(second))]
         outcomes: list[BaseException | None] = []
         for wait in (restarted.commit(0, *early, *late), committing):
             outcomes += await asyncio.gather(wait, return_exceptions=True)
-            woken.set()
+            freeze.woken.set()
         for run, its_tasks, outcome in zip((restarted, frozen), ([*early, *late], tasks), outcomes, strict=True):
             if outcome is not None:
                 await run.abort(*its_tasks)  # as the sink does
@@ -267,13 +273,7 @@ async def test_a_frozen_driver_of_an_older_batch_does_not_abort_a_newer_one(
 async def test_a_frozen_driver_of_the_last_batch_does_not_abort_the_next_one(
     driver: None, release: str, has_begun: bool
 ) -> None:
-    reached, woken = asyncio.Event(), asyncio.Event()
-
-    async def freeze(request: Request[Any]) -> Response | None:
-        reached.set()
-        await woken.wait()
-        return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 1)
-
+    freeze = Freeze()
     async with EmbeddedCluster(brokers=1, as_kafka=release) as cluster:
         await cluster.create_topic("target", PARTITIONS)
         frozen, restarted = Query(cluster), Query(cluster, client__id="restarted")  # with connections of its own
@@ -281,10 +281,10 @@ async def test_a_frozen_driver_of_the_last_batch_does_not_abort_the_next_one(
         if has_begun:
             cluster.on(InitProducerIdRequest, nth=1).answer(freeze)
             committing = asyncio.create_task(frozen.commit(0, *tasks))
-            await reached.wait()
+            await freeze.reached.wait()
         await restarted.commit(0, await restarted.write(0, 0, "a"), await restarted.write(1, 0))
         newest = [await restarted.write(task, 1, "b") for task in range(3)]
-        woken.set()
+        freeze.woken.set()
         with pytest.raises(KafkaError, match="task 0 of batch 0 was not committed"):
             await (committing if has_begun else frozen.commit(0, *tasks))
         await frozen.abort(*tasks)

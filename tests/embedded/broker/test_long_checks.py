@@ -7,8 +7,9 @@ import random
 import threading
 import time
 import tracemalloc
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -16,7 +17,12 @@ from aiokafka_lite.embedded import EmbeddedCluster, handlers
 from aiokafka_lite.embedded.handling import LONG_STEP, PREPARATIONS, LongWork, RequestContext
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.connection import RequestHeader
-from aiokafka_lite.protocol.messages import MetadataRequest, ProduceRequest, ProduceRequestPartition
+from aiokafka_lite.protocol.messages import (
+    MetadataRequest,
+    ProduceRequest,
+    ProduceRequestPartition,
+    ProduceResponsePartition,
+)
 from aiokafka_lite.protocol.records import compress
 from aiokafka_lite.types import Compression
 from tests.embedded.broker.peer import Peer, produce_request
@@ -47,14 +53,24 @@ async def begun(cluster: EmbeddedCluster, node: int = 1) -> None:
             await asyncio.sleep(0)
 
 
+@asynccontextmanager
+async def checking(
+    cluster: EmbeddedCluster, records: bytes = LARGE, **configs: str
+) -> AsyncIterator[asyncio.Task[ProduceResponsePartition]]:
+    """A request whose checks have begun. The topic has the ``configs``, whose names have ``_`` for ``.``."""
+    await cluster.create_topic("t", configs={name.replace("_", "."): value for name, value in configs.items()})
+    async with Peer(cluster) as peer:
+        answer = asyncio.create_task(peer.produce("t", records))
+        await begun(cluster)
+        yield answer
+
+
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
 async def test_another_client_is_answered_during_the_checks_of_a_large_batch(
     one: EmbeddedCluster, compression: Compression
 ) -> None:
-    await one.create_topic("t", configs={"max.message.bytes": "100000000"})
-    async with Peer(one) as peer, Peer(one) as other:
-        answer = asyncio.create_task(peer.produce("t", produced(bytes(16 * MB), compression=compression)))
-        await begun(one)
+    records = produced(bytes(16 * MB), compression=compression)
+    async with checking(one, records, max_message_bytes="100000000") as answer, Peer(one) as other:
         assert (await other.ask(MetadataRequest(topics=[]))).brokers
         assert not answer.done()
         assert (await answer).error_code == ErrorCode.NONE
@@ -64,13 +80,10 @@ async def test_another_client_is_answered_during_the_checks_of_a_large_batch(
 async def test_another_client_is_answered_while_the_records_of_a_batch_are_checked(
     one: EmbeddedCluster, settings: dict[str, str]
 ) -> None:
-    await one.create_topic("t", configs=settings)
-    async with Peer(one) as peer, Peer(one) as other:
-        # Each record is a millisecond newer than the one before: the last ones are in the future.
-        begin = time.time_ns() // 1_000_000 - 10_000
-        records = produced(*[b""] * 30_000, timestamp=begin, compression=Compression.ZSTD)
-        answer = asyncio.create_task(peer.produce("t", records))
-        await begun(one)
+    # Each record is a millisecond newer than the one before: the last ones are in the future.
+    begin = time.time_ns() // 1_000_000 - 10_000
+    records = produced(*[b""] * 30_000, timestamp=begin, compression=Compression.ZSTD)
+    async with checking(one, records, **settings) as answer, Peer(one) as other:
         assert (await other.ask(MetadataRequest(topics=[]))).brokers
         assert not answer.done()
         expected = ErrorCode.NONE if "cleanup.policy" in settings else ErrorCode.INVALID_TIMESTAMP
@@ -118,10 +131,7 @@ async def test_nothing_is_appended_when_the_broker_stops_during_the_checks(
 
 
 async def test_a_frozen_broker_checks_nothing(one: EmbeddedCluster) -> None:
-    await one.create_topic("t")
-    async with Peer(one) as peer:
-        answer = asyncio.create_task(peer.produce("t", LARGE))
-        await begun(one)
+    async with checking(one) as answer:
         await one.freeze(1)
         for _ in range(100):
             await asyncio.sleep(0)
@@ -131,10 +141,7 @@ async def test_a_frozen_broker_checks_nothing(one: EmbeddedCluster) -> None:
 
 
 async def test_settings_that_change_during_the_checks_count(one: EmbeddedCluster) -> None:
-    await one.create_topic("t")
-    async with Peer(one) as peer:
-        answer = asyncio.create_task(peer.produce("t", LARGE))
-        await begun(one)
+    async with checking(one) as answer:
         one.nodes[1].parts.changes.set_topic_configs("t", {"max.message.bytes": "100"})
         assert (await answer).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
@@ -275,11 +282,8 @@ async def test_a_compression_does_not_wait_for_the_default_threads_of_the_loop(o
 async def test_a_broker_that_is_frozen_during_a_compression_appends_nothing_until_it_is_thawed(
     one: EmbeddedCluster,
 ) -> None:
-    await one.create_topic("t", configs={"compression.type": "gzip", "max.message.bytes": "100000000"})
-    value = random.Random(1).randbytes(4 * MB)
-    async with Peer(one) as peer:
-        answer = asyncio.create_task(peer.produce("t", produced(value)))
-        await begun(one)
+    records = produced(random.Random(1).randbytes(4 * MB))
+    async with checking(one, records, compression_type="gzip", max_message_bytes="100000000") as answer:
         await one.freeze(1)
         while any(thread.name.startswith(LONG_STEP) for thread in threading.enumerate()):
             await asyncio.sleep(0)
@@ -291,10 +295,7 @@ async def test_a_broker_that_is_frozen_during_a_compression_appends_nothing_unti
 
 
 async def test_the_history_has_the_time_before_the_checks(one: EmbeddedCluster) -> None:
-    await one.create_topic("t")
-    async with Peer(one) as peer:
-        answer = asyncio.create_task(peer.produce("t", LARGE))
-        await begun(one)
+    async with checking(one) as answer:
         now = asyncio.get_running_loop().time()
         await answer
     (exchange,) = one.history.of(ProduceRequest)

@@ -156,14 +156,16 @@ async def test_closed_port() -> None:
     assert "refused" in str(error)
 
 
-async def test_http_server_is_recognised_at_once() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(10)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-        await writer.drain()
-        writer.close()
+async def answer_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer as an HTTP server does."""
+    await reader.read(10)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+    await writer.drain()
+    writer.close()
 
-    server, address = await serve(answer)
+
+async def test_http_server_is_recognised_at_once() -> None:
+    server, address = await serve(answer_http)
     async with server:
         error = await start_error(address, "HTTP")
     assert isinstance(error, ProtocolError)
@@ -252,14 +254,8 @@ async def test_a_server_that_garbles_every_answer_ends_the_start_soon(garble: st
 
 
 async def test_the_same_failure_of_several_servers_is_described_once() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(10)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        await writer.drain()
-        writer.close()
-
-    server, first = await serve(answer)
-    other, second = await serve(answer)
+    server, first = await serve(answer_http)
+    other, second = await serve(answer_http)
     async with server, other:
         error = await start_error(f"{first},{second}", "HTTP")
     text = str(error)
@@ -268,13 +264,7 @@ async def test_the_same_failure_of_several_servers_is_described_once() -> None:
 
 
 async def test_one_wrong_port_among_silent_ones_does_not_end_the_start() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(10)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        await writer.drain()
-        writer.close()
-
-    server, address = await serve(answer)
+    server, address = await serve(answer_http)
     async with server:
         error = await start_error(f"{address},{CLOSED}", "HTTP", "refused")
     assert isinstance(error, KafkaTimeout)

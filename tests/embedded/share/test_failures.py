@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -15,6 +16,7 @@ from aiokafka_lite import (
     DeserializationError,
     KafkaError,
     KafkaTimeout,
+    ShareConsumer,
     TopicPartition,
 )
 from aiokafka_lite.admin import ConfigResource
@@ -42,10 +44,29 @@ from tests.waiting import until
 ORDERS = TopicPartition("orders", 0)
 
 
-def refused_partition(code: ErrorCode) -> ShareFetchResponsePartition:
-    return ShareFetchResponsePartition(
-        partition_index=0, error_code=code, acknowledge_error_code=ErrorCode.NONE, records=b"", acquired_records=[]
-    )
+def refusing(
+    cluster: EmbeddedCluster, code: ErrorCode, *, every: int = 1
+) -> Callable[[ShareFetchResponse], ShareFetchResponse]:
+    """Alters answers: each answer, or ``every`` second one, refuses the partition of ``jobs``. The others lack it."""
+    topic_id = cluster.controller.topics["jobs"].topic_id
+    answers = count(1)
+
+    def refuse(response: ShareFetchResponse) -> ShareFetchResponse:
+        refused = ShareFetchResponsePartition(
+            partition_index=0, error_code=code, acknowledge_error_code=ErrorCode.NONE, records=b"", acquired_records=[]
+        )
+        partitions = [] if next(answers) % every else [refused]
+        response.responses = [ShareFetchResponseTopic(topic_id=topic_id, partitions=partitions)]
+        return response
+
+    return refuse
+
+
+async def read_the_next(cluster: EmbeddedCluster, consumer: ShareConsumer[bytes, bytes]) -> None:
+    """Write a record, read it, and commit it."""
+    await write(cluster, b"next")
+    assert [record.value for record in await read(consumer, 1)] == [b"next"]
+    assert await consumer.commit()
 
 
 async def test_a_record_whose_lock_expired_is_delivered_again_and_its_acknowledgement_fails(
@@ -137,10 +158,7 @@ async def test_a_session_that_the_broker_dropped_is_opened_again(cluster: Embedd
         await read(consumer, 1)
         await consumer.commit()
         cluster.on(ShareFetchRequest).fail(code, times=1)
-        await write(cluster, b"b")
-        (record,) = await read(consumer, 1)
-        assert record.value == b"b"
-        assert await consumer.commit()
+        await read_the_next(cluster, consumer)
 
 
 async def test_records_are_read_from_the_next_leader(cluster: EmbeddedCluster) -> None:
@@ -149,10 +167,7 @@ async def test_records_are_read_from_the_next_leader(cluster: EmbeddedCluster) -
         await read(consumer, 1)
         await consumer.commit()
         await cluster.move_leader("orders", 0)
-        await write(cluster, b"b")
-        (record,) = await read(consumer, 1)
-        assert record.value == b"b"
-        assert await consumer.commit()
+        await read_the_next(cluster, consumer)
 
 
 async def test_records_of_a_killed_broker_are_read_from_the_next_leader(cluster: EmbeddedCluster) -> None:
@@ -161,9 +176,7 @@ async def test_records_of_a_killed_broker_are_read_from_the_next_leader(cluster:
         await read(consumer, 2)
         assert await consumer.commit()
         await cluster.kill(cluster.leader_of("orders", 0))
-        await write(cluster, b"c")
-        assert [record.value for record in await read(consumer, 1)] == [b"c"]
-        assert await consumer.commit()
+        await read_the_next(cluster, consumer)
 
 
 async def test_closing_takes_a_bounded_time_when_a_broker_is_frozen(cluster: EmbeddedCluster) -> None:
@@ -263,15 +276,11 @@ async def test_fetches_that_are_refused_for_long_are_an_outage_that_is_logged_on
 ) -> None:
     caplog.set_level(logging.INFO)
     await write(cluster, b"a", topic="jobs")
-    topic_id = cluster.controller.topics["jobs"].topic_id
-
-    def refuse(response: ShareFetchResponse) -> ShareFetchResponse:
-        refused = refused_partition(ErrorCode.KAFKA_STORAGE_ERROR)
-        response.responses = [ShareFetchResponseTopic(topic_id=topic_id, partitions=[refused])]
-        return response
-
     fault = cluster.on(ShareFetchRequest, times=None)
-    fault = fault.fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) if whole else fault.alter(refuse)
+    if whole:
+        fault.fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    else:
+        fault.alter(refusing(cluster, ErrorCode.KAFKA_STORAGE_ERROR))
     async with share_consumer(cluster, "jobs") as consumer:
         assert await consumer.poll(timeout=20.0) == []
         (outage,) = consumer.diagnose().outages
@@ -289,15 +298,7 @@ async def test_a_partition_that_is_refused_in_every_second_answer_is_one_outage(
 ) -> None:
     caplog.set_level(logging.INFO)
     await write(cluster, b"a", topic="jobs")
-    topic_id = cluster.controller.topics["jobs"].topic_id
-    answers = count()
-
-    def refuse(response: ShareFetchResponse) -> ShareFetchResponse:
-        refused = refused_partition(ErrorCode.KAFKA_STORAGE_ERROR)
-        partitions = [refused] if next(answers) % 2 else []
-        response.responses = [ShareFetchResponseTopic(topic_id=topic_id, partitions=partitions)]
-        return response
-
+    refuse = refusing(cluster, ErrorCode.KAFKA_STORAGE_ERROR, every=2)
     fault = cluster.on(ShareFetchRequest, times=None).alter(refuse)
     async with share_consumer(cluster, "jobs") as consumer:
         assert await consumer.poll(timeout=20.0) == []
@@ -320,13 +321,7 @@ async def test_a_commit_that_is_refused_until_its_deadline_names_the_reason(clus
 
 
 async def test_a_refused_partition_is_raised_once_although_no_read_waits(cluster: EmbeddedCluster) -> None:
-    topic_id = cluster.controller.topics["jobs"].topic_id
-
-    def refuse(response: ShareFetchResponse) -> ShareFetchResponse:
-        refused = refused_partition(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        response.responses = [ShareFetchResponseTopic(topic_id=topic_id, partitions=[refused])]
-        return response
-
+    refuse = refusing(cluster, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     async with share_consumer(cluster, "jobs") as consumer:
         await until(lambda: consumer.assignment)
         fault = cluster.on(ShareFetchRequest).alter(refuse, times=None)
