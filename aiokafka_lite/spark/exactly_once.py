@@ -77,7 +77,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
-from ..admin import Admin, TransactionState
+from ..admin import Admin, ItemsFailed, TransactionState
 from ..cluster.client import Client
 from ..errors import ConfigurationError, IllegalStateError, KafkaError, UnsupportedVersion
 from ..producer import Producer
@@ -412,9 +412,11 @@ async def _former_transactions(
     of_query = re.compile(re.escape(query) + "-[0-9]+")
     try:
         listed = await admin.transactions.list(states=(TransactionState.ONGOING,))
-    except UnsupportedVersion:  # before Kafka 3.0
-        return [f"{query}-{task}" for task in range(len(tasks), newest.counts.get("tasks", 0) if newest else 0)]
     except KafkaError as error:
+        # Several brokers: the error has that of each broker.
+        each_error = error.errors.values() if isinstance(error, ItemsFailed) else (error,)
+        if any(isinstance(each, UnsupportedVersion) for each in each_error):  # before Kafka 3.0
+            return [f"{query}-{task}" for task in range(len(tasks), newest.counts.get("tasks", 0) if newest else 0)]
         raise KafkaError(
             f"the search for open transactions of earlier runs of the query failed: {error}. Restart the query: it"
             " repeats the batch"

@@ -190,8 +190,9 @@ async def test_transactions_that_a_killed_run_left_open_do_not_delay_readers(
     assert await ended(cluster)
 
 
-async def test_before_kafka_3_the_tasks_of_the_batch_before_are_fenced(driver: None) -> None:
-    async with EmbeddedCluster(brokers=1, as_kafka="2.8") as cluster:
+@pytest.mark.parametrize("brokers", [1, 3])
+async def test_before_kafka_3_the_tasks_of_the_batch_before_are_fenced(driver: None, brokers: int) -> None:
+    async with EmbeddedCluster(brokers=brokers, as_kafka="2.8") as cluster:
         await cluster.create_topic("target", PARTITIONS)
         query = Query(cluster)
         await query.commit(0, *[await query.write(task, 0, "a") for task in range(3)])
