@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -111,8 +112,11 @@ def subscribe_pattern(text: str) -> SubscribePattern:
     if not text.strip():
         raise wrong("subscribePattern", text, "a regular expression, as in orders-.*")
     try:
-        re.compile(text.strip())
-    except re.error as error:
+        with warnings.catch_warnings():
+            # Python warns of sets in sets. It reads them in another way than Java, and would match other topics.
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(text.strip())
+    except (re.error, FutureWarning) as error:
         reason = wrong("subscribePattern", text, "a regular expression of Python, which lacks some forms of Java's")
         raise ConfigurationError(f"{reason}: {error}") from None
     return SubscribePattern(text.strip())

@@ -367,7 +367,8 @@ class _Given:
         known = _BY_LOWER_CASE.get(name)
         if known is None:
             close = difflib.get_close_matches(name, _BY_LOWER_CASE, n=1)
-            meant = f"did you mean {_BY_LOWER_CASE[close[0]]}?" if close else f"there are {', '.join(OPTIONS)}"
+            here = ", ".join(option for option, scope in OPTIONS.items() if scope & self._scope)
+            meant = f"did you mean {_BY_LOWER_CASE[close[0]]}?" if close else f"there are {here}"
             raise ConfigurationError(f"option {name} does not exist; {meant}")
         if not OPTIONS[known] & self._scope:
             # Without a known kind, the text says "a read", because an option of writes is for neither kind of read.

@@ -164,7 +164,7 @@ class BatchReader(DataSourceReader):
                     f"option endingOffsets: {partition} ends at offset {latest[partition]}, before {offset}; give -1 "
                     "for its end"
                 )
-            if offset < start[partition] and isinstance(self._read.starting, Offsets):
+            if offset < start[partition]:
                 raise ConfigurationError(
                     f"option endingOffsets: {partition} must not end at {offset}, before its start {start[partition]}"
                 )

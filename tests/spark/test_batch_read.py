@@ -14,9 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 — as everybody names it
 
 from aiokafka_lite import Admin, EmbeddedCluster, Producer, TopicPartition
+from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.spark.options import batch_read
+from aiokafka_lite.spark.source import BatchReader
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.test_reading_transactions import librdkafka_writes
 from tests.spark.conftest import batch_of, on_spark
+from tests.spark.test_stream_read import VALUE
 
 DAY = 1_700_000_000_000
 """Milliseconds; the time of the first record."""
@@ -242,6 +246,26 @@ async def test_offsets_beyond_the_log_are_an_error_unless_losses_are_allowed(spa
     for options in ({}, {"endingTimestamp": DAY + 3_600_000}):
         with pytest.raises(PySparkException, match=f"startingOffsets: {topic}-0 ends at offset 15, before 16; give an"):
             await count(16, 5, **options)
+
+
+@pytest.mark.usefixtures("driver")
+async def test_an_ending_offset_before_the_start_of_its_partition_is_an_error(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with Producer(cluster.bootstrap_servers) as producer, Admin(cluster.bootstrap_servers) as admin:
+        for number in range(20):
+            producer.send_nowait("t", b"v", timestamp=DAY + number * 1000)
+        await producer.flush()
+        await admin.records.delete({TopicPartition("t", 0): 5})
+
+    def tasks(end: int, **starting: Any) -> int:
+        given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t", **starting}
+        read = batch_read({**given, "endingOffsets": f'{{"t": {{"0": {end}}}}}'})
+        return len(BatchReader(read, VALUE).partitions())
+
+    for starting, start in ({}, 5), ({"startingTimestamp": str(DAY + 8000)}, 8):
+        assert await on_spark(lambda starting=starting, start=start: tasks(start, **starting)) == 0
+        with pytest.raises(ConfigurationError, match=f"t-0 must not end at {start - 1}, before its start {start}"):
+            await on_spark(lambda starting=starting, start=start: tasks(start - 1, **starting))
 
 
 @pytest.mark.long

@@ -133,6 +133,7 @@ def test_every_option_can_be_given() -> None:
         ({"subscribe": " , "}, "must be names of topics, separated by commas"),
         ({"subscribe": "a b"}, "'a b'"),
         ({"subscribePattern": "("}, "a regular expression of Python"),
+        ({"subscribePattern": "[a-z&&[^b]]+"}, "a regular expression of Python"),
         ({"assign": "t"}, 'as in {"topic":[0,1]}'),
         ({"assign": '{"t":[-1]}'}, 'as in {"topic":[0,1]}'),
         ({"assign": '{"t":[0],"u":[]}'}, 'as in {"topic":[0,1]}'),
@@ -182,6 +183,12 @@ def test_a_wrong_read_option_is_refused_with_what_to_write(given: dict[str, str]
         with pytest.raises(ConfigurationError) as raised:
             parse(whole)
         assert complaint in str(raised.value)
+
+
+def test_an_unknown_option_is_answered_with_the_options_of_the_query() -> None:
+    with pytest.raises(ConfigurationError, match="xyz does not exist; there are includeHeaders, topic, ") as raised:
+        options.write({**SINK, "xyz": "1"})
+    assert "subscribe" not in str(raised.value)
 
 
 def test_bootstrap_servers_are_required() -> None:
