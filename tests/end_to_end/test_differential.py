@@ -4,7 +4,7 @@ Sequences of requests are random, made from a seed, valid and invalid, in every 
 environment variable DIFFERENTIAL_SEEDS sets the number of seeds, or a range: ``DIFFERENTIAL_SEEDS=2000 pytest
 tests/end_to_end/test_differential.py``, or ``DIFFERENTIAL_SEEDS=1234:1235``. A failure names its seed and its step.
 The random test of members runs only if the variable is set. EXCEPTIONS lists the differences that have a reason.
-differential/batches.py and differential/scenarios.py name the requests that cannot be compared, with the reason.
+Requests that cannot be compared are named in differential/, at the functions that leave them out, with the reason.
 """
 
 from __future__ import annotations
