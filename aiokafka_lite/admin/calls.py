@@ -326,6 +326,7 @@ class Calls:
 
         async def find(name: str) -> None:
             try:
+                # Not retried here: ``settle`` retries, with pauses and a deadline.
                 broker = await self._client.coordinator(name, kind, retry=False)
             except KafkaError as error:
                 targets.errors[name] = error
@@ -376,6 +377,7 @@ class Calls:
         """Connect to the broker for an attempt. ``share`` is the part of the remaining time that it may take."""
         broker = self._client.broker(node_id)
         connection = await broker.connection(Purpose.ADMIN)
+        # After the connection is open, because this takes a part of the time as well.
         bound = max(min(deadline.left * share, self._client.config.request_timeout), 0.001)
         return Peer(broker, connection.versions, bound)
 
@@ -506,6 +508,7 @@ class _Call(Generic[K, V]):
 
     def _classify(self, answers: Mapping[K, V | KafkaError], node_id: int = -1) -> None:
         for item, answer in answers.items():
+            # A broker may also answer for items that it was not asked about.
             if item not in self._pending:
                 continue
             if not isinstance(answer, KafkaError):
@@ -514,6 +517,7 @@ class _Call(Generic[K, V]):
             code = answer.code if isinstance(answer, BrokerError) else None
             if code in _COORDINATOR_MOVED:
                 self._forget_coordinators([item], node_id)
+            # The broker may still complete the operation after this answer.
             if code is ErrorCode.REQUEST_TIMED_OUT:
                 self._repeated.add(item)
             already = None if code is None else self._rules.already.get(code)

@@ -206,12 +206,14 @@ class Topics:
             asked = set(items)
             for each in (await peer.send(request)).responses:
                 by_id = uuid.UUID(bytes=each.topic_id)
+                # A response has the name and the id of a topic. The caller's key is the one that was sent.
                 item: str | uuid.UUID = by_id if by_id in asked else each.name or ""
                 answers[item] = answer_of(each.error_code, f"deleting topic {item}", None, each.error_message)
             return answers
 
         deadline = self._calls.deadline(timeout)
         gone = dict.fromkeys((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID), _nothing)
+        # No grace: the controller knows all topics (rule 3 of ``calls``).
         return await self._calls.settle(
             "deleting topics", wanted, self._calls.controller, ask, deadline, grace=0.0, already=gone
         )
@@ -328,6 +330,7 @@ class TopicPages(AsyncIteration):
         return await self._calls.one("describing a page of topics", self._calls.any_broker, self._ask, deadline)
 
     async def _ask(self, peer: Peer) -> tuple[TopicDescription, ...]:
+        # An empty list of names would ask for all topics.
         if not peer.speaks(DescribeTopicPartitionsRequest) or self._names == []:
             return await self._ask_for_all(peer)
         cursor = self._cursor

@@ -224,6 +224,7 @@ class Transactions:
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, FencedProducer | KafkaError]:
             answers: dict[str, FencedProducer | KafkaError] = {}
             for item in items:  # the request carries one id
+                # The timeout is that of the next transaction; a producer that starts later sets its own.
                 request = InitProducerIdRequest(transactional_id=item, transaction_timeout_ms=peer.timeout_ms)
                 answer = await peer.send(request)
                 if answer.error_code:
@@ -328,6 +329,7 @@ class Transactions:
             producer_epoch=producer.producer_epoch,
             transaction_result=False,
             topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
+            # A leader refuses an epoch below that of the producer's last marker. Without a marker, it takes any.
             coordinator_epoch=0 if producer.coordinator_epoch is None else producer.coordinator_epoch,
         )
 

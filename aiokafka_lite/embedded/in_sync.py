@@ -55,6 +55,7 @@ class InSyncSets:
             moved = partition.try_advance_high_watermark() or moved
         if moved:
             self._replica_manager.complete_delayed(partition.key)
+            # Followers learn the new high watermark with their next fetch.
             self.wake_followers(partition)
 
     def stop(self) -> None:

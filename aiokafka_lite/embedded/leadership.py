@@ -91,6 +91,7 @@ class PartitionLeadership:
         proposed = tuple(isr)
         if (state.leader, state.leader_epoch, state.partition_epoch) != (node_id, leader_epoch, partition_epoch):
             return False
+        # A leader may not know yet that a follower was fenced.
         if any(not self._controller.is_alive(node) for node in proposed):
             return False
         try:
@@ -114,6 +115,7 @@ class PartitionLeadership:
             self._move_to(key, state, settled)
             return
         self._controller.check_assignments([replicas])
+        # A reassignment that is under way has replicas that it removes. They do not count.
         if keep_factor and len(replicas) != len(_without(settled, state.removing) or settled):
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must not change")
         target = tuple(replicas)

@@ -261,6 +261,7 @@ class BrokerNode:
         Raises ConfigurationError if a port cannot be used.
         """
         state = next_state(TRANSITIONS, self.state, NodeEvent.START)
+        # A broker that starts again is a new process, which has seen no connections and no requests.
         self.limits.clear()
         self.quotas.clear()
         if port is not None:
@@ -342,6 +343,7 @@ class BrokerNode:
         try:
             self._cluster.spawn(connection.serve, f"node {self.node_id} connection {connection.connection_id}")
         except IllegalStateError:
+            # The cluster closes, and takes no more tasks.
             self.connections.pop(connection, None)
             stream.abort()
 
@@ -370,6 +372,7 @@ class BrokerNode:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        # Requests that wait would otherwise wait for their timeout, and their tasks with them.
         self.replica_manager.produce_purgatory.complete_all()
         self.replica_manager.fetch_purgatory.complete_all()
 
@@ -416,6 +419,7 @@ class BrokerNode:
     def catch_up(self) -> None:
         """Apply all decisions of the controller, after a time without it."""
         self.update_brokers()
+        # Topics that have been deleted since are only in the old metadata.
         for name in {**self.metadata.topics, **self._cluster.controller.topics}:
             self.update_topic(name)
 
@@ -469,6 +473,7 @@ class BrokerNode:
             follower = partition.followers.get(node_id)
             if registration is None or follower is None or not registration.alive:
                 continue
+            # A follower that has not come so far would refuse the offset as out of range.
             if registration.rack == parameters.rack and follower.end_offset >= wanted.fetch_offset:
                 return node_id
         return -1

@@ -141,12 +141,14 @@ class ReplicaFetcher:
         self.leader.in_sync.follower_fetched(theirs, self.follower.node_id, mine.log.end_offset)
         if mine.log.advance_high_watermark(theirs.log.high_watermark):
             self.follower.replica_manager.fetch_purgatory.check_and_complete(key)
+        # A log must not begin after its high watermark, which may be behind that of the leader.
         mine.log.delete_before(min(theirs.log.start_offset, mine.log.high_watermark))
         if not complete:
             self.wake(key)
 
     def _copy_batches(self, mine: Partition, theirs: Partition) -> bool:
         """Copy batches up to a limit. True if the follower then has all records."""
+        # The leader has deleted the records that come next here.
         if mine.log.end_offset < theirs.log.start_offset:
             mine.log.reset_to(theirs.log.start_offset)
         if mine.log.end_offset >= theirs.log.end_offset:
@@ -172,9 +174,11 @@ def truncate_as_follower(mine: Partition, theirs: Partition) -> None:
         epoch = mine.log.last_epoch
         end = theirs.end_of_epoch(epoch)
         if end.end_offset < 0:
+            # The leader does not know the epoch. Both logs are certainly the same only up to the high watermark.
             mine.truncate_to(mine.log.high_watermark)
             return
         mine.truncate_to(min(end.end_offset, mine.end_of_epoch(end.epoch).end_offset))
+        # Else the log now ends in an older epoch, whose end is compared in the next round (KIP-279).
         if end.epoch == epoch or mine.log.last_epoch == epoch:
             break
     if mine.log.end_offset > theirs.log.end_offset:
