@@ -110,7 +110,7 @@ def command(
 
 
 def plain_command(application: typer.Typer, *, examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command without the shared options, which runs itself."""
+    """Register a command that has none of the shared options. The function runs everything itself."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         application.command(help=_help(function, examples))(function)

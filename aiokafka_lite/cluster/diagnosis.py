@@ -112,7 +112,7 @@ class Diagnosis(Snapshot):
 
 
 def common(service: Service, client: Client, *configs: object, fatal: BaseException | None = None) -> dict[str, object]:
-    """The common fields, as arguments of a subclass. ``configs`` are the configurations beside the client's own.
+    """The common fields, as arguments of a subclass. ``configs`` are more settings, such as those of the producer.
 
     ``fatal`` is an error after which the client cannot do its work, although its tasks still run.
     """

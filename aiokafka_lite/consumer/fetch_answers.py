@@ -237,7 +237,7 @@ class FetchAnswers:
     def _buffer(self, assigned: AssignedPartition, given: FetchResponsePartition, is_full: bool) -> bool:
         """Append a partition's records to its buffer. False if there are none.
 
-        ``is_full``: the request allowed no more.
+        ``is_full``: the response has as many bytes as the request allowed.
         """
         data = given.records
         if not data:

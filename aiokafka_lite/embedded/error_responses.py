@@ -28,7 +28,7 @@ from ..protocol.messages import (
 from ..protocol.schema import MISSING, Request, Response, Spec
 
 _CODES = ("error_code", "partition_error_code")
-"""The names of the field; AddPartitionsToTxn has its own."""
+"""The names of an error code in messages. AddPartitionsToTxn has its own name."""
 _PARTITION = ("partition_index", "partition", "partition_id", "index")
 _IDENTITY = {
     *("name", "topic", "topic_id", "key", "group_id", "member_id"),

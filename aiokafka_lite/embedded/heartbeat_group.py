@@ -213,7 +213,7 @@ class HeartbeatGroup(ABC, Generic[M]):
     ) -> ErrorCode:
         """Whether to accept a commit of offsets.
 
-        ``has_had`` says whether the member had the partitions at that earlier epoch.
+        ``has_had`` says whether the member had the partitions at ``epoch``, if that is older than the member's.
         """
         if epoch < 0 and (not self.members or (transactional and not member_id and instance_id is None)):
             return ErrorCode.NONE

@@ -330,7 +330,7 @@ class SharePartitions:
 
 
 def _read(log: Log, offset: int, end: int, room: int) -> list[StoredBatch]:
-    """Whole batches from ``offset`` on that end before ``end``; at least one, and no more than ``room`` bytes else."""
+    """Whole batches from ``offset`` on that end before ``end``: up to ``room`` bytes, but at least one batch."""
     found: list[StoredBatch] = []
     for batch in log.batches_from(offset):
         if batch.last_offset >= end or (found and batch.size > room):

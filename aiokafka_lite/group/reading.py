@@ -20,7 +20,7 @@ class Reading(Protocol):
         """Return no more records of these partitions, because they are about to be revoked or lost."""
 
     async def wait_until_done(self, partitions: Sequence[TopicPartition]) -> None:
-        """Wait until the user has processed the returned records. After a limit, the call is cancelled."""
+        """Wait until the user has processed the returned records. The caller cancels this call after a limit."""
 
     async def finish(self, partitions: Sequence[TopicPartition], *, closing: bool) -> None:
         """Called when the wait is over, even if records are not processed.

@@ -123,7 +123,7 @@ class Settlement:
         self._failures.batch_failed(batch)
 
     def replace(self, batch: Batch, partition: PartitionProducer, parts: Parts) -> None:
-        """Replace a batch by its parts, which now have the bytes of ``reserved``: nothing is released."""
+        """Replace a batch by its parts. They take over its reserved bytes, so nothing is released."""
         self._remove(batch)
         for part in parts.batches:
             self.register(part, partition)

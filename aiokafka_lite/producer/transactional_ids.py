@@ -76,7 +76,7 @@ class TransactionalIds(ProducerIds):
         return identity != self.newest
 
     def newer_than(self, used: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch | None:
-        """The identity of the coordinator (rule 1). The partition may have used it already."""
+        """The identity that the coordinator assigned (rule 1), also if the partition has used it already."""
         return self.newest
 
     def discard(self, identity: ProducerIdAndEpoch) -> None:

@@ -174,7 +174,7 @@ class SchemaDeserializer(ABC, Generic[T]):
 
     # Hot: runs for each record.
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T | Awaitable[T]:
-        """The object; a coroutine until the schema is known. Raises ValueError for bytes without an id."""
+        """The object, or its coroutine while the schema is not known. Raises ValueError for bytes without an id."""
         in_header = find_header(self.part, headers) if headers else None
         if in_header is None:
             name, end = read_name(data)

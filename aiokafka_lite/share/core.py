@@ -362,7 +362,7 @@ class ShareCore:
         return await self._fetchers[self.in_flight.find(record).node_id].renew(record)
 
     def flush(self) -> list[asyncio.Future[None]]:
-        """Send all acknowledgements at once. The promises are kept when they have results."""
+        """Send all acknowledgements at once. Each promise is kept when its acknowledgements have results."""
         return [fetcher.flush() for fetcher in self._fetchers.values()]
 
     def take_result(self) -> AcknowledgementResult:

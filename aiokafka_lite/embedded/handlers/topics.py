@@ -187,7 +187,7 @@ def _named_by_both(context: RequestContext, wanted: Iterable[DeleteTopicState]) 
 
 
 def _check_deletion(context: RequestContext, topic: DeleteTopicState) -> None:
-    """Raise Refused if topics cannot be deleted, or if the request gives not exactly one of the name and the id."""
+    """Raise Refused if topics cannot be deleted, or if the request gives the name and the id, or neither."""
     if not context.broker.settings.enabled("delete.topic.enable"):
         disabled = context.version >= DeleteTopicsRequest.DELETION_DISABLED
         code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
