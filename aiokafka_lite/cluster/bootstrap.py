@@ -45,11 +45,15 @@ def parse_bootstrap_servers(servers: str | Iterable[str]) -> tuple[Address, ...]
 
 def parse_address(text: str) -> Address:
     """Parse one ``host:port``. Raises ConfigurationError."""
+    if "@" in text:  # the error must not show a password
+        raise _refused("…@" + text.rpartition("@")[2], "an address has no user and password; use the settings sasl_*")
+    if ";" in text:
+        raise _refused(text, "addresses are separated by commas, not by semicolons")
     if "://" in text:
         scheme, _, rest = text.partition("://")
         address = rest.rstrip("/")
         raise _refused(text, f"remove {scheme}://, as in {address!r}")
-    if any(character.isspace() or character in "/@?#" for character in text):
+    if any(character.isspace() or character in "/?#" for character in text):
         raise _refused(text, "it has characters that are not allowed in a host or a port")
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")

@@ -164,7 +164,10 @@ class ConsumerCore(ReadingCore):
         """Read other topics, as a member."""
         self.check_usable()
         if self.group is None or self.coordinator is None:
-            raise IllegalStateError("subscribe() is for members of a group, made with group_id and topics")
+            raise IllegalStateError(
+                "subscribe() is for members of a group: pass group_id and topics to the Consumer; "
+                "to read without a group, pass topics alone, or use assign()"
+            )
         self.is_subscribed = bool(topics)
         self.group.subscribe(topics)
 

@@ -73,7 +73,7 @@ MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda each: each.offsets_for_times({"orders": 1}), TypeError, f"{PARTITION} a TopicPartition(topic, number)"),
     (lambda each: each.partitions_for("orders", timeout="1"), ConfigurationError, f"timeout must be {SECONDS}"),
     (lambda each: each.topics(timeout="1"), ConfigurationError, f"timeout must be {SECONDS}"),
-    (lambda each: each.subscribe(["orders"]), IllegalStateError, "subscribe() is for members of a group"),
+    (lambda each: each.subscribe(["orders"]), IllegalStateError, "pass topics alone, or use assign()"),
 ]
 
 

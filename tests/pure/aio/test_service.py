@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
+import pickle
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 
 import anyio
 import pytest
@@ -365,3 +368,9 @@ def test_a_component_is_refused_in_a_forked_process() -> None:
     child, parent = ended.stdout.splitlines()
     assert "belongs to another event loop" in child
     assert parent == "parent: usable"
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_component_is_not_copied(copied: Callable[[object], object]) -> None:
+    with pytest.raises(TypeError, match=r"^Probe cannot be pickled or copied, as it has connections and tasks"):
+        copied(Probe())

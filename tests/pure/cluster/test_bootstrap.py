@@ -41,6 +41,9 @@ def test_addresses_are_read(servers: str | list[str], expected: list[tuple[str, 
         ("kafka://host:9092", "as in 'host:9092'"),
         ("PLAINTEXT://host:9092", "remove PLAINTEXT://"),
         ("host:9092/path", "characters"),
+        ("a:9092;b:9092", "separated by commas, not by semicolons"),
+        ("alice:secret@host:9092", "'…@host:9092': an address has no user and password"),
+        ("kafka://alice:secret@host:9092", "'…@host:9092': an address has no user and password"),
         ("two hosts:9092", "characters"),
         ("", "must name a server"),
         (" , ", "must name a server"),
@@ -53,6 +56,7 @@ def test_invalid_addresses_are_refused_with_a_reason(servers: str | list[str], r
     assert reason in str(caught.value)
     assert "bootstrap_servers" in str(caught.value)
     assert "host:port" in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_address_reads_as_it_was_written() -> None:
