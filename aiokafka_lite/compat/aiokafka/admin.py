@@ -50,7 +50,9 @@ class AIOKafkaAdminClient(ClientOwner):
         self._given = settings
         self._admin = self._made()
         self._is_used = False  # whether a start() of this client has begun
-        self._is_closed = False
+        self._started = False
+        self._closed = False
+        """Whether ``close()`` was called. ``_started`` and ``_closed`` have aiokafka's names: programs read them."""
 
     def _made(self) -> native.Admin:
         with naming(self._given):
@@ -64,13 +66,14 @@ class AIOKafkaAdminClient(ClientOwner):
             with connecting():
                 await self._admin.start()
         except BaseException:
-            if is_first and not self._is_closed:
+            if is_first and not self._closed:
                 self._admin = self._made()  # so that another start() is possible, and close() has no error to raise
                 self._is_used = False
             raise
+        self._started = True
 
     async def close(self) -> None:
-        self._is_closed = True
+        self._closed = True
         try:
             with translating():
                 await self._admin.close()
@@ -264,7 +267,7 @@ def _native_resources(given: Iterable[ConfigResource]) -> dict[native.ConfigReso
     """This client's names of the resources."""
     made: dict[native.ConfigResource, ConfigResource] = {}
     for each in given:
-        resource = native.ConfigResource(native.ResourceType(each.resource_type), each.name)
+        resource = native.ConfigResource(native.ResourceType(each.resource_type), str(each.name))
         if resource in made:
             raise ValueError(f"config_resources must name {resource} once")
         made[resource] = each

@@ -51,7 +51,7 @@ class ConfigResource:
     def __init__(
         self,
         resource_type: ConfigResourceType | str,
-        name: str,
+        name: str | int,
         configs: Mapping[str, str | None] | None = None,
     ) -> None:
         if not isinstance(resource_type, ConfigResourceType):

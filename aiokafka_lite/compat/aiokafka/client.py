@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Unpack
 
@@ -19,6 +19,9 @@ from .settings import ConnectionSettings, connection_settings, naming
 
 _NO_REQUESTS = "this client sends no messages of the protocol; use AIOKafkaAdminClient, or aiokafka_lite.Admin"
 
+TIME_TO_CREATE = 1.0
+"""Seconds that an update of the metadata waits for the broker to create a topic."""
+
 DEFAULT_CLIENT_ID = ClientConfig(bootstrap_servers="localhost").client_id
 
 
@@ -28,6 +31,7 @@ class AIOKafkaClient:
     Raises ValueError for wrong settings, TypeError for unknown ones and for times that are not numbers.
 
     ``known`` returns the cluster that the owner of this client knows, ``is_closed`` whether the owner is closed.
+    ``use`` makes the owner use a topic, so that the broker may create it.
     """
 
     def __init__(
@@ -35,6 +39,7 @@ class AIOKafkaClient:
         *,
         known: Callable[[], ClusterMetadata] = ClusterMetadata,
         is_closed: bool = False,
+        use: Callable[[str], Awaitable[object]] | None = None,
         **settings: Unpack[ConnectionSettings],
     ) -> None:
         self._bootstrap_servers = settings.get("bootstrap_servers", "localhost")
@@ -43,6 +48,9 @@ class AIOKafkaClient:
         self._given = settings
         self._settings = connection_settings(settings)
         self._known = known
+        self._use = use
+        self._topics: set[str] = set()
+        """The topics of ``set_topics`` and ``add_topic``."""
         self._fetched: ClusterMetadata | None = None
         self._starting = asyncio.Lock()
         self._is_started = False
@@ -102,16 +110,28 @@ class AIOKafkaClient:
 
     async def _try_update(self) -> bool:
         with suppress(KafkaError):
+            if self._use is not None:
+                await asyncio.gather(*(self._wait_for_topic(self._use(each)) for each in self._topics))
             await self._update()
             return True
         return False
 
+    async def _wait_for_topic(self, use: Awaitable[object]) -> None:
+        with suppress(KafkaError, TimeoutError):
+            async with asyncio.timeout(TIME_TO_CREATE):
+                await use
+
     def set_topics(self, topics: Iterable[str]) -> asyncio.Future[bool]:
-        """Same as ``force_metadata_update``, because the metadata has all topics."""
+        """Update the metadata, which has all topics. A producer's client creates missing ones of ``topics``.
+
+        The broker may not allow this.
+        """
+        self._topics = set(topics)
         return self.force_metadata_update()
 
     def add_topic(self, topic: str) -> asyncio.Future[bool]:
-        """Same as ``force_metadata_update``, because the metadata has all topics."""
+        """Same as ``set_topics`` with one topic more."""
+        self._topics.add(topic)
         return self.force_metadata_update()
 
     def get_random_node(self) -> int | str | None:
@@ -138,12 +158,19 @@ class ClientOwner:
         """The cluster that the owner knows without a request."""
         raise NotImplementedError
 
+    def _use_of_topics(self) -> Callable[[str], Awaitable[object]] | None:
+        """The call that uses a topic, if the owner's use creates topics."""
+        return None
+
     @property
     def client(self) -> AIOKafkaClient:
         """The client for health checks and instrumentations. Created by the first use."""
         if self._used_client is None:
             self._used_client = AIOKafkaClient(
-                known=self._known_cluster, is_closed=self._client_is_closed, **self._given
+                known=self._known_cluster,
+                is_closed=self._client_is_closed,
+                use=self._use_of_topics(),
+                **self._given,
             )
         return self._used_client
 

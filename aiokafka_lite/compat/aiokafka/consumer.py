@@ -127,14 +127,13 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         self._topics: tuple[str, ...] | re.Pattern[str] = topics
         self._assigned: tuple[TopicPartition, ...] = ()
         self._partitions: dict[str, set[int]] = {}
-        self._has_new_topics = False
         self._reads = SharedReads()
         self._listening = Listening(self._reads.interrupt)
         self._moved = set()
         self._is_started = False
         self._closed = False
         """Whether ``stop()`` was called. It has aiokafka's name, because frameworks read it."""
-        self._running = RunningConsumer(self._made)
+        self._running = RunningConsumer(self._made, self._has_topics)
 
     def _made(self) -> native.Consumer:
         """A consumer for the present subscription or assignment."""
@@ -151,12 +150,17 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
     def _is_member(self) -> bool:
         return self._group_id is not None and bool(self._topics)
 
+    async def _has_topics(self, consumer: native.Consumer) -> bool:
+        """Whether there are topics for the subscription. A pattern may match none."""
+        pattern = self._topics
+        return not isinstance(pattern, re.Pattern) or any(map(pattern.fullmatch, await consumer.topics()))
+
     # Lifetime.
 
     async def start(self) -> None:
         """Connect, and as a member of a group wait for partitions. Raises KafkaConnectionError if no broker answers."""
         self._is_started = True
-        self._has_new_topics = True
+        self._listening.has_new_topics = True
         await self._ready()
 
     async def _ready(self) -> native.Consumer:
@@ -168,8 +172,8 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         if not self._is_started:
             raise IllegalStateError("call start() first")
         consumer = await self._running.start()
-        while self._has_new_topics:
-            self._has_new_topics = False
+        while self._listening.has_new_topics:
+            self._listening.has_new_topics = False
             of_assigned = {partition.topic for partition in self._assigned}
             names = of_assigned or consumer.subscription() or await self.topics()
             # If a topic is deleted at this moment, start() does not fail.
@@ -182,7 +186,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
     async def _to_read(self) -> native.Consumer | None:
         """The consumer to read from, after ``_ready``; None while there is nothing to read."""
         running = self._running
-        is_ready = running.is_running and not (self._closed or self._has_new_topics)
+        is_ready = running.is_running and not (self._closed or self._listening.has_new_topics)
         consumer = running.now if is_ready else await self._ready()  # hot: a coroutine less for each record
         return consumer if self._topics or self._assigned else None
 
@@ -275,7 +279,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
 
     def _on_change(self) -> None:
         """Apply the change of the subscription now if the consumer is started. Reads in progress use it too."""
-        self._has_new_topics = True
+        self._listening.has_new_topics = True
         self._reads.interrupt()
         if self._is_started and not self._closed:
             self._running.start_soon()
@@ -293,7 +297,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
             return set(await consumer.topics())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The partitions, as known since ``start()``; None for other topics."""
+        """The partitions of a subscribed topic; None for others. A read after a rebalance looks them up again."""
         return self._partitions.get(topic)
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -377,12 +381,15 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         self._require_group()
         if not self._topics and not self._assigned:
             raise IllegalStateError("nothing is subscribed or assigned")
-        await self._ready()
         if offsets is None:
+            await self._ready()
             with translating():
                 await self._commit_positions()
             return
         wanted = native_offsets(offsets)
+        if not self._consumer.assignment and not self._closed:
+            raise IllegalStateError("no partitions are assigned")
+        await self._ready()
         if not wanted.keys() <= set(self._consumer.assignment):
             raise IllegalStateError("offsets must be of assigned partitions")
         with translating():

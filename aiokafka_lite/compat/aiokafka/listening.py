@@ -38,6 +38,8 @@ class Listening(native.RebalanceListener):
     def __init__(self, on_change: Callable[[], None]) -> None:
         self.listener: ConsumerRebalanceListener | None = None
         self.is_stopped = False
+        self.has_new_topics = False
+        """Whether the topics or their partitions may have changed. The owner clears it when it looks them up."""
         self._on_change = on_change
         self._has_revoked = False
 
@@ -52,6 +54,7 @@ class Listening(native.RebalanceListener):
             await self._call("on_partitions_revoked", handle, ())
         self._has_revoked = False
         await self._call("on_partitions_assigned", handle, partitions)
+        self.has_new_topics = True
         self._on_change()
 
     async def on_revoked(self, handle: native.RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self, Unpack
@@ -125,6 +125,9 @@ class AIOKafkaProducer(Managed):
     def _known_cluster(self) -> ClusterMetadata:
         return known(self._producer.traffic(), self._partitions)
 
+    def _use_of_topics(self) -> Callable[[str], Awaitable[object]]:
+        return self.partitions_for
+
     async def flush(self) -> None:
         """Wait until each accepted record is acknowledged or has failed."""
         with self._calling():
@@ -148,10 +151,11 @@ class AIOKafkaProducer(Managed):
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Accept a record; the future is done when it is acknowledged."""
+        """Accept a record; the future is done when it is acknowledged. Its result is None with ``acks=0``."""
         delivery = await self._put(topic, value, key, partition, timestamp_ms, headers)
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        delivery.report(lambda metadata, error: _settle(future, metadata, error))
+        is_acknowledged = self._settings["acks"] != 0
+        delivery.report(lambda metadata, error: _settle(future, metadata if is_acknowledged else None, error))
         return future
 
     async def send_and_wait(
@@ -220,13 +224,14 @@ class AIOKafkaProducer(Managed):
             raise ValueError("batch must have at least one record")
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         waiting = list(deliveries)
+        is_acknowledged = self._settings["acks"] != 0
 
         def settle(metadata: NativeMetadata, error: Exception | None) -> None:
             waiting.pop()
             if error is not None:
                 _settle(future, metadata, error)
             elif not waiting and not future.done():
-                _settle(future, deliveries[0].result(), None)
+                _settle(future, deliveries[0].result() if is_acknowledged else None, None)
 
         for delivery in deliveries:
             delivery.report(settle)
@@ -437,11 +442,11 @@ def _metadata(metadata: NativeMetadata) -> RecordMetadata:
     return RecordMetadata(*place, place, metadata.offset, metadata.timestamp, int(metadata.timestamp_type), start)
 
 
-def _settle(future: asyncio.Future[RecordMetadata], metadata: NativeMetadata, error: Exception | None) -> None:
+def _settle(future: asyncio.Future[Any], metadata: NativeMetadata | None, error: Exception | None) -> None:
     if future.done():  # the program has cancelled the future
         return
     if error is None:
-        future.set_result(_metadata(metadata))
+        future.set_result(None if metadata is None else _metadata(metadata))
     else:
         failure = translated(error) if isinstance(error, NativeKafkaError) else error
         failure.__cause__ = error if failure is not error else None

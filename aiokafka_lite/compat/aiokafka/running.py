@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -39,10 +39,16 @@ class Managed(ClientOwner, AsyncContext, ABC):
 
 
 class RunningConsumer:
-    """Starts and closes the consumers that ``make`` makes. Owner: the ``AIOKafkaConsumer``."""
+    """Starts and closes the consumers that ``make`` makes. Owner: the ``AIOKafkaConsumer``.
 
-    def __init__(self, make: Callable[[], native.Consumer]) -> None:
+    ``has_topics`` tells whether there are topics for the subscription. Without them there is no assignment to wait for.
+    """
+
+    def __init__(
+        self, make: Callable[[], native.Consumer], has_topics: Callable[[native.Consumer], Awaitable[bool]]
+    ) -> None:
         self._make = make
+        self._has_topics = has_topics
         self.now = make()
         """The consumer of the present subscription or assignment."""
         self.is_running = False
@@ -76,7 +82,10 @@ class RunningConsumer:
             await self.start()
 
     async def start(self) -> native.Consumer:
-        """Start the consumer if necessary, and return it. A member of a group then has its first assignment."""
+        """Start the consumer if necessary, and return it. A member of a group then has its first assignment.
+
+        The exception is a member whose pattern matches no topic.
+        """
         if not self.is_running:
             self._loop = asyncio.get_running_loop()
             async with self._starting:
@@ -90,8 +99,8 @@ class RunningConsumer:
         try:
             with connecting():
                 await consumer.start()
-            if consumer.membership is not None:
-                with translating():
+            with translating():
+                if consumer.membership is not None and await self._has_topics(consumer):
                     await consumer.wait_assigned(timeout=math.inf)
         except BaseException:
             # A consumer can be started only once: another start() needs a new consumer, and closes this one.

@@ -173,3 +173,19 @@ async def test_a_closed_client_cannot_be_started(cluster: EmbeddedCluster) -> No
     for _ in range(2):
         with pytest.raises(IllegalStateError, match="cannot be started again: create a new one"):
             await admin.start()
+
+
+async def test_a_broker_is_named_by_its_number(config_resource: Any, admin: Any) -> None:
+    (response,) = await admin.describe_configs([config_resource.ConfigResource("broker", 1)])
+    (code, _, _, name, entries) = response.resources[0]
+    assert (code, name) == (0, "1")
+    assert len(entries) > 100
+
+
+async def test_a_program_reads_whether_the_client_runs(library: Any, cluster: EmbeddedCluster) -> None:
+    admin = library.admin.AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    states = [(admin._started, admin._closed)]
+    await admin.start()
+    states.append((admin._started, admin._closed))
+    await admin.close()
+    assert [*states, admin._closed] == [(False, False), (True, False), True]

@@ -11,7 +11,7 @@ import pytest
 from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.compat.aiokafka import AIOKafkaClient, AIOKafkaProducer
 from aiokafka_lite.compat.aiokafka.errors import IllegalStateError, KafkaError
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, LOOK_AGAIN
 
 
 async def test_a_health_check_fetches_metadata(library: Any, cluster: EmbeddedCluster) -> None:
@@ -169,3 +169,22 @@ async def test_each_record_goes_through_the_methods_that_instrumentations_wrap(
             assert record.value == b"two coffees"
             break
     assert read == [b"two coffees"]
+
+
+async def test_a_program_waits_for_a_topic_that_the_broker_creates(library: Any, cluster: EmbeddedCluster) -> None:
+    async with library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        producer.client.add_topic("bills")
+        async with asyncio.timeout(DEADLINE):
+            while not (await producer.client.force_metadata_update() and "bills" in producer.client.cluster.topics()):
+                await asyncio.sleep(LOOK_AGAIN)
+
+
+async def test_a_topic_that_the_broker_does_not_create_does_not_end_updates(library: Any) -> None:
+    async with (
+        EmbeddedCluster(brokers=1, auto_create_topics=False) as cluster,
+        library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer,
+    ):
+        await cluster.create_topic("orders")
+        assert isinstance(await producer.client.add_topic("bills"), bool)
+        assert await producer.client.set_topics(["orders"])
+        assert producer.client.cluster.topics() == {"orders"}

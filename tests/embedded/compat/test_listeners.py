@@ -128,3 +128,21 @@ async def test_frameworks_may_look_at_a_consumer_that_is_no_member(cluster: Embe
     assert reader._subscription.topics == {"orders"}
     async with member:
         assert member._coordinator.member_id
+
+
+async def test_a_member_starts_before_a_topic_matches_its_pattern(library: Any, cluster: EmbeddedCluster) -> None:
+    events = Events(library)
+    consumer = member(library, cluster, metadata_max_age_ms=100, auto_offset_reset="earliest")
+    consumer.subscribe(pattern="^bills-.*$", listener=events.listener)
+    async with asyncio.timeout(DEADLINE), consumer:
+        assert consumer.subscription() == set()
+        for topic in ("bills-1", "bills-2"):
+            reading = asyncio.create_task(consumer.getone())
+            await cluster.create_topic(topic, 2)
+            async with library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+                await producer.send_and_wait(topic, b"two coffees")
+            assert (await reading).topic == topic
+            await consumer.commit()
+            assert consumer.partitions_for_topic(topic) == {0, 1}
+            assert topic in consumer._client.cluster.topics()
+    assert events.calls[-1][1] == {(topic, number) for topic in ("bills-1", "bills-2") for number in (0, 1)}

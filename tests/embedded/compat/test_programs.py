@@ -218,3 +218,18 @@ async def test_the_partition_without_an_offset_is_in_the_error(library: Any, clu
             await consumer.getone()
     assert caught.value.args[0] == partition
     assert str(caught.value).startswith("NoOffsetForPartitionError: ")
+
+
+async def test_a_record_without_acknowledgement_has_no_metadata(library: Any, cluster: EmbeddedCluster) -> None:
+    async with library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks=0) as producer:
+        assert await producer.send_and_wait("orders", b"two coffees") is None
+        batch = producer.create_batch()
+        batch.append(timestamp=None, key=None, value=b"tea")
+        assert await (await producer.send_batch(batch, "orders", partition=0)) is None
+
+
+async def test_offsets_are_not_committed_before_an_assignment(library: Any, cluster: EmbeddedCluster) -> None:
+    async with library.AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id="billing") as consumer:
+        consumer.subscribe(["orders"])
+        with pytest.raises(library.errors.IllegalStateError):
+            await consumer.commit({library.TopicPartition("orders", 0): 1})
