@@ -122,7 +122,7 @@ class Connection:
             self.peer,
             memory,
             on_frames=self._frames_received,
-            in_flight=lambda: self.in_flight,
+            is_unasked=lambda: self._state is not ConnectionState.CLOSED and not self._requests.written,
             on_end=self._stream_ended,
             on_gone=on_gone,
         )
@@ -443,20 +443,21 @@ class _Wire(FramedStream):
         memory: WaitingFrameMemory | None,
         *,
         on_frames: Callable[[list[Frame]], None],
-        in_flight: Callable[[], int],
+        is_unasked: Callable[[], bool],
         on_end: Callable[[Exception | None], None],
         on_gone: Callable[[], None] | None,
     ) -> None:
         super().__init__(max_size, peer, memory=memory)
         self._on_frames = on_frames
-        self._in_flight = in_flight
+        self._is_unasked = is_unasked
         self._on_end = on_end
         self._on_gone = on_gone
 
     def buffer_updated(self, nbytes: int) -> None:
         super().buffer_updated(nbytes)
-        # No request times out then, so the incomplete frame could hold the shared memory for long.
-        if self._splitter.holds_memory and not self._in_flight():
+        # No request times out then, so the incomplete frame could hold the shared memory for long. After ``close()``, a
+        # transport may still deliver bytes while it sends the written ones, as over TLS.
+        if self._splitter.holds_memory and self._is_unasked():
             self._refuse(ProtocolError(f"{self.peer} began a large response, but no request is in flight"))
 
     def frames_received(self, frames: list[Frame]) -> None:

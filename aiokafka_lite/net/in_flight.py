@@ -168,6 +168,11 @@ class InFlightRequests:
         return len(self._protocol.in_flight) + len(self._held)
 
     @property
+    def written(self) -> int:
+        """The number of written requests without a response."""
+        return len(self._protocol.in_flight)
+
+    @property
     def is_first_unanswered(self) -> bool:
         """Whether requests were written after the handshake, and none of them was answered."""
         in_flight = self._protocol.in_flight

@@ -15,6 +15,7 @@ from aiokafka_lite.protocol.framing import WaitingFrameMemory
 from aiokafka_lite.protocol.messages import (
     ApiVersionsRequest,
     HeartbeatRequest,
+    HeartbeatResponse,
     MetadataResponse,
     MetadataResponseBroker,
 )
@@ -31,6 +32,7 @@ from tests.embedded.net.scripted import (
     usual,
 )
 from tests.virtual import in_virtual_time, run_clean
+from tests.waiting import DEADLINE
 
 
 def in_one_segment(last: str) -> Script:
@@ -100,6 +102,45 @@ async def test_a_large_response_without_a_request_in_flight_ends_the_connection_
     error = await asyncio.wait_for(connection.closed, 10)
     assert "no request is in flight" in str(error)
     await connection.wait_closed()
+
+
+async def test_a_held_request_does_not_permit_a_large_response() -> None:
+    def throttle(served: Served, header: RequestHeader, request: Any) -> None:
+        if isinstance(request, ApiVersionsRequest):
+            usual(served, header, request)
+        else:
+            served.answer(header, HeartbeatResponse(error_code=0, throttle_time_ms=60_000))
+
+    peer = Peer(throttle)
+    connection = await open_to(peer)
+    await connection.send(HEARTBEAT)
+    held = connection.send_nowait(HEARTBEAT)
+    peer.open[0].transport.write((1_000_000).to_bytes(4, "big") + bytes(1000))
+    error = await asyncio.wait_for(connection.closed, 10)
+    assert "no request is in flight" in str(error)
+    with pytest.raises(ConnectionLost) as caught:
+        await held
+    assert not caught.value.sent
+    await connection.wait_closed()
+
+
+async def test_a_large_response_that_begins_after_close_does_not_stop_the_sending_of_requests() -> None:
+    class Late(Peer):
+        """Its client receives bytes after ``close()``, as over TLS."""
+
+        async def connect(self, host: str, port: int, protocol_factory: Any) -> Any:
+            transport, self.client = await super().connect(host, port, protocol_factory)
+            return transport, self.client
+
+    peer = Late(only_versions)
+    connection = await open_to(peer)
+    connection.send_nowait(HEARTBEAT)
+    connection.close()
+    beginning = (1_000_000).to_bytes(4, "big") + bytes(1000)
+    peer.client.get_buffer(-1)[: len(beginning)] = beginning
+    peer.client.buffer_updated(len(beginning))
+    await connection.wait_closed()
+    await asyncio.wait_for(peer.got(2), DEADLINE)
 
 
 async def test_open_requests_are_bounded_and_further_ones_wait_in_order() -> None:
