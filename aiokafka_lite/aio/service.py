@@ -177,7 +177,7 @@ class Service:
                 await self._started.wait()
         except BaseException:  # the start was cancelled: the caller will never use the component, so no task may remain
             self._begin_closing(0.0)
-            await self._wait_for_end(CANCEL_TIMEOUT)
+            await _wait_for(self._ended, CANCEL_TIMEOUT)
             raise
         if self.state is not ServiceState.RUNNING:
             self._raise_unusable("was closed while it was starting")
@@ -202,10 +202,10 @@ class Service:
         try:
             # Two waits, because the cancellation of 100,000 calls blocks the loop for seconds. The block costs one
             # slice of the second wait.
-            ended = await self._wait_for_end(bound) or await self._wait_for_end(CANCEL_TIMEOUT)
+            ended = await _wait_for(self._ended, bound) or await _wait_for(self._ended, CANCEL_TIMEOUT)
         except BaseException:
             self._begin_closing(0.0)
-            await self._wait_for_end(CANCEL_TIMEOUT)
+            await _wait_for(self._ended, CANCEL_TIMEOUT)
             raise
         if not ended:
             names = ", ".join(sorted(self.task_names))
@@ -328,8 +328,7 @@ class Service:
         if self._state in (ServiceState.STARTING, ServiceState.RUNNING):
             self._fail_by_cancellation(f"{self!r}, which had not begun,")
         self._advance(ServiceEvent.ENDED)
-        self._unusable.set()
-        self._interrupt_waiters()
+        self._end_calls()
         self._ended.set()
         self._started.set()
 
@@ -402,17 +401,6 @@ class Service:
         if was is ServiceState.STARTING and self._root_scope is not None:
             self._cancel_tasks()
 
-    async def _wait_for_end(self, timeout: float) -> bool:
-        # The wait is in slices. While the loop is blocked, the clock runs but no task can end. With slices, a block
-        # costs only one slice of the timeout.
-        for _ in range(WAIT_SLICES):
-            # The wait is shielded from the caller's cancel scopes, which would cancel each await again. A plain
-            # cancel() still reaches it.
-            with anyio.move_on_after(timeout / WAIT_SLICES, shield=True):
-                await self._ended.wait()
-                break
-        return self._ended.is_set()
-
     def _advance(self, event: ServiceEvent) -> None:
         self._state = next_state(TRANSITIONS, self._state, event)
         self._thread = get_ident() if self._state is ServiceState.RUNNING else 0
@@ -440,10 +428,11 @@ class Service:
         self._advance(ServiceEvent.FAIL)
         if logs and was is not ServiceState.STARTING:  # start() raises an exception of the start
             logger.error("%r failed: %r", self, error)
-        self._unusable.set()
-        self._interrupt_waiters()
+        self._end_calls()
 
-    def _interrupt_waiters(self) -> None:
+    def _end_calls(self) -> None:
+        """End the calls that wait: the component has failed or ended."""
+        self._unusable.set()
         for waiting in self._interruptible:
             waiting.interrupt()
 
@@ -567,6 +556,19 @@ class _Interruptible:
 
     def is_own_cancellation(self) -> bool:
         return self._interrupted and self._task.uncancel() <= self._before
+
+
+async def _wait_for(event: LightEvent, timeout: float) -> bool:
+    """Whether the event is set within ``timeout`` seconds."""
+    # The wait is in slices. While the loop is blocked, the clock runs but no task can end. With slices, a block costs
+    # only one slice of the timeout.
+    for _ in range(WAIT_SLICES):
+        # The wait is shielded from the caller's cancel scopes, which would cancel each await again. A plain cancel()
+        # still reaches it.
+        with anyio.move_on_after(timeout / WAIT_SLICES, shield=True):
+            await event.wait()
+            break
+    return event.is_set()
 
 
 def _check_loop(loop: asyncio.AbstractEventLoop | None, component: object) -> None:

@@ -220,6 +220,50 @@ async def produce(
     return await run_produce(shared.connection, shared.output, job)
 
 
+GroupOption = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        autocompletion=completion.groups,
+        help="Join this group: begin at its offsets, and commit the printed records.",
+    ),
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="WHERE",
+        help="earliest, latest, an offset, the last records of each partition (-10), a time (ISO 8601, or @ and"
+        " milliseconds), or a time ago (90s, 2h, 7d); earliest by default. A group begins there only where it has"
+        " no committed offset.",
+    ),
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHERE",
+        help="Stop at the end of the log at the start of the command (end), or before the first record of a time.",
+    ),
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-o",
+        metavar="FORMAT",
+        autocompletion=_formats,
+        help="value, key-value, json, hex, key-value-hex, or a format string with kcat's fields: %s value,"
+        " %k key, %h headers, %t topic, %p partition, %o offset, %T time in milliseconds, %D time, %S and %K"
+        r" sizes; \n is a newline.",
+    ),
+]
+ShareOption = Annotated[
+    bool,
+    typer.Option("--share", help="The group is a share group, a queue: accept each record after it was printed."),
+]
+
+
 @command(
     application,
     examples="""
@@ -244,51 +288,14 @@ async def consume(
     partition: Annotated[
         list[int] | None, typer.Option(min=0, help="Read only this partition. May be repeated.")
     ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            "-g",
-            autocompletion=completion.groups,
-            help="Join this group: begin at its offsets, and commit the printed records.",
-        ),
-    ] = None,
-    share: Annotated[
-        bool,
-        typer.Option("--share", help="The group is a share group, a queue: accept each record after it was printed."),
-    ] = False,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="WHERE",
-            help="earliest, latest, an offset, the last records of each partition (-10), a time (ISO 8601, or @ and"
-            " milliseconds), or a time ago (90s, 2h, 7d); earliest by default. A group begins there only where it has"
-            " no committed offset.",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHERE",
-            help="Stop at the end of the log at the start of the command (end), or before the first record of a time.",
-        ),
-    ] = None,
+    group: GroupOption = None,
+    share: ShareOption = False,
+    start: FromOption = None,
+    until: UntilOption = None,
     max_messages: Annotated[
         int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this number of records.")
     ] = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-o",
-            metavar="FORMAT",
-            autocompletion=_formats,
-            help="value, key-value, json, hex, key-value-hex, or a format string with kcat's fields: %s value,"
-            " %k key, %h headers, %t topic, %p partition, %o offset, %T time in milliseconds, %D time, %S and %K"
-            r" sizes; \n is a newline.",
-        ),
-    ] = Format.VALUE.value,
+    form: FormatOption = Format.VALUE.value,
     key_separator: Annotated[
         str, typer.Option("--key-separator", "-k", metavar="TEXT", help="Text between key and value.")
     ] = r"\t",

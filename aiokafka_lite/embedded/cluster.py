@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from ..aio.deadline import deadline
 from ..aio.memory_pipe import MemoryTransport, memory_pipe
 from ..aio.service import NOT_STARTED, Component
-from ..arguments import must_be, text, whole
-from ..errors import ConfigurationError, ErrorCode, IllegalStateError
+from ..arguments import text, whole
+from ..errors import ErrorCode, IllegalStateError
 from ..protocol.schema import Request
 from ..types import Record
 from . import direct
@@ -41,7 +41,7 @@ from .quotas import QuotaLimits
 from .replication import Network, Replication
 from .security import ClusterSecurity, Security
 from .share_groups import ShareGroups
-from .topics import PartitionKey, PartitionState, Topic
+from .topics import PartitionState, Topic
 from .transaction_requests import HeldMarkers, TransactionRequests
 from .versions import release_of
 
@@ -384,12 +384,7 @@ class EmbeddedCluster(Component):
 
     async def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
         """Set the in-sync set. A replica outside joins again with its next fetch, unless it is cut off or frozen."""
-        key: PartitionKey = (topic, partition)
-        state = self.controller.state_of(key)
-        if not set(isr) <= set(state.replicas) or state.leader not in isr:
-            what = f"replicas of {key} with the leader {state.leader}"
-            raise ConfigurationError(must_be("isr", what, list(isr)))
-        self.leadership.force_isr(key, tuple(isr))
+        self.leadership.force_isr((topic, partition), tuple(isr))
 
     def hold_markers(self, topic: str, partition: int) -> HeldMarkers:
         """Hold the markers of transactions for one partition until ``release()`` of the returned object.

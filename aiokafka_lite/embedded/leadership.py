@@ -10,7 +10,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ..errors import ErrorCode
+from ..arguments import must_be
+from ..errors import ConfigurationError, ErrorCode
 from .controller import CATCH_UP_INTERVAL, Controller, Refused
 from .topics import NO_LEADER, PartitionKey, PartitionState
 
@@ -53,8 +54,12 @@ class PartitionLeadership:
         return node_id
 
     def force_isr(self, key: PartitionKey, isr: tuple[int, ...]) -> None:
-        """Replace the in-sync set without a proposal from the leader. Raises Refused."""
-        self._controller.set_partition(key, replace(self._controller.state_of(key), isr=isr))
+        """Replace the in-sync set without a proposal from the leader. Raises ConfigurationError and Refused."""
+        state = self._controller.state_of(key)
+        if not set(isr) <= set(state.replicas) or state.leader not in isr:
+            what = f"replicas of {key} with the leader {state.leader}"
+            raise ConfigurationError(must_be("isr", what, list(isr)))
+        self._controller.set_partition(key, replace(state, isr=isr))
 
     def elect_preferred(self, key: PartitionKey) -> None:
         """Elect the first replica. Raises Refused."""

@@ -10,7 +10,7 @@ import itertools
 import logging
 import math
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -180,11 +180,24 @@ class BrokerNode:
         self.share_sessions = ShareSessions(self.settings.number("group.share.max.share.sessions"))
         self.quotas = Quotas(cluster.quota_limits, self.time, self.settings)
         self.limits = ConnectionLimits(self.settings, self.quotas, self.time)
+        self.parts = self._make_parts(cluster)
+        self._cluster = cluster
+        self._thawed = asyncio.Event()
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # by the setting that has the interval
+        limit = self.settings.number("queued.max.request.bytes")
+        limit = sys.maxsize if limit < 0 else limit
+        self._memory = FrameMemory(
+            limit, reserved=limit // 4, make_room=lambda: _drop_slowest_sender(self.connections, self.time())
+        )
+        self._unsent = UnsentResponses(limit)
+
+    def _make_parts(self, cluster: ClusterParts) -> BrokerParts:
+        """The parts of this broker and of its cluster that handlers of requests use."""
         receive, telemetry = cluster.config.receive_client_metrics, None
         if receive is not None:
             telemetry = ClientTelemetry(cluster.controller.settings, self.time, receive)
-        self.parts = BrokerParts(
-            node_id=node_id,
+        return BrokerParts(
+            node_id=self.node_id,
             cluster_id=cluster.cluster_id,
             versions=self.versions,
             settings=self.settings,
@@ -211,13 +224,6 @@ class BrokerNode:
             topic_creation_delay=cluster.config.topic_creation_delay,
             now_ms=self.now_ms,
         )
-        self._cluster = cluster
-        self._thawed = asyncio.Event()
-        self._timers: dict[str, asyncio.TimerHandle] = {}  # by the setting that has the interval
-        limit = self.settings.number("queued.max.request.bytes")
-        limit = sys.maxsize if limit < 0 else limit
-        self._memory = FrameMemory(limit, reserved=limit // 4, make_room=self._drop_slowest_sender)
-        self._unsent = UnsentResponses(limit)
 
     def __repr__(self) -> str:
         return (
@@ -309,17 +315,6 @@ class BrokerNode:
     def _close_listeners(self) -> None:
         for listener in self.listeners.values():
             listener.close()
-
-    def _drop_slowest_sender(self) -> bool:
-        """Disconnect the client whose request has been incomplete for longest. False if all are recent."""
-        streams = [each.stream for each in self.connections]
-        waiting = [(since, each) for each in streams if (since := each.incomplete_since) is not None]
-        since, slowest = min(waiting, key=lambda each: each[0], default=(math.inf, None))
-        if slowest is None or since > self.time() - INCOMPLETE_REQUEST:
-            return False
-        logger.info("disconnected %s: its request is incomplete, and other clients need the memory", slowest.peer)
-        slowest.drop()
-        return True
 
     def connected(self, stream: ServerStream) -> None:
         """Handle the connection of a client."""
@@ -484,3 +479,15 @@ class Nodes(dict[int, BrokerNode]):
 
     def __missing__(self, node_id: object) -> Never:
         raise ValueError(must_be("node", f"the id of a broker: {', '.join(map(str, self))}", node_id))
+
+
+def _drop_slowest_sender(connections: Iterable[ServerConnection], now: float) -> bool:
+    """Disconnect the client whose request has been incomplete for longest. False if all are recent."""
+    streams = [each.stream for each in connections]
+    waiting = [(since, each) for each in streams if (since := each.incomplete_since) is not None]
+    since, slowest = min(waiting, key=lambda each: each[0], default=(math.inf, None))
+    if slowest is None or since > now - INCOMPLETE_REQUEST:
+        return False
+    logger.info("disconnected %s: its request is incomplete, and other clients need the memory", slowest.peer)
+    slowest.drop()
+    return True
