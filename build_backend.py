@@ -32,7 +32,7 @@ ROOT = Path(__file__).parent
 COMPILED_MODULES = (
     "aiokafka_lite/aio/byte_budget.py",
     "aiokafka_lite/consumer/buffer.py",
-    "aiokafka_lite/consumer/fetched.py",
+    "aiokafka_lite/consumer/chunk.py",
     "aiokafka_lite/consumer/partition.py",
     "aiokafka_lite/consumer/reader.py",
     "aiokafka_lite/embedded/log.py",

@@ -25,7 +25,7 @@ from ..errors import ProtocolError
 from ..protocol.records import RecordBatch
 from ..protocol.records.columns import PackedBatch
 from ..types import Compression, TopicPartition
-from .fetched import AbortedTransactions, Chunk, corrupt, decode, is_hidden
+from .chunk import AbortedTransactions, Chunk, corrupt, decode, is_hidden
 
 FetchedBatch = tuple[RecordBatch, AbortedTransactions | None]
 """A batch, and the aborted transactions of its answer; None when records of aborted transactions are wanted."""

@@ -12,8 +12,8 @@ from ..config import ConsumerConfig
 from ..errors import IllegalStateError, KafkaError
 from ..method_names import AsyncIteration
 from ..types import K, Record, TopicPartition, V
+from .chunk import Chunk
 from .deserializing import Deserializing
-from .fetched import Chunk
 from .interceptor import ConsumerInterceptors
 from .partition import AssignedPartition
 from .reader import NOTHING, YIELD_BUDGET

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..protocol.records.columns import BytesColumn as BytesColumn
 from ..protocol.records.columns import bytes_column, int64_array, to_arrow
 from ..types import Header, Record, TimestampType
-from .fetched import Chunk, make_record
+from .chunk import Chunk, make_record
 
 if TYPE_CHECKING:
     import numpy

@@ -36,9 +36,9 @@ from ..protocol.messages import (
 )
 from ..protocol.records import split_batches
 from ..types import IsolationLevel, TopicPartition
+from .chunk import AbortedTransactions
 from .fetch_plan import FetchPlan, FetchPlanner, PlannedPartition
 from .fetch_request import Outcome, classify
-from .fetched import AbortedTransactions
 from .partition import AssignedPartition
 from .position import Reset, ResetReason
 from .subscription import Subscription

@@ -22,7 +22,7 @@ from ..protocol.records.columns import PackedBatch
 from ..protocol.schema import ZERO_UUID
 from ..types import IsolationLevel, TopicPartition
 from .buffer import Buffer
-from .fetched import Chunk, corrupt
+from .chunk import Chunk, corrupt
 from .position import Position, Reset, ResetReason
 
 

@@ -17,7 +17,7 @@ from typing import Protocol, Self, cast
 from ..aio.light_event import LightEvent
 from ..errors import IllegalStateError
 from ..types import TopicPartition
-from .fetched import Chunk
+from .chunk import Chunk
 from .partition import AssignedPartition
 from .subscription import Subscription
 

@@ -25,8 +25,8 @@ from ..errors import CorruptRecord, KafkaError
 from ..protocol.records import MAX_HEADERS
 from ..protocol.records.columns import PackedBatch
 from ..types import Record, TopicPartition
+from .chunk import Chunk
 from .columns import Batch, continues, joined, take
-from .fetched import Chunk
 from .interceptor import ConsumerInterceptors
 from .partition import AssignedPartition
 from .poll_tracker import PollTracker

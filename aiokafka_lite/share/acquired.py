@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain, pairwise, repeat
 from typing import NamedTuple
 
-from ..consumer.fetched import corrupt, decode
+from ..consumer.chunk import corrupt, decode
 from ..errors import CorruptRecord, ProtocolError
 from ..protocol.codec import Buffer
 from ..protocol.messages import ShareAcquiredRecords

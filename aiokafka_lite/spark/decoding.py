@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..consumer.fetched import is_hidden
+from ..consumer.chunk import is_hidden
 from ..errors import CorruptRecord, ProtocolError
 from ..protocol.records.columns import ArrowDecoder, PackedBatch
 

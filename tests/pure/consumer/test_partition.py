@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka_lite.consumer.fetched import AbortedTransactions
+from aiokafka_lite.consumer.chunk import AbortedTransactions
 from aiokafka_lite.consumer.partition import AssignedPartition
 from aiokafka_lite.consumer.position import POSITION, PositionEvent, PositionState, Reset
 from aiokafka_lite.errors import CorruptRecord, IllegalStateError, error_for

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka_lite.consumer.buffer import JOINED_BYTES, JOINED_RECORDS
-from aiokafka_lite.consumer.fetched import AbortedTransactions, Chunk
+from aiokafka_lite.consumer.chunk import AbortedTransactions, Chunk
 from aiokafka_lite.consumer.partition import AssignedPartition
 from aiokafka_lite.consumer.position import Reset
 from aiokafka_lite.errors import CorruptRecord

@@ -17,7 +17,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokafka_lite.consumer.fetched import AbortedTransactions
+from aiokafka_lite.consumer.chunk import AbortedTransactions
 from aiokafka_lite.errors import CorruptRecord
 from aiokafka_lite.protocol.messages import AbortedTransaction
 from aiokafka_lite.protocol.records import RecordBatch, encode_batch

@@ -1,4 +1,4 @@
-"""Converts fetched bytes to records for users, without those of aborted transactions and before the position.
+"""Chunks: fetched bytes as records, without those of aborted transactions and before the position.
 
 Pure. A response is split into batches when it arrives, which reads headers only. A batch is decoded when the reader
 reaches it, once, into columns; records are then created from the columns one at a time. So the memory holds data in the
