@@ -70,11 +70,12 @@ async def _produce(connection: Connection, topic: str, load: Load) -> float:
         values = list(load.values())
         with progress("produced", load.records, in_bytes=False) as bar:
             began = time.perf_counter()
-            for number, value in enumerate(values, 1):
-                await producer.put(topic, value)
-                if number % CHUNK == 0:
-                    await producer.drain()
-                    bar.advance(CHUNK, number)
+            for start in range(0, len(values), CHUNK):
+                chunk = values[start : start + CHUNK]
+                for value in chunk:
+                    await producer.put(topic, value)
+                await producer.drain()
+                bar.advance(len(chunk), start + len(chunk))
             await producer.flush()
             seconds = time.perf_counter() - began
         if lost := producer.metrics().records_failed:

@@ -52,7 +52,10 @@ POLL_INTERVAL = 0.1
 LAST_EVENTS = 10.0
 """Seconds in which Spark must deliver the events of a query that has ended."""
 
-_EVENT_TIME, _MALFORMED, _UNUSABLE, _PARSING = "_event_time", "_malformed", "_unusable", "parsing"
+_EVENT_TIME = "_event_time"
+_MALFORMED = "_malformed"
+_UNUSABLE = "_unusable"
+_PARSING = "parsing"
 
 
 @dataclass(frozen=True, kw_only=True)

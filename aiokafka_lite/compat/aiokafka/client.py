@@ -122,9 +122,9 @@ class AIOKafkaClient:
                 await use
 
     def set_topics(self, topics: Iterable[str]) -> asyncio.Future[bool]:
-        """Update the metadata, which has all topics. A producer's client creates missing ones of ``topics``.
+        """Update the metadata, which has all topics.
 
-        The broker may not allow this.
+        The client of a producer also makes the broker create missing ``topics``, if the broker allows it.
         """
         self._topics = set(topics)
         return self.force_metadata_update()
