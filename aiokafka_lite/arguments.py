@@ -116,6 +116,8 @@ def text(name: str, value: object) -> str:
     """A string that a request can carry."""
     if not isinstance(value, str):
         raise TypeError(must_be(name, "a string", value))
+    if len(value) <= MAX_STRING and value.isascii():
+        return value  # nearly all names; an assignment of 100,000 partitions checks each of them
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
@@ -162,7 +164,8 @@ def partition(given: object) -> TopicPartition:
         raise TypeError(must_be("partition", "a topic name and a whole number", given))
     if not 0 <= number <= INT32_MAX:
         raise ValueError(must_be("partition", "a topic name and a whole number >= 0", given))
-    return TopicPartition(text("topic", topic), number)
+    text("topic", topic)
+    return given if isinstance(given, TopicPartition) else TopicPartition(topic, number)
 
 
 def partitions(given: object) -> list[TopicPartition]:

@@ -6,8 +6,9 @@ The first half is pure and shared with the position keeper, which looks up the o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 import anyio
@@ -32,6 +33,9 @@ LATEST = -1  # the end: the high watermark, or the last stable offset for read_c
 EARLIEST = -2
 CONSUMER = -1  # the replica id that consumers send
 
+LOOKUPS_PER_REQUEST = 2_000
+"""The most partitions of one request. The answer for 100,000 of them would hold the event loop for 150 ms."""
+
 NEW_PARTITION_TIMEOUT = 1.0
 """Seconds for which metadata is requested again if it lacks a partition of a topic, because the partition may be
 new."""
@@ -54,6 +58,13 @@ class LookupAnswer:
 
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+
+
+def in_parts(wanted: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPartition, int]]:
+    """Divide lookups at one leader into requests of at most ``LOOKUPS_PER_REQUEST`` partitions."""
+    remaining = iter(wanted.items())
+    while part := dict(islice(remaining, LOOKUPS_PER_REQUEST)):
+        yield part
 
 
 def lookup_request(
@@ -124,7 +135,7 @@ async def list_offsets(
     """
     loop = asyncio.get_running_loop()
     at = loop.time() + timeout
-    for name in {partition.topic for partition in wanted}:
+    for name in dict.fromkeys(partition.topic for partition in wanted):  # not a set: the order is that of requests
         # This is outside of the deadline below, because its error text names the problem of the topic.
         # Rounded, because the text of a KafkaTimeout names it.
         await client.topic(name, timeout=round(at - loop.time(), 3))
@@ -204,19 +215,20 @@ class _Lookup:
 
     async def _ask(self, node_id: int, share: dict[TopicPartition, int], refused: list[KafkaError]) -> None:
         """Ask one leader. Errors are collected, because raising one here would cancel the other requests."""
-        request = lookup_request(self._client.view, share, self._isolation)
-        try:
-            response = await self._client.send(
-                request, node=node_id, purpose=Purpose.OTHER, timeout=self._timeout, retry=False
-            )
-        except KafkaError as error:
-            self._errors.update(dict.fromkeys(share, str(error)))
-            if not is_retriable(error):
-                refused.append(error)
-            return
-        answer = read_lookup(share, response)
-        self._found.update(answer.found)
-        for partition, code in answer.errors.items():
-            self._errors[partition] = code.name
-            if not code.retriable:
-                refused.append(error_for(code, f"looking up an offset of {partition}", at=partition))
+        for part in in_parts(share):
+            request = lookup_request(self._client.view, part, self._isolation)
+            try:
+                response = await self._client.send(
+                    request, node=node_id, purpose=Purpose.OTHER, timeout=self._timeout, retry=False
+                )
+            except KafkaError as error:
+                self._errors.update((each, str(error)) for each in share if each not in self._found)
+                if not is_retriable(error):
+                    refused.append(error)
+                return
+            answer = read_lookup(part, response)
+            self._found.update(answer.found)
+            for partition, code in answer.errors.items():
+                self._errors[partition] = code.name
+                if not code.retriable:
+                    refused.append(error_for(code, f"looking up an offset of {partition}", at=partition))

@@ -24,7 +24,15 @@ from ..net.connection import Purpose
 from ..types import TopicPartition
 from .fetch_answers import LOGGED_ATTEMPTS
 from .lookup_plan import plan_lookups
-from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, is_confirmed, lookup_request, read_lookup
+from .offsets import (
+    EARLIEST,
+    LATEST,
+    LOOKUPS_PER_REQUEST,
+    OffsetAndTimestamp,
+    is_confirmed,
+    lookup_request,
+    read_lookup,
+)
 from .partition import AssignedPartition
 from .position import PositionState, Reset
 from .subscription import Subscription
@@ -62,6 +70,9 @@ class PositionKeeper:
         self._on_found = on_found
         self._wake = LightEvent()
         self._retry_backoff = client.retry_backoff()
+        # When to retry, by the number of failures. All partitions of one answer share it: with a random pause of its
+        # own, each of a thousand partitions would be asked for in a request of its own.
+        self._retry_at: dict[int, float] = {}
         self._refresh_backoff = client.retry_backoff()
         self._refresh_at = 0.0
 
@@ -90,28 +101,42 @@ class PositionKeeper:
     # Offsets.
 
     async def _look_up(self, node_id: int, lookups: Sequence[_Lookup]) -> None:
-        """Ask one leader for the offsets of its partitions.
+        """Ask one leader for the offsets of its partitions, some thousands at a time."""
+        outages, place = self._client.outages, f"looking up offsets at broker {node_id}"
+        for first in range(0, len(lookups), LOOKUPS_PER_REQUEST):
+            try:
+                await self._look_up_part(node_id, lookups[first : first + LOOKUPS_PER_REQUEST])
+            except KafkaError as error:
+                if not is_retriable(error):
+                    raise
+                outages.report(
+                    logger, place, error, "looking up offsets at broker %s failed; retrying: %s", node_id, error
+                )
+                self._retry_at.clear()
+                # The other parts fail as well. Each would wait for a timeout of its own if the broker does not answer.
+                for assigned, version, _ in lookups[first:]:
+                    self._retry(assigned, version, str(error))
+                break
+        else:
+            outages.recovered(logger, place, "looked up offsets at broker %s", node_id)
+        # Once for all parts: fetchers then ask for all partitions in one request, and the next plan is made once.
+        self._on_found()
+        self._subscription.notify_ready()
+        self.wake()
+
+    async def _look_up_part(self, node_id: int, lookups: Sequence[_Lookup]) -> None:
+        """Look up offsets with one request for each end that is needed.
 
         Without a policy both ends are looked up, for the text of the error; ``by_duration`` needs the end as well, for
         a partition whose records are all older.
         """
         low = {each.assigned.partition: self._timestamp_of(each.reset) for each in lookups if _needs_low(each.reset)}
         high = {each.assigned.partition: LATEST for each in lookups if each.reset is not Reset.EARLIEST}
-        outages, place = self._client.outages, f"looking up offsets at broker {node_id}"
-        try:
-            # Two requests, because ListOffsets names one time for each partition.
-            beginnings, low_errors = await self._ask(node_id, low)
-            ends, high_errors = await self._ask(node_id, high)
-        except KafkaError as error:
-            if not is_retriable(error):
-                raise
-            outages.report(logger, place, error, "looking up offsets at broker %s failed; retrying: %s", node_id, error)
-            for assigned, version, _ in lookups:
-                self._retry(assigned, version, str(error))
-            self.wake()
-            return
-        outages.recovered(logger, place, "looked up offsets at broker %s", node_id)
+        # Two requests, because ListOffsets names one time for each partition.
+        beginnings, low_errors = await self._ask(node_id, low)
+        ends, high_errors = await self._ask(node_id, high)
         errors = {**low_errors, **high_errors}
+        self._retry_at.clear()
         for assigned, version, reset in lookups:
             partition = assigned.partition
             if partition in errors:
@@ -121,9 +146,6 @@ class PositionKeeper:
             else:
                 found = beginnings.get(partition)
                 self._found(assigned, version, ends[partition] if found is None and partition in ends else found)
-        self._on_found()
-        self._subscription.notify_ready()
-        self.wake()
 
     def _timestamp_of(self, reset: Reset) -> int:
         """The lookup for the lower end: a time in milliseconds, or EARLIEST."""
@@ -218,6 +240,7 @@ class PositionKeeper:
             self._refresh_backoff.reset()
             return None
         next_check: float | None = None
+        self._retry_at.clear()
         for assigned in leaderless:
             if self._subscription.holds(assigned):  # the check of another partition may have dropped their topic
                 next_check = _earlier(next_check, self._check_existence(assigned, now))
@@ -280,7 +303,10 @@ class PositionKeeper:
         self._subscription.notify_ready()
 
     def _back_off(self, assigned: AssignedPartition) -> None:
-        assigned.wait_to_retry(asyncio.get_running_loop().time(), self._retry_backoff)
+        failures = assigned.attempts
+        if failures not in self._retry_at:
+            self._retry_at[failures] = asyncio.get_running_loop().time() + self._retry_backoff.after(failures)
+        assigned.back_off(self._retry_at[failures])
 
 
 def _lacks(topic: TopicView, assigned: AssignedPartition, since: float, view: ClusterView) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
 from aiokafka_lite.consumer import ResetReason
+from aiokafka_lite.consumer.offsets import LOOKUPS_PER_REQUEST
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
     AuthorizationError,
@@ -491,3 +493,54 @@ async def test_a_topic_created_again_is_read_from_its_beginning(
         consumer.resume()
         assert (await take(consumer, 1))[0].offset == 0
     assert "orders-0 was deleted and created again" in caplog.text
+
+
+# ---- many partitions
+
+MANY = [TopicPartition("wide", number) for number in range(2 * LOOKUPS_PER_REQUEST + 1)]
+
+
+@pytest.fixture
+async def wide() -> AsyncIterator[EmbeddedCluster]:
+    """One broker, with a topic whose offsets take three requests."""
+    async with EmbeddedCluster(brokers=1, tcp=False, seed=1) as cluster:
+        await cluster.create_topic("wide", partitions=len(MANY))
+        fill(cluster, MANY[-1], 1)
+        yield cluster
+
+
+def looked_up(cluster: EmbeddedCluster) -> list[int]:
+    """The number of partitions in each ListOffsets request."""
+    requests = [exchange.request for exchange in cluster.history.of(ListOffsetsRequest)]
+    return [sum(len(topic.partitions) for topic in request.topics) for request in requests]
+
+
+async def test_the_offsets_of_many_partitions_are_looked_up_in_parts(wide: EmbeddedCluster) -> None:
+    async with consumer_of(wide) as consumer:
+        consumer.assign(MANY)
+        assert [record.partition for record in await take(consumer, 1)] == [MANY[-1].partition]
+    assert looked_up(wide) == [LOOKUPS_PER_REQUEST, LOOKUPS_PER_REQUEST, 1]
+
+
+async def test_a_failed_part_of_many_lookups_is_repeated_with_the_parts_behind_it(wide: EmbeddedCluster) -> None:
+    wide.on(ListOffsetsRequest, nth=1, times=1).disconnect()
+    async with consumer_of(wide) as consumer:
+        consumer.assign(MANY)
+        assert [record.partition for record in await take(consumer, 1)] == [MANY[-1].partition]
+    assert looked_up(wide) == [LOOKUPS_PER_REQUEST, LOOKUPS_PER_REQUEST, LOOKUPS_PER_REQUEST, 1]
+
+
+async def test_partitions_that_are_refused_together_are_asked_for_again_in_one_request(wide: EmbeddedCluster) -> None:
+    wide.on(ListOffsetsRequest, times=1).fail(ErrorCode.LEADER_NOT_AVAILABLE)
+    async with consumer_of(wide) as consumer:
+        consumer.assign(MANY)
+        await until(lambda: len(looked_up(wide)) > 3, "the refused partitions are asked for again")
+        assert await consumer.position(MANY[0]) == 0
+    assert looked_up(wide) == [LOOKUPS_PER_REQUEST, LOOKUPS_PER_REQUEST, 1, LOOKUPS_PER_REQUEST]
+
+
+async def test_the_end_offsets_of_many_partitions_are_looked_up_in_parts(wide: EmbeddedCluster) -> None:
+    async with consumer_of(wide) as consumer:
+        ends = await consumer.end_offsets(MANY)
+    assert ends == {each: int(each == MANY[-1]) for each in MANY}
+    assert looked_up(wide) == [LOOKUPS_PER_REQUEST, LOOKUPS_PER_REQUEST, 1]
