@@ -1,8 +1,8 @@
 """Checks of the arguments that users pass in. They run first in each call, so that an error names the wrong argument.
 
-Three rules. A message reads ``<name> must be <what>, got <value>``. A wrong argument of a method is a TypeError or, if
-only its value is out of range, a ValueError; a wrong setting or timeout is a ConfigurationError. The checks do not
-depend on the purpose of an argument, so every component can use them.
+Three rules. A message reads ``<name> must be <what>, got <value>``. A method raises TypeError for an argument of the
+wrong type, and ValueError for a value out of range. A wrong setting or timeout is a ConfigurationError. The checks do
+not depend on the purpose of an argument, so every component can use them.
 """
 
 from __future__ import annotations

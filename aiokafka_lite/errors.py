@@ -1,9 +1,14 @@
 """Kafka's error codes as one table, and the exceptions of this package.
 
-The exceptions differ by their source: the caller (``ConfigurationError``, ``IllegalStateError``,
-``SerializationError``), the peer (``ProtocolError``), the network (``ConnectionLost``, ``KafkaTimeout``), or a decision
-of a broker (``BrokerError``, which has the code). Code that reacts to a broker's error uses the flags of the code, such
-as ``error.code.retriable``, instead of a list of codes.
+The exceptions differ by their source:
+
+- the caller: ``ConfigurationError``, ``IllegalStateError``, ``SerializationError``
+- the peer: ``ProtocolError``
+- the network: ``ConnectionLost``, ``KafkaTimeout``
+- a decision of a broker: ``BrokerError``, which has the code.
+
+Code that reacts to a broker's error uses the flags of the code, such as ``error.code.retriable``, instead of a list of
+codes.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ the offsets of the batch, are one transaction.
 Rules of this file:
 
 Rule 1: A transaction is committed only for partitions that this member has held without a gap since their records were
-        returned. ``_Transaction`` is created in the same step of the event loop in which the records are returned, and
-        the listener marks it as failed when one of its partitions is lost or revoked. So a commit never uses the
-        identity of a later generation, in which another member may own the partition.
+        returned. ``_Transaction`` is created in the iteration of the event loop in which the records are returned. The
+        listener marks it as failed when one of its partitions is lost or revoked. So a commit never uses the identity
+        of a later generation, in which another member may own the partition.
 Rule 2: The member's identity is read after the check of rule 1, without an await in between. If the member loses the
         partition afterwards, the coordinator refuses the identity, because it belongs to an older generation. Under the
         consumer protocol, a member that joins again may get the same identity. So the failure is checked again after

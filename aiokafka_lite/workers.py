@@ -76,9 +76,10 @@ class Workers(ConsumerGroupHandler[K, V]):
         group = ConsumerGroup(servers, group_id="billing")
         await group.consume(["orders"], Workers(bill, concurrency=64))
 
-    ``order`` says which records wait for one another: records with the same ``"key"`` (records without a key do not
-    wait), all records of a ``"partition"``, or ``"none"``. Offsets are committed up to the first record that is not
-    finished. So after a crash or a rebalance a record may be processed again, but no record is skipped (at least once).
+    ``order`` says which records wait for one another: ``"key"``, those with the same key (records without a key do not
+    wait); ``"partition"``, those of the same partition; ``"none"``, no records. Offsets are committed up to the first
+    record that is not finished. So after a crash or a rebalance a record may be processed again, but no record is
+    skipped (at least once).
 
     An attempt that raises, or takes longer than ``timeout`` seconds, is repeated after ``backoff`` seconds, doubled
     each time up to ``max_backoff``, for ``attempts`` attempts in all. Then ``on_failure`` decides. ``"raise"`` ends

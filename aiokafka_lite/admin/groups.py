@@ -157,8 +157,8 @@ class Groups:
         """The committed offsets of groups in these partitions, or in all. A group that does not exist has none.
 
         With ``require_stable``, the call waits for the end of transactions that commit offsets of these partitions
-        (Kafka 2.5; older brokers do not wait). Without ``partitions``, it waits only for partitions that already have
-        a committed offset, because brokers do not find a partition whose first commit is in an open transaction.
+        (Kafka 2.5; older brokers do not wait). Without ``partitions``, it waits only for partitions that already have a
+        committed offset. Brokers do not find a partition whose first commit is in an open transaction.
         """
         wanted = arguments.names(groups, "group")
         chosen = None if partitions is None else arguments.partitions(partitions)

@@ -70,9 +70,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 def run(main: Coroutine[Any, Any, T], *, seed: int = 0, debug: bool | None = None) -> T:
     """Run a coroutine in virtual time, with the ``random`` module seeded, and return its result.
 
-    The same seed gives the same run, in any process, if ``main`` itself does not depend on the time of day, on threads
-    or on the order of a set. Restores the state of ``random``. Raises TimeoutError if all tasks wait and no timer is
-    set.
+    The same seed gives the same run, in any process. ``main`` must not depend on the time of day, on threads or on the
+    order of a set. Restores the state of ``random``. Raises TimeoutError if all tasks wait and no timer is set.
     """
     state = random.getstate()
     random.seed(seed)

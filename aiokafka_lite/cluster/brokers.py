@@ -56,7 +56,7 @@ class Brokers:
     def follow(self, view: ClusterView) -> None:
         """Apply a new snapshot: move brokers, drop idle brokers that it does not list, retire bootstrap connections.
 
-        A broker that is not listed keeps its connections: an outdated answer may omit a live broker, and the requests
+        A broker that is not listed keeps its connections. An outdated answer may omit a live broker, and the requests
         in flight at that broker must not fail. Idle connections close by themselves, and a broker without connections
         is dropped. A broker that is listed again is reconnected at once, without the rest of its backoff.
         """

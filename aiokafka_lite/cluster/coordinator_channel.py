@@ -54,8 +54,8 @@ class CoordinatorChannel:
 
         ``build`` makes the request for the versions of the connection. ``timeout`` in seconds is for the answer; the
         lookup of the coordinator has ``api_timeout``. Raises the KafkaError of the lookup or the connection. Raises
-        ConnectionLost if the group or transactional id moves to another coordinator while this broker does not answer:
-        a frozen broker keeps its connections, and never answers NOT_COORDINATOR.
+        ConnectionLost if this broker does not answer and the group or transactional id moves to another coordinator. A
+        frozen broker keeps its connections, and never answers NOT_COORDINATOR.
         """
         broker = await self._client.coordinator(self._name, self._kind)
         node_id = broker.node.node_id

@@ -7,8 +7,8 @@ change, so two snapshots can be compared by identity.
 Rules of this file, each of which follows from a bug:
 
 Rule 1: Brokers hear of a new leader at different times, so an answer may be stale. A partition with a lower leader
-        epoch than the known one is ignored (KIP-320), in any number of answers: a broker that has lost the controller
-        still answers, with old leaders.
+        epoch than the known one is always ignored (KIP-320). A broker that has lost the controller still answers, with
+        old leaders.
 Rule 2: A topic that was deleted and created again starts at epoch 0. Another topic id resets everything known of the
         topic (KIP-516). Where topic ids are unknown, an answer that the topic does not exist resets it.
 Rule 3: Epochs in answers older than Metadata v9 are unreliable and are ignored: the answer is taken as it is.

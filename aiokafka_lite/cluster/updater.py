@@ -12,8 +12,8 @@ Rule 2: Requests are paced, because an endless loop of metadata requests is the 
 Rule 3: A round asks the reachable brokers, then the bootstrap addresses (KIP-899). A broker that fails is marked
         unreachable; when all are unreachable, all are marked reachable again. If a broker is silent, the next one is
         asked as well (``aio.hedged``).
-Rule 4: Nothing is awaited between choosing the topics and writing the request, so a ticket is never served by a
-        request that does not ask for its topics.
+Rule 4: There is no await between choosing the topics and writing the request. So a request never serves a ticket whose
+        topics it does not ask for.
 Rule 5: A large answer is decoded and merged in slices, between which other tasks run. The snapshot is replaced once, as
         a whole. If a hint or another answer has replaced the snapshot meanwhile, the answer is merged again, with the
         newer snapshot.

@@ -169,8 +169,8 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others. Partitions that stay keep position, pause and fetched records.
 
-        Raises IllegalStateError for a consumer of ``topics``, InvalidTopic. Reads raise UnknownTopic for a partition
-        that its topic does not have, one to three seconds later: a new partition may be unknown to brokers for a
+        Raises IllegalStateError for a consumer of ``topics``, InvalidTopic. If a topic does not have one of its
+        partitions, reads raise UnknownTopic after one to three seconds. Brokers may not know a new partition for a
         moment.
         """
         self._core.assign(_checked_assignment(partitions))

@@ -37,9 +37,9 @@ OnDeserializationError = (
 """The treatment of a record that cannot be deserialized.
 
 ``"raise"`` raises DeserializationError, again with each read, until the user seeks past the record; ``"skip"`` skips
-the record with a warning; ``"raw"`` returns it as bytes. A function gets the error and the record as bytes, and returns
-the record to hand out, or None to skip it; it may be async, and the read raises its exceptions. Even with ``"skip"``
-and ``"raw"``, the read raises an error that does not concern the record: a schema registry does not answer, refuses the
+the record with a warning; ``"raw"`` returns it as bytes. A function gets the error and the record as bytes. It returns
+the record for the program, or None to skip it. It may be async. The read raises its exceptions. The read raises errors
+that do not concern the record, also with ``"skip"`` and ``"raw"``: a schema registry does not answer or refuses the
 credentials, or its client is closed.
 """
 

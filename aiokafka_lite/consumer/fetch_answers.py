@@ -6,8 +6,8 @@ An answer is applied in one turn of the loop, and then the reader is notified on
 Invariants that once broke:
 
 - An answer counts only for a partition that is still assigned, still fetched from this broker, and whose position has
-  the version of the request. The buffer must still end at the offset of the request: when a batch cannot be decoded,
-  the records that were fetched after it are dropped, and an answer in flight would leave a gap.
+  the version of the request. The buffer must still end at the offset of the request. When a batch cannot be decoded,
+  the records behind it are dropped, and an answer in flight would leave a gap.
 - A truncation settles the reader first: a reader in the middle of a batch must not deliver the rest of it again.
 - ``OFFSET_OUT_OF_RANGE`` waits until the buffer is read. Resetting at once loses records that were fetched in time.
 - A hint about a new leader (KIP-951) is followed without a backoff: after a backoff it is often outdated.
@@ -199,8 +199,8 @@ class FetchAnswers:
             self._client.outages.recovered(logger, str(partition), "fetched %s again", partition)
 
     def _fail(self, assigned: AssignedPartition, code: ErrorCode) -> None:
-        # The backoff also applies to an error that the user gets, so that a program that continues to read does not ask
-        # the broker without a pause.
+        # The backoff also applies to an error that the read raises. Without it, a program that continues to read would
+        # ask the broker without a pause.
         self._back_off(assigned)
         if code is ErrorCode.CORRUPT_MESSAGE:
             assigned.fail_corrupt("the broker found its log damaged at this offset")

@@ -16,8 +16,7 @@ Invariants that once broke:
   transaction was refused because of a rebalance, if its session continues.
 - A claim is not read again without end. If a member stays in its generation while all transactions of the claim are
   refused, a rebalance is not the reason (``_Refusals``).
-- A partition that was reset does not return to a mark or a commit of before, behind its new position: they belong to a
-  log that no longer exists.
+- A partition that was reset ignores its earlier marks and commits. They belong to a log that no longer exists.
 - A handler's exception never escapes into the coordinator's tasks: it ends the run, and the first one is raised.
 """
 

@@ -21,9 +21,9 @@ class ConsumerInterceptor(Protocol):
     def on_consume(self, records: Sequence[Record[Any, Any]]) -> Sequence[Record[Any, Any]]:
         """Return the same records, or replacements for them. Their number must not change.
 
-        Called just before a read returns, with deserialized keys and values: with the list of a ``poll``, and with one
-        record at a time in an iteration. Positions and commits follow the records that were read, not those returned
-        here.
+        Called just before a read returns, with deserialized keys and values. ``poll`` passes the list that it returns;
+        an iteration passes one record at a time. Positions and commits follow the records that were read, not those
+        returned here.
         """
         ...
 

@@ -87,7 +87,7 @@ class ConsumerMetrics(Snapshot):
     """A consumer at one moment. Bytes, counts and seconds; counters begin at 0 with the consumer.
 
     ``records_consumed`` were returned to the program. ``bytes_consumed`` is the size of their batches as the brokers
-    sent them; a batch counts as a whole when its first record is returned, and small batches count together.
+    sent them. A batch counts as a whole when its first record is returned. Small batches count together.
     ``fetch_latency`` is from a Fetch request to its response, with the time that the broker waits for data;
     ``fetch_failures`` counts the requests without a response. ``lag`` is the sum and ``lag_max`` the maximum over the
     partitions whose lag is known, None if there is none. ``group`` is None without a ``group_id``.

@@ -28,8 +28,8 @@ class ObservationCalls:
 
         It is not live after a failure, after ``close``, and when a member's program has not asked for records for more
         than ``max_poll_ago`` seconds (``max_poll_interval`` by default). It is not ready before the start and the first
-        assignment, while it is not a member, and when no broker has answered for more than ``max_silence`` seconds
-        although requests wait or fail. Raises ConfigurationError for a wrong limit.
+        assignment, and while it is not a member. It is also not ready when requests wait or fail, and no broker has
+        answered for more than ``max_silence`` seconds. Raises ConfigurationError for a wrong limit.
         """
         return self._core.health(max_silence, max_poll_ago)
 

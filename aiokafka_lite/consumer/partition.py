@@ -5,8 +5,8 @@ was fetched ahead. The methods here are the steps that must change both together
 
 Invariants that once broke:
 
-- A failure is raised only after the records before it are delivered, and only once; then the partition is fetched again
-  from its position, which repairs data that the network damaged.
+- A failure is raised once, after the records before it are delivered. Then the partition is fetched again from its
+  position, which repairs data that the network damaged.
 - ``succeeded`` resets the retry state only when a new batch could be decoded, or when the user seeks. A reader that
   still has old records must not cancel the backoff of a fetch that keeps failing. An offset that a broker names does
   not reset it either, because a broker that refuses each offset would be asked in a busy loop.

@@ -77,9 +77,9 @@ class ConsumerGroupSession:
         """The member's identity, for ``send_offsets`` of a transaction.
 
         Raises IllegalStateError after the end of the session, and while the member has lost its membership: another
-        member may own the partitions. So call it for each transaction. If ``consume_claim`` raises this error, or the
-        CommitFailed of a ``send_offsets`` that was refused because the group has rebalanced, the claim is read again
-        from the last commit, here or by the new owner.
+        member may own the partitions. So call it for each transaction. ``send_offsets`` raises CommitFailed if the
+        group has rebalanced. If ``consume_claim`` raises one of these two errors, this member or the new owner reads
+        the claim again from the last commit.
         """
         self.gave_metadata = True
         if not self._is_current(self) or self._coordinator.member.generation < 0:

@@ -6,8 +6,8 @@ Rules of this file:
    ``change``. Each does the same steps in the same order: settle the iteration over records, report what moved or was
    removed, change, update the turns, notify. A caller that forgets one of these steps leaves readers waiting although
    there are records, or repeats records.
-2. Fetchers and the position keeper change one partition at a time (a batch, an offset, an error) and call
-   ``update_ready``; then ``notify_ready`` once for all partitions of an answer.
+2. Fetchers and the position keeper change one partition at a time (a batch, an offset, an error), and call
+   ``update_ready`` for each. After all partitions of an answer they call ``notify_ready`` once.
 3. A partition in ``ready`` is readable, assigned, and without a reader of its own. The consumer's reader takes the
    first partition, and moves it to the end when its turn is over. So a partition with an endless backlog does not block
    the rest, and idle partitions cost nothing.

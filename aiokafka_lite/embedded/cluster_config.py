@@ -41,8 +41,8 @@ class ClusterConfig:
     - ``racks`` is the rack of each broker, or None. ``rack_aware_fetch`` is KIP-392.
     - ``first_node_id`` is the id of the first broker; the others follow.
     - ``versions`` limits the versions of APIs: {API key: (first, last)}.
-    - ``replication_delay`` is the time between an append and its copy to the followers, ``broker_session_timeout`` the
-      time until the cluster fences a broker that it does not reach; both in seconds.
+    - ``replication_delay`` is the time between an append and its copy to the followers. ``broker_session_timeout`` is
+      the time until the cluster fences a broker that it does not reach. Both are in seconds.
     - ``topic_creation_delay`` is the time in seconds from a Metadata request that creates a topic until the topic
       exists. With 0 the topic is in the first response. With any other value, responses have
       UNKNOWN_TOPIC_OR_PARTITION until the topic exists, as in Kafka.

@@ -13,9 +13,9 @@ Rules of this file:
     assignment when it has revoked what it must.
  4. A heartbeat with another epoch than the member's is fenced. One exception: the previous epoch, from a member that
     lists no more than it has, is a member that did not get the last answer.
- 5. A static member that leaves for a while (epoch -2) keeps its partitions until its session expires, and a new member
-    with its instance id takes them over.
- 6. Nothing changes if a request is refused, also if the log refuses its records: the group is then restored from the
+ 5. A static member that leaves for a while (epoch -2) keeps its partitions until its session expires. A new member with
+    its instance id takes them over.
+ 6. A refused request changes nothing. If the log refuses the records of a request, the group is restored from the
     records that the log has, and all timers restart. A member that should have been fenced gets another session.
  7. A member with ``classic`` uses the classic protocol (``classic_members``). Its joins are heartbeats of this group.
     If the last other member leaves, the group becomes a classic one (``group_migration``), at the same epoch.

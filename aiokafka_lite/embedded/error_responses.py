@@ -3,8 +3,9 @@
 Kafka answers in this way when a handler breaks, and ``Fault.fail`` answers in this way on demand. Four rules:
 
  1. The code goes into the outermost ``error_code`` fields that the version has; arrays below such a field stay empty.
- 2. A struct without an ``error_code`` repeats the request's array, element by element: the array of the same name, else
-    the topics, else all arrays of that level. Names, ids and partition numbers are copied from it.
+ 2. A struct without an ``error_code`` repeats an array of the request, element by element. This is the array of the
+    same name; if there is none, the topics; if there are none, all arrays of that level. Names, ids and partition
+    numbers are copied from it.
  3. A struct with an ``error_code`` has the code's description as its message. Every other field is absent: its default,
     else -1, null or empty.
  4. Fetch, Metadata, ElectLeaders and AlterPartitionReassignments have a code for the response as a whole, besides those

@@ -1,7 +1,7 @@
 """The coordinator's state of one consumer group of the classic protocol: members, generations, rebalances.
 
-The group decides; it neither encodes messages nor stores anything. A join or a sync that has to wait is a future, and a
-timeout is a timer of the event loop, so the coroutine of a connection simply awaits the answer.
+The group decides; it neither encodes messages nor stores anything. A join or a sync that has to wait is a future, and
+the coroutine of the connection awaits it. A timeout is a timer of the event loop.
 
 Rules of this file:
 
@@ -12,8 +12,8 @@ Rules of this file:
  3. Each state has at most one timer, and leaving the state cancels it. ``_advance`` is the only way to another state.
  4. A static member keeps its place until its session expires, whether or not it joins the rebalance (KIP-345).
 
-``_delaying`` is set while the first rebalance of an empty group waits for more members, and ``_grew`` if one came
-meanwhile: then the group waits once more, at most ``_delay_left`` seconds (KIP-134).
+``_delaying`` is set while the first rebalance of an empty group waits for more members (KIP-134). ``_grew`` is set if a
+member joins during this wait. Then the group waits once more, at most ``_delay_left`` seconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The state of producers in a log: the epoch, the last five batches and the transaction of each (KIP-98, KIP-360).
 
-The state belongs to the log, not to the leader: followers build it from the batches that they copy, so a retry is
-recognized after another replica became the leader.
+The state belongs to the log, not to the leader. Followers build it from the batches that they copy. So a new leader
+recognizes a retry of a batch that the old leader appended.
 
 Verification (KIP-890): the first transactional batch of a producer is appended only after the coordinator has confirmed
 that the partition is in the transaction. ``start_verification`` registers the question. A marker that is appended

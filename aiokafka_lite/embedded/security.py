@@ -47,9 +47,9 @@ class Security:
       Kafka.
     - ``client_auth`` says whether clients have certificates: "none", "requested" or "required". On an SSL listener, the
       subject of the certificate is the principal.
-    - ``ssl_certfile``, ``ssl_keyfile`` and ``ssl_key_password`` are the certificate of the brokers and its key,
-      ``ssl_cafile`` is the authority of clients and brokers: paths of PEM files, or PEM text. Without them, the cluster
-      makes an authority of its own, for which the extra ``embedded-tls`` must be installed.
+    - ``ssl_certfile``, ``ssl_keyfile`` and ``ssl_key_password`` are the certificate of the brokers and its key.
+      ``ssl_cafile`` is the certificate authority of clients and brokers. Each is the path of a PEM file, or PEM text.
+      Without them, the cluster makes an authority of its own, for which the extra ``embedded-tls`` must be installed.
 
     Raises ConfigurationError for a wrong value.
     """

@@ -9,12 +9,12 @@ Rules of this file:
     status STALE_TOPOLOGY.
  2. The group epoch grows when a member joins, changes or leaves, and when the topology becomes ready or its topics
     change. ``streams_topology`` says when it is ready.
- 3. A heartbeat that finds the assignment older than the group computes the target of all members, at most once in
-    ``streams.assignment.interval.ms``, and not before ``streams.initial.rebalance.delay.ms`` in a new group. If the
-    topology is not ready, the target has no tasks. In a group that was just loaded, neither time runs.
+ 3. A heartbeat computes the target of all members if the assignment is older than the group. It does so at most once in
+    ``streams.assignment.interval.ms``; in a new group, not before ``streams.initial.rebalance.delay.ms`` have passed.
+    If the topology is not ready, the target has no tasks. In a group that was just loaded, neither time runs.
  4. Each member moves to its target by its own heartbeats (``streams_members``).
- 5. A heartbeat with another epoch than the member's is fenced. Two exceptions: the previous epoch, from a member that
-    lists no more than it has, is a member that did not get the last answer; and epoch 0 is a member that joins again.
+ 5. A heartbeat with another epoch than the member's is fenced. There are two exceptions. A member with the previous
+    epoch that lists no more than it has did not get the last answer. A member with epoch 0 joins again.
  6. Nothing changes if a request is refused, also if the log refuses its records: the group is then restored from the
     records that the log has. The timers of the members restart, and the initial delay goes on.
 """

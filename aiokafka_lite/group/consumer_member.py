@@ -21,9 +21,9 @@ Rule 6: Topic ids that metadata does not know stay in the target assignment unti
 Rule 7: After a new epoch or assignment the next heartbeats are sent early, with growing pauses. Members that join often
         come together, and each of them may take partitions from the others. The coordinator assigns at most once a
         second. Java's client waits for the whole interval, 5 seconds by default, at each step.
-Rule 8: A coordinator refuses a join with an instance id that a member of the group has, even if it is the same member:
-        the answer to its join was lost, or its epoch was fenced. The member then leaves with epoch -2, which the
-        coordinator accepts only from the holder of the id, and joins again. Java's client fails.
+Rule 8: A coordinator refuses a join with an instance id that a member of the group has. This also happens to the same
+        member, if the answer to its join was lost or its epoch was fenced. The member then leaves with epoch -2, which
+        the coordinator accepts only from the holder of the id, and joins again. Java's client fails.
 """
 
 from __future__ import annotations

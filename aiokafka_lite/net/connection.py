@@ -289,9 +289,12 @@ class Connection:
         back while the broker throttles this client. If a request is held for its whole timeout, only its own promise
         fails. ``at_most`` is the newest version to use. The promise may be dropped or cancelled.
 
-        Raises ConnectionLost(sent=False) when the connection is closed, IllegalStateError when it is not open yet,
-        UnsupportedVersion if the broker lacks the API or is too old for the request, and ValueError for a request that
-        no version can carry.
+        Raises:
+
+        - ConnectionLost(sent=False) when the connection is closed
+        - IllegalStateError when it is not open yet
+        - UnsupportedVersion if the broker lacks the API or is too old for the request
+        - ValueError for a request that no version can carry.
         """
         if not self._is_open:
             raise _unusable(self)

@@ -10,12 +10,12 @@ Rule 2: A written request that is not answered in time ends the connection: no l
 
 Rule 3: A response that does not belong to the oldest request ends the connection: no later response can be trusted.
 
-Rule 4: Requests are held back, in order, while the broker throttles this client (KIP-219), while the connection logs in
-again (KIP-368), and while ``max_open`` requests have no response. A held request was not sent, so its timeout does not
+Rule 4: Requests are held back, in order, in three cases: the broker throttles this client (KIP-219), the connection
+logs in again (KIP-368), or ``max_open`` requests have no response. A held request was not sent, so its timeout does not
 end the connection. ``_is_holding`` is one flag for the three reasons, because each request reads it.
 
-One timer watches all deadlines. It is set to the earliest deadline when a request is added, and responses do not touch
-it: most of the time it fires, finds a younger request and sets itself again. That costs less than a timer per request.
+One timer watches all deadlines. It is set to the earliest deadline when a request is added. Responses do not change it.
+Usually it fires, finds a younger request, and is set again. That costs less than a timer per request.
 """
 
 from __future__ import annotations

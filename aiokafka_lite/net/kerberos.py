@@ -1,7 +1,7 @@
 """Kerberos tickets for logins by GSSAPI, with the library ``gssapi`` (extra ``gssapi``).
 
 The first message of a login needs a ticket for the broker. The library reads the ticket cache or the keytab, and asks
-the KDC, which blocks for up to half a minute if the KDC does not answer. So this part runs in a thread. All later
+the KDC. If the KDC does not answer, this call blocks for up to half a minute. So this part runs in a thread. All later
 messages are computed in the event loop, in less than a millisecond.
 
 Tickets of a keytab are in a cache in memory, under the names of the keytab and the principal. After half of a ticket's

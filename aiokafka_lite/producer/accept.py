@@ -60,8 +60,8 @@ class Acceptor:
     """Makes a ``Delivery`` of the arguments of a send. ``clock`` returns seconds since the epoch.
 
     All calls take ``(topic, value, key, headers, partition, timestamp)`` as ``Producer.send`` does, and expect that the
-    producer runs. Topic, partition and timestamp are ``Any`` until they are checked: where this module is compiled, a
-    typed argument would raise a TypeError of Python instead of the error of the check.
+    producer runs. Topic, partition and timestamp are ``Any`` until they are checked. In the compiled build, a typed
+    argument would raise a TypeError of Python instead of the error of the check.
     """
 
     def __init__(

@@ -306,7 +306,7 @@ class Accumulator:
         before = len(pending.records)
         while _are_pending(topic, pending) and topic.is_known and self._settlement.fatal is None:
             for _ in range(SLICE + len(pending.records) - before):
-                # Checked before each record, so that ``end_pending`` runs in the same iteration of the loop as the last
+                # Checked before each record. So ``end_pending`` runs in the same iteration of the loop as the last
                 # move, and no newer record can come between them.
                 if not pending.records:
                     topic.end_pending()

@@ -8,8 +8,8 @@ Rule 2: a batch may expire while a request carries it. Its answer still arrives,
 
 Invariants that once broke:
 
- - A batch that is proven written (``is_written``) is delivered without an offset, even if the broker answers with an
-   error later, because the broker has only forgotten it. With other sequence numbers it would be written twice.
+ - A batch that is proven written (``is_written``) is delivered without an offset. A later error of the broker changes
+   nothing: the broker has only forgotten the batch. With other sequence numbers it would be written twice.
  - An answer may name records that the batch does not have. If these were not ignored, the batch would be sent again
    unchanged, without an end.
 """

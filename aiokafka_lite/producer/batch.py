@@ -98,8 +98,7 @@ class Batch(BatchResult):
 
     def was_sent_elsewhere(self, topic_id: bytes) -> bool:
         """Whether the batch was sent, but never to the topic with this id."""
-        # A batch that was sent by name may be in the log of any topic that had the name, so it counts as sent to this
-        # one.
+        # A batch that was sent by name may be in the log of any topic with this name. So it counts as sent to this one.
         return self.sent_to not in (None, ZERO_UUID, topic_id)
 
     def encode(self, transactional: bool = False) -> bytearray:

@@ -409,7 +409,7 @@ class Delivery:
     def report(self, function: Callable[[RecordMetadata, Exception | None], None]) -> None:
         """Call ``function(metadata, error)`` when the record is settled, perhaps at once.
 
-        An exception of the function is logged and affects no record: it is raised in the middle of a broker's answer,
+        An exception of the function is logged and affects no record. It is raised in the middle of a broker's answer,
         which also settles the records of other callers.
         """
         result = self._follow()

@@ -1,7 +1,7 @@
 """Puts partitions with data to send into the queue of their leader, now or when a timer ends.
 
 Rule 1: a queue holds *partitions*, each at most once, not batches. So it has at most one entry for each partition that
-        the broker leads, no partition delays another, and a batch grows until it is sent.
+        the broker leads. No partition delays another, and a batch grows until it is sent.
 
 Rule 2: a partition decides (``PartitionProducer`` is pure), and ``Dispatcher.act`` carries the decision out.
 

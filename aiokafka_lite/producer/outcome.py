@@ -38,13 +38,13 @@ def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool, tra
 
     Two answers are deliberately handled in a special way:
 
-     - DUPLICATE_SEQUENCE_NUMBER is a success without an offset, as in Java's client: the broker wrote the batch so long
-       ago that it no longer remembers the offset.
+     - DUPLICATE_SEQUENCE_NUMBER is a success without an offset, as in Java's client. The broker wrote the batch long
+       ago, and no longer knows its offset.
      - INVALID_PRODUCER_EPOCH is not fatal. No other client writes under the id of a producer without transactions, so
        the producer continues under another id. (Java's client continues too, under a newer epoch.) Only PRODUCER_FENCED
        means that another producer has taken over.
 
-    In a transaction, both codes fail the batch: the coordinator has assigned the epoch, and only a newer producer or
+    In a transaction, both codes fail the batch. The coordinator has assigned the epoch, and only a newer producer or
     the timeout of the transaction raises it.
     """
     if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:

@@ -94,7 +94,7 @@ class PartitionBatches:
 
         The first arguments are fields of ``PreparedRecord``. ``sent_at`` is the loop's time of the send for a record
         that was pending; None means now. With ``may_move``, a record that does not fit into the open batch is not
-        added, because a record without a key may change its partition at this point (KIP-480).
+        added. A record without a key may change its partition at this point (KIP-480).
         """
         batch = self.open
         if batch is not None:

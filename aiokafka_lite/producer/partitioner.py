@@ -55,8 +55,9 @@ class DefaultPartitioner:
 
     The choice excludes partitions without a leader and those whose broker cannot be reached. With ``adaptive``,
     partitions of brokers with long queues are chosen less often. The weight of a partition is the difference in bytes
-    between the longest queue and its broker's queue, plus ``sticky_bytes``, so that no partition is excluded forever.
-    ``random`` returns numbers in [0, 1). Raises ConfigurationError for wrong ``sticky_bytes``.
+    between the longest queue and its broker's queue, plus ``sticky_bytes``. With ``sticky_bytes``, no partition has a
+    weight of zero, so none is excluded forever. ``random`` returns numbers in [0, 1). Raises ConfigurationError for
+    wrong ``sticky_bytes``.
     """
 
     def __init__(

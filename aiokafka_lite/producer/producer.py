@@ -200,9 +200,9 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     ) -> Delivery:
         """Accept a record, waiting for room in ``buffer_memory``, and return its promise.
 
-        This is the call for bulk producers: it is as fast as ``send_nowait`` while there is room, and slows the caller
-        down to the speed of the brokers when there is none. ``timeout`` bounds the wait in seconds; without it, the
-        bound is ``max_block``. When cancelled, the record is not accepted.
+        Use it to write many records. While there is room, it is as fast as ``send_nowait``. Without room, it waits, so
+        the caller is as fast as the brokers. ``timeout`` bounds the wait in seconds; without it, the bound is
+        ``max_block``. When cancelled, the record is not accepted.
 
         Raises as ``send`` does for a wrong record, and KafkaTimeout. Later errors, UnknownTopic among them, are raised
         by the ``Delivery``.
@@ -378,10 +378,10 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     def health(self, *, max_silence: float = 60.0) -> Health:
         """Whether the producer works, for liveness and readiness probes. Call it in the event loop.
 
-        It is not live after a failure and after ``close``, and after a final error of a transactional producer, for
-        example when another one has fenced it. It is not ready before the start, while it closes, while brokers refuse
-        a producer id, and when no broker has answered for ``max_silence`` seconds although requests wait or fail.
-        Raises ConfigurationError.
+        It is not live after a failure and after ``close``. A transactional producer is also not live after a final
+        error, for example when another one has fenced it. It is not ready before the start, while it closes, and while
+        brokers refuse a producer id. It is also not ready when requests wait or fail, and no broker has answered for
+        ``max_silence`` seconds. Raises ConfigurationError.
         """
         from .diagnosis import producer_health
 

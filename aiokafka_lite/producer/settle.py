@@ -1,7 +1,7 @@
 """Settles batches: delivers, replaces, fails or expires each. ``answers`` decides which, from the broker's answer.
 
 Rule 1: ``Settlement`` owns the set of unsettled batches, and is the only writer of a batch's result. A batch enters it
-by ``register`` with its first record and leaves it once, by ``deliver``, ``fail`` or ``replace``; then its bytes of
+by ``register`` with its first record. It leaves it once, by ``deliver``, ``fail`` or ``replace``. Then its bytes of
 ``buffer_memory`` are released.
 
 Rule 2: batches expire in the order in which they were begun, so one timer is enough. Only pending records

@@ -8,15 +8,15 @@ Rule 2: a task of the producer ends a transaction (``_end``), not the task of th
   next transaction begins only afterwards.
 
 Rule 3: EndTxn is sent when no other request of the transaction is in progress. In generation 1, this includes the
-  Produce requests: a batch that a broker appends behind the marker of an abort would belong to the next transaction.
+  Produce requests. A batch that a broker appends behind the marker of an abort would belong to the next transaction.
 
 Rule 4: EndTxn is not sent before all records are flushed. If a commit fails before that, the transaction is certainly
   not committed.
 
 Rule 5: a transaction of generation 2 does not begin before the markers of the previous one are written, for which
 ``TransactionCoordinator.wait_markers`` asks the coordinator. If the request of a partition leader reaches the
-coordinator earlier, the leader gets CONCURRENT_TRANSACTIONS, and repeats its request only after 20 ms, in which the
-Produce request waits.
+coordinator earlier, the leader gets CONCURRENT_TRANSACTIONS. The leader repeats its request after 20 ms, and the
+Produce request waits for this time.
 """
 
 from __future__ import annotations

@@ -54,9 +54,12 @@ UNROLLED = 16
 def encode_message(message: Message, version: int, out: bytearray) -> None:
     """Append ``message`` in ``version`` to ``out``.
 
-    Raises ``ValueError``, which names the field and the version, if the version cannot carry a value: null is not
-    allowed, a number or a length does not fit, the type is wrong, or the version lacks a field that must not be
-    ignored.
+    Raises ``ValueError`` with the field and the version if the version cannot carry a value:
+
+    - null is not allowed
+    - a number or a length does not fit
+    - the type is wrong
+    - the version lacks a field that must not be ignored.
     """
     start = len(out)
     try:

@@ -1,6 +1,6 @@
 """Split a byte stream into frames: four bytes of size, then that many bytes.
 
-A reader either passes received bytes to ``feed``, or lets the transport write into ``get_buffer()`` and then calls
+A reader passes received bytes to ``feed``. Or it lets the transport write into ``get_buffer()`` and then calls
 ``received``, which saves one copy of a large frame. The rules:
 
 1. Small frames are copied out of one intake buffer. A frame larger than half of it is received in its own buffer. The
@@ -117,8 +117,8 @@ class WaitingFrameMemory:
     """A bound like ``FrameMemory``, but a stream without room waits: its transport stops reading, which slows its peer.
 
     ``limit`` is the bound, and ``largest`` the maximum size of one frame. All streams share ``limit - largest`` bytes.
-    When those are used up, one stream at a time may have the other bytes, so that it can always complete its frame, and
-    the others wait in order. The first ``FIRST_CHUNK`` bytes of each frame do not count.
+    When those are used up, one stream at a time may have the other bytes. So this stream can always complete its frame,
+    and the others wait in order. The first ``FIRST_CHUNK`` bytes of each frame do not count.
 
     On event loops that pass received bytes on although reading is paused (asyncio on Windows), the connection of a
     stream that waits may close, as if its broker had closed it.

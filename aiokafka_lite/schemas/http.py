@@ -1,7 +1,7 @@
 """Requests to a schema registry over HTTP: the first of its addresses that answers, retries, and what errors mean.
 
-Rule 1: a lost connection and the statuses 408, 429 and 5xx are retried, at the next address at once, and after each
-round over all addresses with a pause. ``timeout`` ends the retries with KafkaTimeout.
+Rule 1: a lost connection and the statuses 408, 429 and 5xx are retried at the next address, at once. After each round
+over all addresses there is a pause. ``timeout`` ends the retries with KafkaTimeout.
 
 Rule 2: all other errors are raised at once. A status other than success, or an answer that is not JSON, is a
 SchemaRegistryError, which says what to do. A certificate that is not trusted is an AuthenticationError. A Kafka broker

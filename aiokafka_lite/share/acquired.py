@@ -61,10 +61,13 @@ class DecodedBatch(NamedTuple):
 class AcquiredRecords:
     """The acquired records of one partition, in the order of their offsets. ``decode`` takes the next batch.
 
-    ``settled`` has offsets that are acknowledged at once: offsets between batches (GAP), offsets of data that is no
-    batch (REJECT), and offsets behind the last whole batch of an incomplete answer (RELEASE), with which a later fetch
-    begins. ``failure`` is the error of the rejected data. The constructor raises ProtocolError for offsets that make no
-    sense.
+    ``settled`` has offsets that are acknowledged at once:
+
+    - GAP: offsets between batches
+    - REJECT: offsets of data that is no batch
+    - RELEASE: offsets behind the last whole batch of an incomplete answer. A later fetch begins with them.
+
+    ``failure`` is the error of the rejected data. The constructor raises ProtocolError for offsets that make no sense.
     """
 
     __slots__ = ("_batches", "_check_crc", "_max_size", "_partition", "failure", "settled")

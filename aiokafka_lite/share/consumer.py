@@ -172,8 +172,8 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         """Begin the acquisition lock of the record again (KIP-1222), and return its length in seconds.
 
         The record remains to be acknowledged. Raises UnsupportedVersion before Kafka 4.2, KafkaTimeout after
-        ``timeout`` seconds (``api_timeout`` by default), IllegalStateError as ``accept``, and BrokerError if the lock
-        had expired, or the group does not allow renewals.
+        ``timeout`` seconds (``api_timeout`` by default), and IllegalStateError as ``accept``. Raises BrokerError if the
+        lock had expired, or if the group does not allow renewals.
         """
         check_timeout(timeout)
         self._service.check()
@@ -248,8 +248,9 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
 
         It is not live after a failure, after ``close``, and when the program has not asked for records for more than
         ``max_poll_ago`` seconds. By default there is no such limit, because share groups have no ``max_poll_interval``.
-        It is not ready before the start, while it is not a member of its group, and when no broker has answered for
-        more than ``max_silence`` seconds although requests wait or fail. Raises ConfigurationError for a wrong limit.
+        It is not ready before the start, and while it is not a member of its group. It is also not ready when requests
+        wait or fail, and no broker has answered for more than ``max_silence`` seconds. Raises ConfigurationError for a
+        wrong limit.
         """
         from .health import share_health
 

@@ -11,8 +11,8 @@ Acquired offsets that the user never gets are in ``settled``: the next request c
 
 Rule 1: An acquisition belongs to one session with one broker and to one acquisition lock. When the session is lost or
         the lock expires, the broker delivers the records again, and an acknowledgement would be refused. So
-        acknowledgements of such records fail here and are not sent: a broker refuses all acknowledgements of a
-        partition in one request if one of them is wrong.
+        acknowledgements of such records fail here and are not sent. If one acknowledgement of a partition is wrong, a
+        broker refuses all of them in that request.
 Rule 2: Times are times of the event loop's clock. A lock counts from the moment at which the request was sent, so it
         expires here before it expires at the broker.
 """

@@ -6,8 +6,8 @@ the batch to the query's commit log. If the driver is killed between these steps
 is frozen, it may wake while its successor writes the same batch. These rules make both harmless:
 
 Rule 1: the transactional id of a task is made of the query's id and the number of the task. A task first starts its
-producer. This aborts the transaction of an earlier attempt, or waits for the end of its commit, and fences that
-attempt: it can neither write rows nor end its transaction later.
+producer. This aborts the transaction of an earlier attempt, or waits for the end of its commit. It also fences that
+attempt, which can then neither write rows nor end its transaction.
 
 Rule 2: each transaction contains a marker with the number of the batch: an offset that a group, named like the
 transactional id, commits. After rule 1, a task reads the marker. If it is of this batch, an earlier run has committed

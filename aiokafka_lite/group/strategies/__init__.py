@@ -1,7 +1,7 @@
 """Assignment strategies: pure functions that the leader of a group runs, one file each; ``registry`` lists them.
 
-Each is compatible with the strategy of the same name in Java's client and librdkafka: it has the same protocol name and
-the same user data, and makes assignments that those clients accept. So a group may mix clients.
+Each is compatible with the strategy of the same name in Java's client and librdkafka. It has the same protocol name and
+the same user data, and those clients accept its assignments. So a group may mix clients.
 """
 
 from .cooperative_sticky import CooperativeStickyStrategy

@@ -2,8 +2,9 @@
 
 Members and partitions are taken in order: 3 members get 4, 3 and 3 of 10 partitions. Topics with the same number of
 partitions are divided at the same places. So one member reads partition 2 of all these topics. If members and replicas
-have racks, a partition goes to a member in the rack of a replica, as long as that member is within its share (KIP-881).
-Topics that are divided in the same way are matched to racks together first, so that they stay divided in the same way.
+have racks, a partition goes to a member in the rack of a replica (KIP-881). That member must not get more than its
+share. Topics that are divided in the same way are matched to racks together first, so that they stay divided in the
+same way.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The client's side of SASL: one file per mechanism, each a small state machine without I/O.
 
 ``begin()`` returns the first step, ``received(message)`` the step after a message of the broker. A step is bytes to
-send, a key to derive (which is slow, so the caller decides where to run it), or None when the login is complete. A
-message of the broker that the mechanism does not allow raises ``AuthenticationError``. Errors quote no secret.
+send, a key to derive, or None when the login is complete. A key takes long to derive, so the caller decides where to
+run it. A message of the broker that the mechanism does not allow raises ``AuthenticationError``. Errors quote no
+secret.
 """
 
 from .gssapi import GssapiExchange, SecurityContext
