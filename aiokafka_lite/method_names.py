@@ -172,8 +172,8 @@ _RENAMED = {
 
 SEND = {
     "timestamp_ms": "use timestamp, in milliseconds",
-    "callback": "use send_nowait(...).report(function)",
-    "on_delivery": "use send_nowait(...).report(function)",
+    "callback": "use send_nowait(...).report(function), which calls function(metadata, error)",
+    "on_delivery": "use send_nowait(...).report(function), which calls function(metadata, error)",
 }
 """Arguments of other clients for ``send``, ``send_nowait`` and ``put`` of ``Producer``, and what to do instead."""
 
