@@ -38,9 +38,9 @@ OnDeserializationError = (
 
 ``"raise"`` raises DeserializationError, again with each read, until the user seeks past the record; ``"skip"`` skips
 the record with a warning; ``"raw"`` returns it as bytes. A function gets the error and the record as bytes. It returns
-the record for the program, or None to skip it. It may be async. The read raises its exceptions. The read raises errors
-that do not concern the record, also with ``"skip"`` and ``"raw"``: a schema registry does not answer or refuses the
-credentials, or its client is closed.
+the record for the program, or None to skip it. It may be async, and the read raises its exceptions. Errors
+that do not concern the record are raised also with ``"skip"`` and ``"raw"``: a schema registry does not answer or
+refuses the credentials, or its client is closed.
 """
 
 

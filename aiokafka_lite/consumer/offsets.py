@@ -34,7 +34,7 @@ EARLIEST = -2
 CONSUMER = -1  # the replica id that consumers send
 
 LOOKUPS_PER_REQUEST = 2_000
-"""The most partitions of one request. The answer for 100,000 of them would hold the event loop for 150 ms."""
+"""The most partitions of one request. One answer for 100,000 of them held the event loop for over half a second."""
 
 NEW_PARTITION_TIMEOUT = 1.0
 """Seconds for which metadata is requested again if it lacks a partition of a topic, because the partition may be

@@ -78,8 +78,8 @@ class ConsumerGroupSession:
 
         Raises IllegalStateError after the end of the session, and while the member has lost its membership: another
         member may own the partitions. So call it for each transaction. ``send_offsets`` raises CommitFailed if the
-        group has rebalanced. If ``consume_claim`` raises one of these two errors, this member or the new owner reads
-        the claim again from the last commit.
+        group has rebalanced. If ``consume_claim`` raises CommitFailed or the error of this call, this member or the new
+        owner reads the claim again from the last commit.
         """
         self.gave_metadata = True
         if not self._is_current(self) or self._coordinator.member.generation < 0:
