@@ -339,7 +339,8 @@ class BrokerError(KafkaError):
         self.wire_code: int = int(code)
         name = self.code.name if self.wire_code == self.code else f"error code {self.wire_code}"
         if reason:  # the broker's reason contains the description of the code
-            super().__init__(f"{message}: {reason.rstrip('.')} ({name})")
+            text = f"{message}: {reason}" if message else reason
+            super().__init__(f"{text.rstrip('.')} ({name})")
             return
         text = f"{message}: {name}" if message else name
         super().__init__(f"{text} ({self.code.description})")

@@ -525,7 +525,8 @@ class Component(AsyncContext):
         try:
             await self._close_after_error()
         except Exception as failure:  # noqa: BLE001 - the exception of the body is the one to raise
-            if failure is not error:
+            # A failed task may raise its error alone here, and in a group there.
+            if unwrapped(failure) is not unwrapped(error):
                 logger.warning("%r failed to close after %r: %r", self, error, failure)
 
     def __reduce__(self) -> NoReturn:

@@ -21,10 +21,16 @@ MISSING_AFTER = 2.0
 
 def check_topic_name(name: str) -> None:
     """Raise InvalidTopic unless Kafka allows the name. No broker is asked."""
+    if (problem := problem_of_topic_name(name)) is not None:
+        raise InvalidTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, reason=problem)
+
+
+def problem_of_topic_name(name: object) -> str | None:
+    """The rule of Kafka that the name breaks, as a sentence for an error; None for a valid name."""
     if not isinstance(name, str):
-        raise InvalidTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, must_be("topic", "a string", name))
+        return must_be("topic", "a string", name)
     if _NAME.fullmatch(name) and name not in (".", ".."):
-        return
+        return None
     shown = repr(name if len(name) <= _SHOWN else name[:_SHOWN] + "…")
     if not name or name in (".", ".."):
         rule = 'not be empty, "." or ".."'
@@ -32,7 +38,7 @@ def check_topic_name(name: str) -> None:
         rule = f"have at most 249 characters, got {len(name)}"
     else:
         rule = "consist of a-z, A-Z, 0-9, '.', '_' and '-'"
-    raise InvalidTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name must {rule}: {shown}")
+    return f"topic name must {rule}: {shown}"
 
 
 class TrackedTopics:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..aio.runtime import Runtime
 from ..arguments import check_function, must_be
 from ..cluster.bootstrap import parse_bootstrap_servers
-from ..cluster.topics import check_topic_name
+from ..cluster.topics import problem_of_topic_name
 from ..config import (
     ClientConfig,
     ClientSettings,
@@ -21,7 +21,7 @@ from ..config import (
     IsolationName,
     OffsetResetName,
 )
-from ..errors import ConfigurationError, InvalidTopic
+from ..errors import ConfigurationError
 from ..net.connector import Connector, check_connector
 from .deserializing import Deserializing, OnDeserializationError
 from .interceptor import ConsumerInterceptor, ConsumerInterceptors
@@ -197,8 +197,6 @@ def checked_topics(topics: Iterable[str] | re.Pattern[str]) -> tuple[str, ...] |
         raise ConfigurationError(must_be("topics", "a list of names or a compiled regular expression", given))
     names = list(topics)
     for name in names:
-        try:
-            check_topic_name(name)
-        except InvalidTopic as error:
-            raise ConfigurationError(must_be("topics", f"valid names ({error})", names)) from None
+        if (problem := problem_of_topic_name(name)) is not None:
+            raise ConfigurationError(f"topics: {problem}")
     return tuple(dict.fromkeys(names))

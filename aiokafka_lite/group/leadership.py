@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..cluster.topics import check_topic_name
-from ..errors import IllegalStateError, InvalidTopic, ProtocolError
+from ..cluster.topics import problem_of_topic_name
+from ..errors import IllegalStateError, ProtocolError
 from ..protocol.messages import JoinGroupResponse
 from ..types import TopicPartition
 from .payloads import read_subscription
@@ -44,12 +44,10 @@ class Leadership:
         self._counts: dict[str, int] | None = None  # the partition count of each topic on which the assignment is based
 
     def _is_valid(self, topic: str) -> bool:
-        try:
-            check_topic_name(topic)
-        except InvalidTopic as error:
-            self.problems.append(f"a member subscribes to an impossible topic, which is ignored: {error}")
-            return False
-        return True
+        problem = problem_of_topic_name(topic)
+        if problem is not None:
+            self.problems.append(f"a member subscribes to an impossible topic, which is ignored: {problem}")
+        return problem is None
 
     def assign(self, strategy: AssignmentStrategy, topics: TopicRacks) -> Mapping[str, Sequence[TopicPartition]]:
         """Partitions by member id; none if the coordinator keeps the assignment.

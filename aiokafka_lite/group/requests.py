@@ -51,7 +51,9 @@ _HINTS = {
     ErrorCode.INVALID_SESSION_TIMEOUT: (
         "session_timeout must be within group.min.session.timeout.ms and group.max.session.timeout.ms of the brokers"
     ),
-    ErrorCode.FENCED_INSTANCE_ID: "another client has joined with the same group_instance_id",
+    ErrorCode.FENCED_INSTANCE_ID: (
+        "another client has joined with the same group_instance_id; each member of a group needs its own"
+    ),
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs READ on the group",
     ErrorCode.UNRELEASED_INSTANCE_ID: (
         "another member holds this group_instance_id; if its process died, the coordinator releases the id when the "

@@ -74,6 +74,7 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
 
 _OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _UNKNOWN_ISSUER = (2, 18, 19, 20, 21)
+_OUTSIDE_VALIDITY = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 
 _NOT_TLS = (
     "WRONG_VERSION_NUMBER",
@@ -82,6 +83,8 @@ _NOT_TLS = (
     "RECORD_LAYER_FAILURE",
     "PACKET_LENGTH_TOO_LONG",
 )
+# OpenSSL sends the first alert, and Java's TLS the second, if the client has sent no certificate.
+_NO_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE")
 _CLIENT_CERTIFICATE = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "DECRYPT_ERROR")
 
 
@@ -113,10 +116,14 @@ def alert(error: ssl.SSLError, peer: str) -> KafkaError | None:
     reason = error.reason or ""
     if "_ALERT_" not in reason or not any(word in reason for word in _CLIENT_CERTIFICATE):
         return None
-    text = _words(reason.partition("_ALERT_")[2])
-    return AuthenticationError(
-        f"{peer} requires a client certificate that it trusts (its alert: {text}); set ssl_certfile and ssl_keyfile"
-    )
+    description = reason.partition("_ALERT_")[2]
+    if description in _NO_CERTIFICATE:
+        does = "requires a client certificate that it trusts"
+        advice = "set ssl_certfile and ssl_keyfile"
+    else:
+        does = "refuses the client certificate of ssl_certfile"
+        advice = "the certificate must be valid today, and the broker must trust the authority that issued it"
+    return AuthenticationError(f"{peer} {does} (its alert: {_words(description)}); {advice}")
 
 
 def _refused(error: ssl.SSLError, peer: str) -> KafkaError:
@@ -130,6 +137,8 @@ def _distrusted(error: ssl.SSLCertVerificationError, peer: str) -> Authenticatio
         hint = "; it must be for the host name of the broker, unless ssl_check_hostname is off"
     elif error.verify_code in _UNKNOWN_ISSUER:
         hint = "; set ssl_cafile to the certificate of the authority that issued it"
+    elif error.verify_code in _OUTSIDE_VALIDITY:
+        hint = "; renew the certificate on the broker, or correct the clock of this machine"
     text = error.verify_message.rstrip(".")
     return AuthenticationError(f"the certificate of {peer} cannot be trusted: {text}{hint}")
 

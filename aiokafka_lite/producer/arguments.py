@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Mapping, Sized
 from itertools import islice
 
 from ..arguments import shown
 from ..errors import SerializationError
+
+# Python can iterate over these too, but no caller means a record for each byte, letter or key.
+_SINGLE = (str, bytes, bytearray, memoryview, Mapping)
 
 
 class ValuesAndKeys:
@@ -19,7 +22,7 @@ class ValuesAndKeys:
 
     def __init__(self, topic: str, values: Iterable[object], keys: Iterable[object] | None) -> None:
         for name, given in (("values", values), ("keys", keys if keys is not None else ())):
-            if isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Iterable):
+            if isinstance(given, _SINGLE) or not isinstance(given, Iterable):
                 raise SerializationError(
                     f"{name} for topic {topic!r} must be an iterable with one item per record, got {shown(given)}"
                 )

@@ -433,4 +433,6 @@ class Delivery:
     def __repr__(self) -> str:
         result = self._follow()
         state = "open" if not result.settled else "delivered" if not result.has_failed else f"failed: {result.error!r}"
-        return f"<Delivery {result.topic}-{result.partition} {state}>"
+        # The partition is -1 until the metadata of the topic is known.
+        place = result.topic if result.partition < 0 else f"{result.topic}-{result.partition}"
+        return f"<Delivery {place} {state}>"

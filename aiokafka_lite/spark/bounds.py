@@ -14,8 +14,8 @@ from enum import Enum
 from typing import Literal
 
 from ..arguments import INT64_MAX, is_whole, must_be, shown
-from ..cluster.topics import check_topic_name
-from ..errors import ConfigurationError, InvalidTopic
+from ..cluster.topics import problem_of_topic_name
+from ..errors import ConfigurationError
 from ..types import TopicPartition
 
 LATEST_OFFSET = -1
@@ -282,7 +282,5 @@ def _json_object(name: str, text: str, what: str) -> dict[str, object]:
 
 
 def _check_topic(name: str, topic: str) -> None:
-    try:
-        check_topic_name(topic)
-    except InvalidTopic as error:
-        raise ConfigurationError(f"option {name}: {error}") from None
+    if (problem := problem_of_topic_name(topic)) is not None:
+        raise ConfigurationError(f"option {name}: {problem}")

@@ -295,7 +295,7 @@ async def test_no_login_at_a_port_that_wants_one_says_what_to_set(secured: Secur
         ("TLS", "127.0.0.1", {}, "cannot be trusted: IP address mismatch.*it must be for the host name"),
         ("TLS", None, {"ssl_cafile": "stranger"}, "cannot be trusted: .*set ssl_cafile to the certificate"),
         ("TLS", None, {"ssl_cafile": None}, "cannot be trusted: .*set ssl_cafile to the certificate"),
-        ("EXPIRED", None, {}, "cannot be trusted: certificate has expired"),
+        ("EXPIRED", None, {}, "cannot be trusted: certificate has expired; renew the certificate"),
         ("MUTUAL", None, {}, "requires a client certificate that it trusts.*set ssl_certfile and ssl_keyfile"),
     ],
 )

@@ -86,3 +86,9 @@ def test_empty_entries_of_servers_are_left_out(made: type[Any], servers: object)
     owner = made(servers)
     client = owner._core.client if isinstance(owner, Consumer) else owner._client
     assert client.config.servers == ("a:1",)
+
+
+def test_an_invalid_topic_name_is_told_once() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        Consumer("localhost:9092", topics=["a b"])
+    assert str(raised.value) == "topics: topic name must consist of a-z, A-Z, 0-9, '.', '_' and '-': 'a b'"

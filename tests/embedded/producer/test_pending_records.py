@@ -153,3 +153,12 @@ async def test_a_use_of_a_topic_that_metadata_has_just_lost_is_recorded_with_a_l
         await delivery
         await producer.send("t", b"3")
         assert topic.used_until > 0.0
+
+
+async def test_a_delivery_shows_no_partition_before_the_topic_is_known(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster) as producer:
+        delivery = producer.send_nowait("t", b"v")
+        assert repr(delivery) == "<Delivery t open>"
+        await delivery
+        assert repr(delivery) == "<Delivery t-0 delivered>"

@@ -89,7 +89,7 @@ async def test_send_many_bounds_what_it_takes_of_the_buffer(cluster: EmbeddedClu
 async def test_send_many_refuses_values_and_keys_that_are_no_iterables_before_sending(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
-        for wrong in ("ab", b"ab", bytearray(b"ab"), None, 5):
+        for wrong in ("ab", b"ab", bytearray(b"ab"), {b"k": b"v"}, None, 5):
             with pytest.raises(SerializationError, match=r"values for topic 't' must be an iterable"):
                 await producer.send_many("t", wrong)  # type: ignore[arg-type]
         for wrong in ("ab", b"ab", 5):

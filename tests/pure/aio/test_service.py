@@ -374,3 +374,11 @@ def test_a_component_is_refused_in_a_forked_process() -> None:
 def test_a_component_is_not_copied(copied: Callable[[object], object]) -> None:
     with pytest.raises(TypeError, match=r"^Probe cannot be pickled or copied, as it has connections and tasks"):
         copied(Probe())
+
+
+async def test_an_error_that_the_body_raises_in_a_group_is_not_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ExceptionGroup):
+        async with Probe() as probe, anyio.create_task_group() as tasks:
+            tasks.start_soon(probe.service.while_running, asyncio.Event().wait())
+            probe.service.start_child(boom)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]  # the failure itself
