@@ -196,7 +196,7 @@ class ClassicProtocol:
             assigned = read_assignment(response.assignment)
         except ProtocolError:
             return None  # the member also decodes the assignment, and refuses it
-        return await self._requests.problem_of_unlisted(by_topic(assigned))
+        return await self._requests.problem_after_refresh(by_topic(assigned))
 
     async def _leave(self, action: SendLeave) -> LeaveAnswer:
         await self._requests.leave(lambda: self._send_leave(action))

@@ -187,7 +187,7 @@ class ConsumerProtocol:
             for each in response.assignment.topic_partitions
             if each.topic_id in names
         }
-        return await self._requests.problem_of_unlisted(topics)
+        return await self._requests.problem_after_refresh(topics)
 
     async def _leave(self, action: SendHeartbeat) -> LeaveAnswer:
         # The request uses the connection of the heartbeats, so that a heartbeat that joins cannot arrive after it.

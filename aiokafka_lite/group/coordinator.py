@@ -130,59 +130,58 @@ class Coordinator:
 
     def _use(self, protocol: str) -> None:
         """Create the member and the sender of its requests. Called only before ``run`` handles the first event."""
-        config = self._config
-        if protocol == "consumer":
-            self.member = member = ConsumerMember(
-                config.group_id,
-                rebalance_timeout=config.time_to_rebalance,
-                assignor=config.group_remote_assignor,
-                instance_id=config.group_instance_id,
-                rack=self._client_config.client_rack or None,
-                new_id=self._client.runtime.new_id,
-            )
-        else:
-            self.member = classic = Member(
-                config.group_id,
-                strategies=self._strategies,
-                session_timeout=config.session_timeout,
-                rebalance_timeout=config.time_to_rebalance,
-                instance_id=config.group_instance_id,
-                rack=self._client_config.client_rack or None,
-            )
-        self._requests = MemberRequests(
-            self._client,
-            config,
-            self.member,
-            spawn=self._spawn,
-            post=self._post,
-            on_error=self._on_error,
-        )
         self._protocol: ClassicProtocol | ConsumerProtocol
-        if protocol == "consumer":
-            self._protocol = ConsumerProtocol(
-                self._client,
-                self._client_config,
-                member,
-                self.heartbeats,
-                requests=self._requests,
-                spawn=self._spawn,
-                is_overdue=self._is_overdue,
-                poll_left=self._poll_left,
-                post=self._post,
-            )
-        else:
-            self._protocol = ClassicProtocol(
-                self._client,
-                config,
-                self._client_config,
-                classic,
-                self.heartbeats,
-                requests=self._requests,
-                topics=self._topics,
-                spawn=self._spawn,
-                is_overdue=self._is_overdue,
-                post=self._post,
-            )
+        self._protocol = self._consumer_protocol() if protocol == "consumer" else self._classic_protocol()
+
+    def _consumer_protocol(self) -> ConsumerProtocol:
+        member = ConsumerMember(
+            self._config.group_id,
+            rebalance_timeout=self._config.time_to_rebalance,
+            assignor=self._config.group_remote_assignor,
+            instance_id=self._config.group_instance_id,
+            rack=self._client_config.client_rack or None,
+            new_id=self._client.runtime.new_id,
+        )
+        return ConsumerProtocol(
+            self._client,
+            self._client_config,
+            member,
+            self.heartbeats,
+            requests=self._requests_of(member),
+            spawn=self._spawn,
+            is_overdue=self._is_overdue,
+            poll_left=self._poll_left,
+            post=self._post,
+        )
+
+    def _classic_protocol(self) -> ClassicProtocol:
+        member = Member(
+            self._config.group_id,
+            strategies=self._strategies,
+            session_timeout=self._config.session_timeout,
+            rebalance_timeout=self._config.time_to_rebalance,
+            instance_id=self._config.group_instance_id,
+            rack=self._client_config.client_rack or None,
+        )
+        return ClassicProtocol(
+            self._client,
+            self._config,
+            self._client_config,
+            member,
+            self.heartbeats,
+            requests=self._requests_of(member),
+            topics=self._topics,
+            spawn=self._spawn,
+            is_overdue=self._is_overdue,
+            post=self._post,
+        )
+
+    def _requests_of(self, member: BaseMember) -> MemberRequests:
+        self.member = member
+        self._requests = MemberRequests(
+            self._client, self._config, member, spawn=self._spawn, post=self._post, on_error=self._on_error
+        )
+        return self._requests
 
     def __repr__(self) -> str:
         return f"<Coordinator of {self.member!r}>"

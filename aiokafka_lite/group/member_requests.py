@@ -86,8 +86,8 @@ class MemberRequests:
                 LEAVE_TIMEOUT,
             )
 
-    async def problem_of_unlisted(self, topics: Mapping[str, Sequence[int]]) -> str | None:
-        """As the function of this name, with metadata that is refreshed if needed; None if the refresh fails."""
+    async def problem_after_refresh(self, topics: Mapping[str, Sequence[int]]) -> str | None:
+        """As ``problem_of_unlisted``, with metadata that is refreshed if needed; None if the refresh fails."""
         if problem_of_unlisted(topics, self._client.view) is None:
             return None
         try:
