@@ -1,4 +1,7 @@
-"""A question before a command deletes something, if a person is at the terminal."""
+"""Questions to a person at the terminal: before a command deletes something, and for a password.
+
+No function here blocks the event loop, so that Ctrl-C and SIGTERM end a command that waits for an answer.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,38 @@ async def confirmed(question: str, yes: bool) -> bool:
     """Whether the user agrees. Nothing is asked with ``yes``, or if stdin or stderr is not a terminal."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
-    from .descriptors import read
-
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    answer = await read(sys.stdin.fileno())  # Ctrl-C ends this wait, and would not end input()
-    if answer.decode(errors="replace").strip().lower() in ("y", "yes"):
+    if (await _read_line()).strip().lower() in ("y", "yes"):
         return True
     say("nothing was changed")
     return False
+
+
+async def ask_hidden(question: str) -> str:
+    """A line from the terminal, which does not show it. It shows input again at the end, also after a cancellation."""
+    import termios
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    hidden = termios.tcgetattr(terminal)
+    hidden[3] &= ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSADRAIN, hidden)
+    try:
+        print(question, end="", file=sys.stderr, flush=True)
+        return await _read_line()
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        print(file=sys.stderr)  # the Enter key was not shown either
+
+
+async def _read_line() -> str:
+    """The next line of the terminal without its end; empty at the end of stdin."""
+    from .descriptors import read
+
+    line = bytearray()
+    while b"\n" not in line and (piece := await read(sys.stdin.fileno())):
+        line += piece
+    return line.partition(b"\n")[0].decode(errors="replace").rstrip("\r")
 
 
 def say_done(items: Iterable[object], what: str) -> None:

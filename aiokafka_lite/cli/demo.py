@@ -91,11 +91,18 @@ class Check:
             self._faults.append(f"{record.topic}-{record.partition} offset {record.offset}: {what}")
 
 
+class PipedConsole(Console):
+    """A console that raises BrokenPipeError if the reader has closed the pipe. Rich's own would end with status 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 async def demo(bootstrap_server: str | None, count: int, spark_output: Path | None) -> int:
     """Run the demo, with Spark if there is a directory for its output; 0 if all checks pass, else 1."""
     if spark_output is not None:
         check_installed()
-    console = Console(soft_wrap=True, highlight=False)
+    console = PipedConsole(soft_wrap=True, highlight=False)
     async with AsyncExitStack() as stack:
         if bootstrap_server is None:
             servers = (await stack.enter_async_context(EmbeddedCluster(brokers=3))).bootstrap_servers

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .confirm import Yes, confirmed, listed, say_done
+from .confirm import Yes, ask_hidden, confirmed, listed, say_done
 from .options import Shared, command
 from .output import Table, show_errors
 from .running import FAILED
@@ -62,7 +62,7 @@ async def add(
     ] = 4096,
 ) -> int:
     """Add a user, or change the password. The password is the first line of stdin; on a terminal, a prompt asks."""
-    password = read_password()
+    password = await read_password()
     async with shared.connection.admin() as admin:
         changed = await admin.users.set_passwords({user: password}, mechanism=mechanism.value, iterations=iterations)
     return show_errors(changed.failed.values())
@@ -84,11 +84,14 @@ async def remove(
     return show_errors(removed.failed.values())
 
 
-def read_password() -> str:
-    """The password, from a prompt or from stdin. Raises ValueError if there is none."""
+async def read_password() -> str:
+    """The password, from a prompt or from stdin. Raises ValueError if there is none, or if the repetition differs."""
     if sys.stdin.isatty():
-        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
-    password = sys.stdin.readline().rstrip("\r\n")
+        password = await ask_hidden("Password: ")
+        if password != await ask_hidden("Repeat for confirmation: "):
+            raise ValueError("the two passwords differ; nothing was changed")
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise ValueError("users add requires a password on the first line of stdin")
     return password
