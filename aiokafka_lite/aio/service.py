@@ -525,7 +525,7 @@ class Component(AsyncContext):
         try:
             await self._close_after_error()
         except Exception as failure:  # noqa: BLE001 - the exception of the body is the one to raise
-            # A failed task may raise its error alone here, and in a group there.
+            # The body may raise the error of a failed task in an exception group. ``close`` raises it alone.
             if unwrapped(failure) is not unwrapped(error):
                 logger.warning("%r failed to close after %r: %r", self, error, failure)
 

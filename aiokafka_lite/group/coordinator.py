@@ -147,7 +147,7 @@ class Coordinator:
             self._client_config,
             member,
             self.heartbeats,
-            requests=self._requests_of(member),
+            requests=self._use_member(member),
             spawn=self._spawn,
             is_overdue=self._is_overdue,
             poll_left=self._poll_left,
@@ -169,14 +169,15 @@ class Coordinator:
             self._client_config,
             member,
             self.heartbeats,
-            requests=self._requests_of(member),
+            requests=self._use_member(member),
             topics=self._topics,
             spawn=self._spawn,
             is_overdue=self._is_overdue,
             post=self._post,
         )
 
-    def _requests_of(self, member: BaseMember) -> MemberRequests:
+    def _use_member(self, member: BaseMember) -> MemberRequests:
+        """Make this the member of the coordinator; return the sender of its requests."""
         self.member = member
         self._requests = MemberRequests(
             self._client, self._config, member, spawn=self._spawn, post=self._post, on_error=self._on_error

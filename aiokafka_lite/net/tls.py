@@ -83,7 +83,7 @@ _NOT_TLS = (
     "RECORD_LAYER_FAILURE",
     "PACKET_LENGTH_TOO_LONG",
 )
-# OpenSSL sends the first alert, and Java's TLS the second, if the client has sent no certificate.
+# The alerts of a broker that got no client certificate. Its TLS library decides which one it sends.
 _NO_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE")
 _CLIENT_CERTIFICATE = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "DECRYPT_ERROR")
 

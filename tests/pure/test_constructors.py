@@ -88,7 +88,7 @@ def test_empty_entries_of_servers_are_left_out(made: type[Any], servers: object)
     assert client.config.servers == ("a:1",)
 
 
-def test_an_invalid_topic_name_is_told_once() -> None:
+def test_an_invalid_topic_name_is_reported_once() -> None:
     with pytest.raises(ConfigurationError) as raised:
         Consumer("localhost:9092", topics=["a b"])
     assert str(raised.value) == "topics: topic name must consist of a-z, A-Z, 0-9, '.', '_' and '-': 'a b'"
