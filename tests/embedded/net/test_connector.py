@@ -51,17 +51,19 @@ async def test_if_no_address_accepts_each_is_named_with_its_cause(monkeypatch: p
 
 
 async def test_an_unreachable_address_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 127.0.0.1 chooses the port: other tests use most of its ports, and none listens at 127.0.0.3. The other way round,
+    # the port that was free at 127.0.0.3 was once in use at 127.0.0.1.
+    server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
     swallowing = socket.socket()
-    swallowing.bind(("127.0.0.3", 0))
+    swallowing.bind(("127.0.0.3", port))
     swallowing.listen(0)
-    port = swallowing.getsockname()[1]
     fillers = []
     for _ in range(4):  # more than the backlog: Linux drops the SYNs that come then
         filler = socket.socket()
         filler.setblocking(False)
         filler.connect_ex(("127.0.0.3", port))
         fillers.append(filler)
-    server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", port)
     try:
         resolve_to(monkeypatch, [(socket.AF_INET, "127.0.0.3"), (socket.AF_INET, "127.0.0.1")])
         transport, _ = await TcpConnector(0.4).connect("kafka.example", port, asyncio.Protocol)
