@@ -29,10 +29,8 @@ from ..config import ProducerConfig
 from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, error_for
 from ..types import Header
 from .batch import Batch, BatchFactory
-from .counters import Counters
 from .delivery import BatchResult, FailureLog
 from .dispatch import Dispatcher
-from .failures import FailureStreams
 from .partition import PartitionProducer
 from .partition_batches import Sealed
 from .partition_choice import PartitionChoice
@@ -41,7 +39,7 @@ from .producer_ids import ProducerIds
 from .record import PreparedRecord
 from .settle import Settlement
 from .timers import Timers
-from .topic import UNASSIGNED, PendingRecords, TopicProducer
+from .topic import PendingRecords, TopicProducer
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +77,6 @@ class Accumulator:
         batches: BatchFactory,
         load: Counter[int],
         ids: ProducerIds | None,
-        counters: Counters,
-        failures: FailureStreams,
         spawn: Spawn,
     ) -> None:
         self.topics: dict[str, TopicProducer] = {}
@@ -93,8 +89,6 @@ class Accumulator:
         sealed: deque[Sealed] = deque()
         self._sealed = sealed
         self.choice = PartitionChoice(partitioner, client.view, sealed)
-        self._counters = counters
-        self._failures = failures
         self._spawn = spawn
         self._make_partition = partial(
             PartitionProducer,
@@ -326,12 +320,7 @@ class Accumulator:
         try:
             return self.append(*record, sent_at)
         except Exception as error:  # noqa: BLE001 - the record's delivery raises it
-            failed = BatchResult(record.topic, UNASSIGNED)
-            failed.fail(error)
-            self._counters.records_failed += 1
-            self._budget.release(record.size)
-            self._failures.records_failed([record], failed)
-            return failed, 0
+            return self._settlement.fail_record(record, error), 0
 
     def fail_pending(self, error: Exception, log: FailureLog) -> None:
         """Fail the pending records of all topics."""
@@ -349,11 +338,7 @@ class Accumulator:
             topic.end_pending()
         else:
             topic.unplaced = None
-        records = list(pending.records)
-        self._budget.release(sum([record.size for record in records]))
-        self._settlement.remove_pending(pending)
-        self._counters.records_failed += len(records)
-        self._failures.records_failed(records, pending.fail_rest(error, log))
+        self._settlement.fail_pending(pending, error, log)
 
     # Records for partitions that metadata does not list.
 

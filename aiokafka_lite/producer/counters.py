@@ -6,8 +6,7 @@ from __future__ import annotations
 class Counters:
     """Counters over all brokers. ``ProducerMetrics`` has a field of the same name for each of them.
 
-    Requests are counted by the senders, results by ``Settlement``. The accumulator counts pending records that fail,
-    because they never become a batch of ``Settlement``.
+    Requests are counted by the senders, results by ``Settlement``, pending records that fail included.
     """
 
     def __init__(self) -> None:

@@ -102,8 +102,6 @@ class Pipeline:
             batches=batches,
             load=load,
             ids=self.ids,
-            counters=self.counters,
-            failures=failures,
             spawn=self._spawn,
         )
         self.room = Room(budget, config.max_block, service, self.accumulator.flush)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import random as _random
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Never, Unpack
 
-from ..aio.deadline import deadline
 from ..aio.runtime import Runtime
 from ..aio.service import Component
 from ..arguments import INT64_MAX, check_methods, check_timeout, plural, whole
 from ..cluster.client import Client
-from ..cluster.metadata import ClusterView, PartitionView
-from ..errors import ErrorCode, IllegalStateError, KafkaError, KafkaTimeout
+from ..cluster.metadata import PartitionView
+from ..errors import IllegalStateError
 from ..method_names import PRODUCER, PRODUCER_ARGUMENTS, explain, wrong_send
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
@@ -34,6 +32,7 @@ from .record import Headers
 from .results import SendResults
 from .serializer import GivenSerializer, Serialization
 from .settings import ProducerSettings, configs
+from .time_limits import bounded, within
 from .transaction import TransactionCalls
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from .diagnosis import ProducerDiagnosis
     from .metrics import ProducerMetrics
     from .transactions import Transactions
-
-T = TypeVar("T")
 
 CLOSE_TIMEOUT = 30.0
 """Seconds that ``Producer.close`` waits for acknowledgements."""
@@ -181,7 +178,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         if timeout is not None:
             check_timeout(timeout)
             sending = self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
-            return await self._within(timeout, (topic, partition), "acknowledged", sending)
+            return await within(timeout, self._client, topic, partition, "acknowledged", sending)
         self._service.check()
         accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
         return await (accepted if isinstance(accepted, Delivery) else await accepted)
@@ -212,7 +209,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         if timeout is not None:
             check_timeout(timeout)
             putting = self.put(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
-            return await self._within(timeout, (topic, partition), "accepted", putting)
+            return await within(timeout, self._client, topic, partition, "accepted", putting)
         self._service.check()
         accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
         return accepted if isinstance(accepted, Delivery) else await accepted
@@ -263,7 +260,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         """
         self._service.check()
         self._acceptor.check_writable()
-        with _bounded(timeout, lambda: f"records for topic {topic!r} were not acknowledged"):
+        with bounded(timeout, lambda: f"records for topic {topic!r} were not acknowledged"):
             given = ValuesAndKeys(topic, values, keys)
             pieces = await self._running().many_acceptor.accept(topic, given, headers, partition, timestamp)
             for piece in pieces:
@@ -282,7 +279,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         the first row that was not written, when all rows are settled; KafkaTimeout. Raises ConfigurationError without
         the extra ``arrow``.
         """
-        with _bounded(timeout, lambda: f"a table for topic {topic!r} was not acknowledged"):
+        with bounded(timeout, lambda: f"a table for topic {topic!r} was not acknowledged"):
             return await (await self.put_arrow(topic, table))
 
     async def put_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> BulkDelivery:
@@ -297,7 +294,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
             raise IllegalStateError(
                 "a producer with serializers or interceptors cannot write columns of Arrow; use another producer"
             )
-        with _bounded(timeout, lambda: f"a table for topic {topic!r} was not accepted"):
+        with bounded(timeout, lambda: f"a table for topic {topic!r} was not accepted"):
             return await self._running().arrow_acceptor.accept(topic, table)
 
     def _transactions(self) -> Transactions:
@@ -312,7 +309,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         Use it after BufferFull. ``put`` does both. Raises KafkaTimeout after ``timeout`` seconds.
         """
         self._service.check()
-        with _bounded(timeout, lambda: "the buffer had no room"):
+        with bounded(timeout, lambda: "the buffer had no room"):
             await self._running().room.drain(largest_pending_record(self.config))
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -323,7 +320,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         """
         self._service.check()
         pipeline = self._running()
-        with _bounded(timeout, lambda: f"{plural(len(pipeline.settlement.unsettled), 'batch')} had no acknowledgement"):
+        with bounded(timeout, lambda: f"{plural(len(pipeline.settlement.unsettled), 'batch')} had no acknowledgement"):
             await self._service.while_running(pipeline.flush())
 
     async def partitions_for(self, topic: str, *, timeout: float | None = None) -> tuple[PartitionView, ...]:
@@ -336,21 +333,6 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         self._service.check()
         asking = self._client.topic(topic, self.config.max_block if timeout is None else timeout)
         return (await self._service.while_running(asking)).partitions
-
-    async def _within(self, timeout: float, to: tuple[str, int | None], what: str, call: Coroutine[Any, Any, T]) -> T:
-        # asyncio.timeout is used instead of deadline(), because this may run for each record, which takes about 15 µs
-        # in all when many tasks send. Entering and leaving costs 6.7 µs here, and 16 µs in deadline().
-        try:
-            async with asyncio.timeout(timeout) as scope:
-                return await call
-        except TimeoutError as error:
-            # A KafkaTimeout of the call itself is also a TimeoutError.
-            if isinstance(error, KafkaError) or not scope.expired():
-                raise
-            about = _state_of(*to, self._client.view)
-            raise KafkaTimeout(
-                f"a record for topic {to[0]!r} was not {what} within timeout={timeout:g} s{about}"
-            ) from None
 
     # Observing.
 
@@ -423,21 +405,3 @@ def _reporter(producer: Producer[Any, Any]) -> Callable[[], Report]:
         return producer_report(found.metrics())
 
     return report
-
-
-def _state_of(name: str, partition: int | None, view: ClusterView) -> str:
-    """The state of a topic or a partition in metadata, for the error of a call that waited for it without success."""
-    known = view.topics.get(name)
-    if known is None:
-        return "; no broker has sent metadata of the topic yet"
-    if known.error is not ErrorCode.NONE:
-        return f"; brokers report {known.error.name} for the topic"
-    if partition is not None and known.partition(partition) is None:
-        return f"; the topic has {plural(len(known.partitions), 'partition')}, got partition={partition}"
-    return ""
-
-
-def _bounded(timeout: float | None, what: Callable[[], str]) -> deadline:
-    """Bound a call by its ``timeout`` in seconds. ``what()`` begins the text of the KafkaTimeout."""
-    check_timeout(timeout)
-    return deadline(timeout, lambda: f"{what()} within timeout={timeout:g} s")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from ..aio.byte_budget import ByteBudget
 from ..arguments import plural
@@ -26,8 +27,10 @@ from .delivery import UNKNOWN_OFFSET, BatchResult, ExpiryLog, FailureLog
 from .dispatch import Dispatcher
 from .failures import FailureStreams
 from .partition import PartitionProducer
+from .record import PreparedRecord
 from .split import Parts
 from .timers import Timers
+from .topic import UNASSIGNED, PendingRecords
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +91,26 @@ class Settlement:
     def remove_pending(self, records: BatchResult) -> None:
         """Remove pending records that have failed, or have moved into batches."""
         self.unsettled.pop(records, None)
+
+    def fail_pending(self, pending: PendingRecords, error: Exception, log: FailureLog | None) -> None:
+        """Fail the pending records that have not moved into batches."""
+        records = list(pending.records)
+        self.remove_pending(pending)
+        self._release_failed(records)
+        self._failures.records_failed(records, pending.fail_rest(error, log))
+
+    def fail_record(self, record: PreparedRecord, error: Exception) -> BatchResult:
+        """Fail a single record that is in no batch. Returns its result."""
+        failed = BatchResult(record.topic, UNASSIGNED)
+        self._release_failed([record])
+        failed.fail(error)
+        self._failures.records_failed([record], failed)
+        return failed
+
+    def _release_failed(self, records: Sequence[PreparedRecord]) -> None:
+        # Released before the result is set, as in ``deliver``.
+        self._budget.release(sum([record.size for record in records]))
+        self._counters.records_failed += len(records)
 
     def partitions(self) -> list[PartitionProducer]:
         """The partitions that have unsettled batches."""

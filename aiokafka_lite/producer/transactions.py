@@ -37,7 +37,6 @@ from ..errors import ErrorCode, IllegalStateError, KafkaError, ProducerFenced, T
 from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from .accumulator import Accumulator, Spawn
 from .batch import Batch
-from .delivery import FailureLog
 from .detached import DetachedTransaction
 from .dispatch import Dispatcher
 from .failures import FailureStreams
@@ -52,6 +51,7 @@ from .transaction_parts import TransactionParts
 from .transaction_requests import is_fatal, is_fatal_for_partitions
 from .transaction_state import TransactionEvent, TransactionMachine, TransactionState
 from .transactional_ids import TransactionalIds
+from .unwritten import UnwrittenRecords
 
 logger = logging.getLogger(__name__)
 
@@ -94,8 +94,7 @@ class Transactions:
         self._client = client
         self._ids = ids
         self._settlement = settlement
-        self._accumulator = accumulator
-        self._senders = senders
+        self._unwritten = UnwrittenRecords(accumulator, settlement, senders, ids)
         self._timers = timers
         self._service = service
         self._flush = flush
@@ -321,7 +320,7 @@ class Transactions:
         cause = self._machine.cause
         try:
             if not ending.committed:
-                await self._drop_records(cause)
+                await self._unwritten.drop(cause)
             await self.parts.wait_quiet()
             await self._coordinator.end(committed=ending.committed)
         except KafkaError as error:
@@ -349,21 +348,6 @@ class Transactions:
             self._happened(_E.REFUSED, error)
         else:
             self._happened(_E.INITIALIZED)
-
-    async def _drop_records(self, cause: Exception | None) -> None:
-        """Fail the records that are not written. In generation 1, wait for the answers to records in flight."""
-        error = _aborted(cause)
-        log = _quiet_log(error)
-        self._fail_unsent(error)
-        # Rule 3. A batch that is to be retried is sent again at the earliest in a later iteration of the loop.
-        while self._ids.generation < 2 and await self._senders.wait_answered():
-            self._settlement.fail_all(error, log=log)
-        self._settlement.fail_all(error, log=log)
-
-    def _fail_unsent(self, error: Exception) -> None:
-        log = _quiet_log(error)
-        self._accumulator.fail_pending(error, log)
-        self._settlement.fail_unsent(error, log)
 
     # Failures.
 
@@ -404,7 +388,7 @@ class Transactions:
         if self.state is _S.FATAL_ERROR:
             self._timers.soon(partial(self._settlement.fail_all, cause, fatal=True))
         else:
-            self._timers.soon(self._fail_unsent, cause)
+            self._timers.soon(self._unwritten.fail_unsent, cause)
 
     def _check_open(self) -> None:
         if self.state is not _S.IN_TRANSACTION:
@@ -422,13 +406,3 @@ class Transactions:
     def _late(self, what: str) -> str:
         last = self._coordinator.channel.last_error
         return what if last is None else f"{what}; the last error was: {last}"
-
-
-def _aborted(cause: Exception | None) -> Exception:
-    """The error of records that an abort drops: the first cause, if there is one."""
-    return TransactionAborted("the record was not written: its transaction was aborted") if cause is None else cause
-
-
-def _quiet_log(error: Exception) -> FailureLog:
-    """The log for records that fail with their transaction, whose own error and log line report the failure."""
-    return FailureLog(error, logging.DEBUG)
