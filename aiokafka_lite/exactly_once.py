@@ -348,7 +348,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
             raise failure
         self._pause = self._backoff.next()
         level = logging.INFO if isinstance(failure, _ReadAgain) else logging.WARNING
-        text = "%r aborted a transaction of %s, to be returned again: %s"
+        text = "%r aborted a transaction and will return %s again: %s"
         logger.log(level, text, self, plural(transaction.records, "record"), failure)
 
     async def _commit(self, transaction: _Transaction) -> bool:

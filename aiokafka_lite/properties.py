@@ -74,7 +74,8 @@ def _flatten(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, st
             case list() if all(isinstance(item, str | int) for item in value):
                 yield name, ",".join(map(str, value))
             case _:
-                raise ConfigurationError(f"{name} must be a string, a number, true, false, or a list of strings")
+                what = f"{name} must be a string, a number, true, false, or a list of strings"
+                raise ConfigurationError(f"{what}, got {type(value).__name__}")
 
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

@@ -92,4 +92,4 @@ def _is_usual(number: int, partition: MetadataResponsePartition) -> bool:
 
 
 def _senseless(what: str) -> ProtocolError:
-    return ProtocolError(f"the answer makes no sense: {what}")
+    return ProtocolError(f"the broker's answer is invalid: {what}")

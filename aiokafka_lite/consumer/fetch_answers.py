@@ -217,7 +217,7 @@ class FetchAnswers:
         for assigned in partitions:
             why = f"{assigned.partition}: broker {self._node_id} answers with more than max_response_size={limit} bytes"
             self._back_off(assigned)
-            assigned.fail(ProtocolError(f"{why}; a batch is returned whole also above fetch_max_bytes"))
+            assigned.fail(ProtocolError(f"{why}; raise it above the size of the largest batch"))
             self._subscription.update_ready(assigned)
         self._subscription.notify_ready()
 
@@ -330,7 +330,7 @@ class FetchAnswers:
             # The leader's log has none of the epochs that were read, so it names no offset to return to.
             self._subscription.settle()
             offset = assigned.offset
-            what = "%s was read up to leader epoch %s, but the leader's log has neither this epoch nor an older one"
+            what = "%s: the consumer has read up to leader epoch %s, but the leader has no epoch up to this one"
             logger.warning(what, assigned.partition, check.last_epoch)
             assigned.reset_by(self._policy, out_of_range=offset, reason=ResetReason.TRUNCATED)
             self._on_lost_position()
@@ -349,7 +349,7 @@ class FetchAnswers:
         if offset is None or end_offset < 0:
             self._back_off(assigned)
             return
-        what = "the log of %s was truncated at offset %s; it was fetched up to %s"
+        what = "%s was truncated at offset %s, but the consumer has fetched it up to %s"
         logger.warning(what, partition, end_offset, fetched)
         # ``move`` drops the buffer, although the position stays: its last records do not exist any more.
         self._count_move(assigned)

@@ -67,7 +67,7 @@ class Fetching:
             # A partition that was created while this consumer runs has only records that are newer than the consumer.
             # So it is read from its beginning, with any policy. (Java's "latest" skips the records that were written
             # before it detected the partition.)
-            logger.info("%s: new partitions are read from the beginning", ", ".join(map(str, added)))
+            logger.info("reading new partitions from their beginning: %s", ", ".join(map(str, added)))
             self._subscription.extend(added, reset=Reset.EARLIEST)
         for assigned in self._subscription:
             topic = view.topics.get(assigned.partition.topic)

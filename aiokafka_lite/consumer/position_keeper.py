@@ -174,7 +174,7 @@ class PositionKeeper:
         # Read first, because ``end_lookup`` clears them.
         refused, reason = position.out_of_range, position.reset_reason
         if assigned.end_lookup(version, offset, epoch) and refused is not None:
-            logger.warning("%s: reset from offset %s to %s (%s)", partition, refused, offset, position.reset.value)
+            logger.warning("reset %s from offset %s to %s (%s)", partition, refused, offset, position.reset.value)
             self._subscription.report_reset(partition, refused, offset, reason)
 
     def _retry(self, assigned: AssignedPartition, version: int, error: str) -> bool:

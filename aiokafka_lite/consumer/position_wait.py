@@ -84,7 +84,7 @@ class PositionWait:
 
 
 def _warn(error: KafkaTimeout) -> None:
-    logger.warning("%s; records that are written before the position is known may be skipped", error)
+    logger.warning("%s; the consumer may skip records that are written before it knows the position", error)
 
 
 def _is_open(assigned: AssignedPartition) -> bool:

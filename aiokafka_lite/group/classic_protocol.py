@@ -143,10 +143,10 @@ class ClassicProtocol:
     def _log_problems(self) -> None:
         problems = [] if self._member.leadership is None else self._member.leadership.problems
         for problem in problems[:PROBLEMS_LOGGED]:
-            logger.warning("%r leads the group, and found a problem: %s", self._member, problem)
+            logger.warning("%r leads the group: %s", self._member, problem)
         if len(problems) > PROBLEMS_LOGGED:
             more = plural(len(problems) - PROBLEMS_LOGGED, "more problem")
-            logger.warning("%r leads the group, and found %s", self._member, more)
+            logger.warning("%r leads the group: %s like these", self._member, more)
 
     # Requests.
 

@@ -291,7 +291,7 @@ class ConsumerMember(BaseMember):
         if code is not ErrorCode.NONE:
             return self._refused(code)
         if problem := problem_of(response) or event.problem:
-            return [Report(ProtocolError(f"{_API} was answered with {problem}")), *self._retry()]
+            return [Report(ProtocolError(f"the answer to {_API} has {problem}")), *self._retry()]
         self._unknown_errors = 0
         if self.state is MemberState.JOINING:
             self._advance(MemberEvent.JOINED)
@@ -435,6 +435,6 @@ class ConsumerMember(BaseMember):
 def problem_of(response: ConsumerGroupHeartbeatResponse) -> str | None:
     """The reason why this answer makes no sense; None if it does."""
     if response.member_epoch <= JOIN_EPOCH:
-        return f"epoch {response.member_epoch}"
+        return f"member epoch {response.member_epoch}"
     topics = () if response.assignment is None else response.assignment.topic_partitions
     return problem_of_assignment([(each.topic_id, each.partitions) for each in topics])

@@ -30,7 +30,7 @@ class Leadership:
             try:
                 members.append(read_subscription(each.member_id, each.group_instance_id, each.metadata))
             except ProtocolError as error:
-                self.problems.append(f"{error}; it gets no partitions")
+                self.problems.append(f"{error}; the member gets no partitions")
                 self._left_out.append(each.member_id)
         wanted = frozenset(topic for member in members for topic in member.topics)
         self.topics = frozenset(topic for topic in wanted if self._is_valid(topic))
@@ -46,7 +46,7 @@ class Leadership:
     def _is_valid(self, topic: str) -> bool:
         problem = problem_of_topic_name(topic)
         if problem is not None:
-            self.problems.append(f"a member subscribes to an impossible topic, which is ignored: {problem}")
+            self.problems.append(f"ignored an invalid topic in the subscription of a member: {problem}")
         return problem is None
 
     def assign(self, strategy: AssignmentStrategy, topics: TopicRacks) -> Mapping[str, Sequence[TopicPartition]]:

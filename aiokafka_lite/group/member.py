@@ -274,7 +274,8 @@ class Member(BaseMember):
         # 1).
         self._attempt += 1
         if self.strategy not in self._strategies:
-            return self._fail(ProtocolError(f"the coordinator chose strategy {self.strategy!r}, which was not offered"))
+            offered = ", ".join(self._strategies)
+            return self._fail(ProtocolError(f"the coordinator must choose one of {offered}, got {self.strategy!r}"))
         # Without members there is nothing to assign. Brokers before KIP-814 send this answer to a static leader that
         # joins again, and keep the assignment.
         if response.leader != response.member_id or not response.members:

@@ -98,7 +98,7 @@ def read_assignment(data: bytes) -> frozenset[TopicPartition]:
         )
     least = min((number for each in read.assigned_partitions for number in each.partitions), default=0)
     if least < 0:
-        raise ProtocolError(f"the leader of the group assigned a partition with the number {least}")
+        raise ProtocolError(f"the leader of the group assigned partition {least}; numbers must be >= 0")
     return frozenset(
         TopicPartition(each.topic, number) for each in read.assigned_partitions for number in each.partitions
     )

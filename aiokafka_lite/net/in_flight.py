@@ -321,7 +321,7 @@ class InFlightRequests:
             # Above a quota, every response throttles the client, so only the first one is logged.
             level = logging.DEBUG if self._was_throttled else logging.INFO
             logger.log(
-                level, "%s throttles this client for %g s (it sent %d ms)", self._peer, seconds, throttle_time_ms
+                level, "%s throttles this client for %g s (throttle_time_ms=%d)", self._peer, seconds, throttle_time_ms
             )
             self._was_throttled = True
             self.throttled_until = until

@@ -120,7 +120,7 @@ class Login:
             try:
                 step = then(received)
             except AuthenticationError as error:
-                raise AuthenticationError(f"login to {peer} by {self}: {error}") from None
+                raise AuthenticationError(f"the login to {peer} by {self} failed: {error}") from None
         return max(lifetime_ms, 0) / 1000
 
     async def key(self, derivation: Derivation) -> bytes:

@@ -251,7 +251,8 @@ class Acceptor:
         self.check_writable()
         if number != self._settlement.transaction:
             raise IllegalStateError(
-                "the record was not accepted: its transaction ended while the call waited; await sends before the end"
+                "the record was not accepted: its transaction ended while the call waited; await each send before the"
+                " transaction ends"
             )
 
     # From a record to a delivery.

@@ -383,7 +383,7 @@ class Accumulator:
         try:
             await self._client.refresh([name], timeout=max(0.0, end - self._timers.now()))
         except KafkaError as error:
-            logger.debug("metadata of topic %r could not be refreshed: %s", name, error)
+            logger.debug("could not refresh the metadata of topic %r: %s", name, error)
             await asyncio.sleep(min(self._client.config.retry_backoff, max(0.0, end - self._timers.now())))
 
     def _place(self, topic: TopicProducer, unplaced: PendingRecords) -> None:

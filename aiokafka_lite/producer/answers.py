@@ -204,12 +204,13 @@ class Answers:
         """End the outage. All partitions share one, because a broker that is down affects all that it leads."""
         self._retrying.discard(partition.topic_partition)
         if not self._retrying:
-            self._client.outages.recovered(logger, _PLACE, "batches are written without a retry")
+            self._client.outages.recovered(logger, _PLACE, "brokers write batches at the first attempt")
 
     def _note_missing_offset(self, in_flight: InFlightBatch, answer: ProduceResponsePartition, peer: object) -> None:
         """Log a success with an impossible offset. The batch is not written again."""
         if not answer.error_code:
-            error = ProtocolError(f"{peer!r} acknowledged {in_flight.batch!r} at offset {answer.base_offset}")
+            what = f"{peer!r} acknowledged {in_flight.batch!r} at the impossible offset {answer.base_offset}"
+            error = ProtocolError(what)
             self._client.outages.report(
                 logger, f"offsets that {peer!r} answers", error, "%s; further cases are logged at DEBUG", error
             )

@@ -69,5 +69,5 @@ class ValuesAndKeys:
         more, fewer = ("keys", "values") if more_keys else ("values", "keys")
         return SerializationError(
             f"values and keys for topic {self._topic!r} must have the same length, got {number} {fewer} and more"
-            f" {more}; the records before that are sent"
+            f" {more}; the first {number} are sent"
         )

@@ -126,7 +126,7 @@ class Failures(AsyncIteration):
         # An empty stream takes any group. Otherwise the records of a group above the limit could never be read.
         if self._size and self._size + group.size > self._max_bytes:
             if not self.dropped:
-                logger.warning("a stream of failed deliveries is full and dropped records: read it faster")
+                logger.warning("a stream of failed deliveries is full and drops records: read it faster")
             self.dropped += group.count
             return
         self._groups.append(group)

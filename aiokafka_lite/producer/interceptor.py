@@ -68,7 +68,7 @@ class Interceptors:
             try:
                 changed = each.on_send(record)
                 if not isinstance(changed, ProducerRecord):
-                    raise TypeError(f"on_send returned {type(changed).__name__}, not a ProducerRecord")
+                    raise TypeError(f"on_send must return a ProducerRecord, got {type(changed).__name__}")
             except RAISED as error:
                 self._log(each, "on_send", record.topic, error)
             else:

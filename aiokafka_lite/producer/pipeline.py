@@ -250,7 +250,7 @@ class Pipeline:
         if answer.error_code:
             raise error_for(
                 answer.error_code,
-                "obtaining a producer id, which idempotence needs; grant IDEMPOTENT_WRITE or set idempotence=False",
+                "requesting a producer id for idempotence; grant IDEMPOTENT_WRITE, or set idempotence=False",
             )
         if answer.producer_id < 0 or answer.producer_epoch < 0:  # with -1, brokers would not drop duplicates
             raise ProtocolError(

@@ -130,7 +130,7 @@ class Transaction(AsyncContext):
             pass  # the abort shows that the error is final, which Settlement has logged
         except KafkaError as failure:
             if failure is not error:
-                logger.warning("a transaction was not aborted after %r: %s", error, failure)
+                logger.warning("could not abort a transaction after %r: %s", error, failure)
 
     # Inside.
 

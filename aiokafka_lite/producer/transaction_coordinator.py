@@ -134,9 +134,9 @@ class TransactionCoordinator:
         def build(versions: VersionTable) -> InitProducerIdRequest:
             if present is not None and not versions.supports(InitProducerIdRequest.EPOCH_BUMP):
                 raise UnsupportedVersion(
-                    "an answer was lost in a transaction, so the producer needs a new epoch, which brokers before"
-                    f" Kafka {InitProducerIdRequest.EPOCH_BUMP.kafka} do not assign: close this producer and create a"
-                    " new one"
+                    "the producer needs a new epoch after a lost answer, and brokers before Kafka"
+                    f" {InitProducerIdRequest.EPOCH_BUMP.kafka} do not assign one; close this producer and create"
+                    " another"
                 )
             return init_request(self._transactional_id, self._transaction_timeout, present)
 
@@ -222,7 +222,7 @@ class TransactionCoordinator:
             request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
             answer, _ = await self.channel.send(lambda _: request)
         except KafkaError as error:
-            logger.debug("the state of transactional_id %r is not known: %s", self._transactional_id, error)
+            logger.debug("could not find the state of transactional_id %r: %s", self._transactional_id, error)
             return False
         return any(each.transaction_state in _PREPARED for each in answer.transaction_states)
 
@@ -291,8 +291,8 @@ class TransactionCoordinator:
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "brokers before Kafka %s do not check the member that commits offsets of group %r in a transaction: a"
-                " member that has lost its partitions can commit them as well, and records can be processed twice",
+                "brokers before Kafka %s do not check the member that commits offsets of group %r in a transaction, so"
+                " records may be processed twice after a rebalance",
                 TxnOffsetCommitRequest.GROUP_MEMBER.kafka,
                 group_id,
             )
@@ -385,7 +385,6 @@ def _check_replaceable(
         earlier = late.get((group_id, partition), offset)
         if earlier != offset:
             raise TransactionAborted(
-                f"offset {offset.offset} of {partition} was not added to the transaction: the answer to a request"
-                f" with offset {earlier.offset} was lost, and that request could still arrive and replace it; abort"
-                " and repeat the transaction"
+                f"offset {offset.offset} of {partition} was not added to the transaction: an earlier request with"
+                f" offset {earlier.offset} has no answer and may still arrive later; abort and repeat the transaction"
             )

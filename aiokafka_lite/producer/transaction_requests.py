@@ -105,7 +105,7 @@ def _hint(code: ErrorCode, transactional_id: str, transaction_timeout: float) ->
             f" transaction_timeout={transaction_timeout:g} s and the coordinator aborted it"
         )
     if code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
-        return ": the group has not applied the previous transaction, or another producer has offsets of it open"
+        return ": an earlier transaction, or one of another producer, still has uncommitted offsets of the group"
     if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
         return (
             f": transaction_timeout={transaction_timeout:g} s is above transaction.max.timeout.ms of the brokers; lower"

@@ -128,7 +128,8 @@ class ShareAnswers:
         took = asyncio.get_running_loop().time() - began
         if took * 1000 >= milliseconds:
             raise KafkaTimeout(
-                f"broker {self._node_id} acquired records for {milliseconds} ms, and its answer took {took:.3g} s"
+                f"the answer of broker {self._node_id} took {took:.3g} s, and its records are locked for only"
+                f" {milliseconds / 1000:g} s"
             )
 
     def _acquire(
@@ -186,7 +187,8 @@ class ShareAnswers:
         for each, acquisition in renewals:
             error = self.result_of(acquisition, results)
             if error is None and lock_timeout <= 0:
-                error = ProtocolError(f"broker {self._node_id} renewed an acquisition lock for {lock_timeout:g} s")
+                what = f"broker {self._node_id} renewed an acquisition lock for {lock_timeout:g} s; it must be > 0"
+                error = ProtocolError(what)
             if error is not None:
                 each.fail(error)
                 continue

@@ -384,7 +384,7 @@ class ShareCore:
             self._refused[partition] = settled.error
             self.counters.refused += counts.total()
             logger.warning(
-                "share group %s: no acknowledgement of %s of %s, to be delivered again: %s",
+                "share group %s: could not acknowledge %s of %s; the group will get them again: %s",
                 *(self.options.share.group_id, plural(counts.total(), "record"), partition, settled.error),
             )
         if self.options.on_acknowledged is not None:

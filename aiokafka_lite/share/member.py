@@ -121,7 +121,7 @@ class ShareMember:
         problem = _problem_of(response) if code is ErrorCode.NONE else None
         self._is_answered = code is ErrorCode.NONE and problem is None
         if problem is not None:
-            return ProtocolError(f"ShareGroupHeartbeat of group {self.group_id!r} was answered with {problem}")
+            return ProtocolError(f"the answer to ShareGroupHeartbeat of group {self.group_id!r} has {problem}")
         if code is ErrorCode.NONE:
             self.epoch = response.member_epoch
             self.heartbeat_interval = heartbeat_interval(response.heartbeat_interval_ms)
@@ -163,6 +163,6 @@ class ShareMember:
 def _problem_of(response: ShareGroupHeartbeatResponse) -> str | None:
     """The reason why this answer makes no sense; None if it does."""
     if response.member_epoch <= JOIN_EPOCH:
-        return f"epoch {response.member_epoch}"
+        return f"member epoch {response.member_epoch}"
     topics = () if response.assignment is None else response.assignment.topic_partitions
     return problem_of_assignment([(each.topic_id, each.partitions) for each in topics])

@@ -182,7 +182,7 @@ async def test_an_offset_outside_of_the_log_is_reset(
         consumer.seek(FIRST, sought)
         asyncio.get_running_loop().call_later(5.0, write, orders, FIRST, [b"new"])
         assert (await take(consumer, 1))[0].offset == first
-    assert f"orders-0: reset from offset {sought} to {first}" in caplog.text
+    assert f"reset orders-0 from offset {sought} to {first}" in caplog.text
 
 
 async def test_without_a_policy_an_offset_outside_of_the_log_is_an_error_until_a_seek(

@@ -179,7 +179,8 @@ async def test_a_garbage_sasl_message_is_an_authentication_error_that_names_the_
     door.refusal = SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=b"\xff garbage")
     error = await refused(door, Login("SCRAM-SHA-256", username="alice", password=PASSWORD))
     assert isinstance(error, AuthenticationError)
-    assert "login to broker 2 (127.0.0.1:9092) by SCRAM-SHA-256 as 'alice': the broker's first message" in str(error)
+    what = "the login to broker 2 (127.0.0.1:9092) by SCRAM-SHA-256 as 'alice' failed"
+    assert f"{what}: the broker's first message" in str(error)
 
 
 @in_virtual_time

@@ -130,7 +130,7 @@ async def test_a_stream_that_is_not_read_drops_records_and_counts_them(
     assert len(await rest_of(failures)) == 2
     assert failures.dropped == 8
     assert [each.message for each in caplog.records if "stream" in each.message] == [
-        "a stream of failed deliveries is full and dropped records: read it faster"
+        "a stream of failed deliveries is full and drops records: read it faster"
     ]
 
 

@@ -318,7 +318,7 @@ async def test_a_static_member_that_another_process_replaced_reads_what_to_do(
 async def test_an_offset_is_not_replaced_while_a_late_request_could_restore_it(
     cluster: EmbeddedCluster, producer: Producer
 ) -> None:
-    with pytest.raises(TransactionAborted, match=r"offset 2 of t-0 .* with offset 1 was lost"):
+    with pytest.raises(TransactionAborted, match=r"offset 2 of t-0 .* with offset 1 has no answer"):
         async with producer.transaction() as transaction:
             cluster.on(TxnOffsetCommitRequest, times=1).apply_then_disconnect()
             await transaction.send_offsets({HERE: OffsetAndMetadata(1)}, GROUP)
