@@ -14,9 +14,9 @@ messages. The rules:
 The generated source is in ``linecache``, so a traceback or a debugger shows the generated line that failed.
 
 The generators below work as follows. ``_put_struct`` and ``_get_struct`` walk the fields of a class. They collect
-neighbouring numbers in ``run``, so that one ``struct`` call writes or reads all of them, also together with the length
-of the next string or array. In generated code, ``out`` is the buffer that is written, ``data`` and ``pos`` the buffer
-that is read, ``n`` the last length or count, and ``size`` the length of ``data``.
+neighbouring numbers in ``run``, often with the length of the next string or array, and one ``struct`` call writes or
+reads the run. The names in generated code: ``out`` is the buffer to write, ``data`` the buffer to read and ``size`` its
+length, ``pos`` the position in it, and ``n`` the last length or count.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Decoder: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
 M = TypeVar("M", bound=Message)
 
 UNROLLED = 16
-"""Arrays of fewer numbers use a prepared ``Struct``. The usual lists of replicas are that short."""
+"""An array of fewer numbers uses a prepared ``Struct``. Lists of replicas usually have fewer."""
 
 
 def encode_message(message: Message, version: int, out: bytearray) -> None:
@@ -78,6 +78,7 @@ def decode_message(cls: type[M], version: int, data: Buffer, position: int = 0) 
     """
     try:
         message, end = decoder(cls, version)(data, position)
+    # The generated code checks lengths, not each number: a read behind the end of ``data`` raises one of these.
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise decode_error(cls.__name__, version, len(data), error) from None
     return message, end
@@ -107,8 +108,7 @@ def decode_versioned(cls: type[M], data: Buffer) -> tuple[M, int]:
 
 MAX_REQUESTED = 100_000
 """The maximum number of structs in each array of a request, if the array has no bound of its own. Three million empty
-names, in 6 MB, stopped an embedded broker for eight seconds. Numbers are decoded in one call and have no bound of their
-own."""
+names, in 6 MB, stopped an embedded broker for eight seconds. Numbers are decoded in one call and need no bound."""
 
 _encoders: dict[tuple[type[Any], int], Encoder] = {}
 _decoders: dict[tuple[type[Any], int], Decoder] = {}
@@ -154,9 +154,9 @@ def _compile_decoder(cls: type[Any], version: int) -> Decoder:
 class PartDecoders(NamedTuple):
     """The decoders of a message whose longest array is decoded in parts. They raise errors like a ``Decoder``.
 
-    ``head`` decodes the fields up to the array, which is empty then, and returns the message, the count of the array,
-    and the position of its first element. ``element`` is a Decoder of one element. ``tail`` decodes the fields after
-    the array into the message, and returns the position after it. ``data`` must be bytes.
+    ``head`` decodes the fields before the array. It returns the message with an empty array, the count of the array,
+    and the position of its first element. ``element`` decodes one element. ``tail`` decodes the other fields into the
+    message, and returns the position after it. ``data`` must be bytes.
     """
 
     head: Callable[[bytes, int], tuple[Any, int, int]]
@@ -240,7 +240,7 @@ class _Source:
 
     def __init__(self, head: str, cls: type[Any], version: int, *, stops_at: str = "") -> None:
         self.label = cls.__name__
-        self.stops_at = stops_at  # the array of whose decoder only the count is made
+        self.stops_at = stops_at  # the array whose elements the caller decodes: the generated code only reads its count
         self.version = version
         self.flexible = version >= cls.flexible
         self.most = MAX_REQUESTED if issubclass(cls, Request) else None
@@ -315,13 +315,14 @@ def _put_struct(source: _Source, cls: type[Any], var: str) -> None:
         run.append(("B", "0"))
     flush()
     if tagged:
+        # Tags must be in rising order (KIP-482).
         _put_tags(source, cls, var, sorted(tagged, key=lambda entry: entry[0]))
 
 
 def _check_absent(source: _Source, spec: Spec, label: str, where: str) -> None:
     if spec.default is MISSING:
         raise TypeError(f"{label} is not in version {source.version} and needs a default")
-    if not spec.ignorable:
+    if not spec.ignorable:  # the value must not be lost silently
         last = "and above" if spec.versions.last == 0x7FFF else f"to {spec.versions.last}"
         source(f"if {_differs(source, spec, where)}:")
         source(f"    lacks_field({f'{label} v{source.version}'!r}, {f'{spec.versions.first} {last}'!r})")
@@ -438,6 +439,7 @@ def _get_fields(source: _Source, cls: type[Any], var: str, names: list[str], *, 
     for name in names:
         spec, where = cls.specs[name], f"{var}.{name}"
         if source.version not in spec.versions or spec.tag is not None:
+            # Tagged fields are set first: the peer may leave them out, and every slot must be set (rule 4).
             _set_default(source, spec, where, f"{cls.__name__}.{name}")
             if source.version in spec.versions and spec.tag is not None:
                 tagged.append((spec.tag, name, spec))
@@ -478,7 +480,7 @@ def _read_run(source: _Source, run: list[tuple[str, str]]) -> None:
 
 
 def _get_tags(source: _Source, cls: type[Any], var: str, tagged: list[tuple[int, str, Spec]]) -> None:
-    """Read the known tagged fields and skip unknown ones. ``n`` is the first byte of their count."""
+    """Read known tagged fields, skip unknown ones of newer peers (KIP-482). ``n`` is the first byte of their count."""
     source("if n > 0x7f: n, pos = get_uvarint(data, pos - 1)")
     source(f"if n > {MOST_TAGS}: refuse_count({f'the tagged fields of {cls.__name__}'!r}, n, {MOST_TAGS})")
     end, tag, start = source.name("end"), source.name("tag"), source.name("start")
@@ -531,6 +533,7 @@ def _get_value(source: _Source, spec: Spec, where: str, label: str, run: list[tu
 
 def _get_bytes(source: _Source, spec: Spec, where: str, label: str) -> None:
     source("stop = pos + n")
+    # Checked here, because Python clamps a slice that is too long and raises nothing.
     source(f"if stop > size or n < 0: refuse({label!r}, n, size - pos)")
     if spec.wire == "string":
         if source.flexible:

@@ -6,8 +6,8 @@
 2. The protocol owns the requests in flight: correlation id, request class, version, and the connection's promise. The
    connection keeps no second queue of them.
 3. Brokers respond in order. A response to any other request than the oldest is a ``ProtocolError``.
-4. A frame holds one message. Bytes after it are ignored, as by Kafka's brokers and Java's client: librdkafka's request
-   for all topics has three bytes too many, and its mock cluster's flexible Metadata response has one.
+4. A frame holds one message. Bytes after it are ignored, as Kafka's brokers and Java's client do. librdkafka's request
+   for all topics has three bytes too many, and the flexible Metadata response of its mock cluster has one.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def encode_request_header(
 def decode_response(cls: type[Request[Any]], version: int, frame: Buffer, peer: str) -> Response:
     """Decode the response to a request ``cls`` of ``version``. The correlation id is not checked.
 
-    Bytes after the message are ignored, as by Java's client and librdkafka: librdkafka's mock cluster writes one.
+    Bytes after the message are ignored, as Java's client and librdkafka do: librdkafka's mock cluster writes one.
     Raises ``ProtocolError``, which names ``peer``.
     """
     try:
@@ -269,8 +269,8 @@ class ParsedRequest:
 class UnknownRequest:
     """A request of an unknown API, or of an unknown version; its body cannot be decoded.
 
-    A broker closes the connection, except for ApiVersions, to which it responds with UNSUPPORTED_VERSION in version 0
-    (``encode_unsupported_api_versions``), so that clients can find a common version.
+    A broker closes the connection. The exception is ApiVersions, so that clients can find a common version: the broker
+    responds with UNSUPPORTED_VERSION in version 0 (``encode_unsupported_api_versions``).
     """
 
     header: RequestHeader

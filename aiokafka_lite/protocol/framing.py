@@ -5,14 +5,14 @@ A reader passes received bytes to ``feed``. Or it lets the transport write into 
 
 1. Small frames are copied out of one intake buffer. A frame larger than half of it is received in its own buffer. The
    intake begins with ``FIRST_INTAKE`` and grows when the peer fills it, so that an idle connection has little memory.
-2. The announced size of a frame is not trusted. Memory grows with the received bytes: a peer that announces 100 MB
-   costs ``FIRST_CHUNK``, then ``SECOND_CHUNK``, and after that never more than ``GROWTH`` times what it has sent.
+2. The announced size of a frame is not trusted. Memory grows with the received bytes. A frame takes ``FIRST_CHUNK``,
+   then ``SECOND_CHUNK``, and after that at most ``GROWTH`` times the bytes that the peer has sent.
 3. After a wrong size the stream is unusable: frames before it are still returned, then every call raises ``error``.
 4. After the end of the stream the buffers are dropped (``end``). Otherwise they would stay in memory until the next
    full garbage collection, because a transport, its protocol and its connection refer to one another.
 5. A frame has at least the four bytes of a correlation id. Smaller frames are legal only in the exchange without
-   headers after SaslHandshake v0. The client does not use it. In the embedded broker, the only message below four bytes
-   is the client's last one after a refused OAUTHBEARER token, after which Kafka closes the connection as well.
+   headers after SaslHandshake v0. The client does not use it. The embedded broker can get one smaller message, the
+   client's last one after a refused OAUTHBEARER token. Kafka closes the connection after this message as well.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ FIRST_CHUNK = 64 * 1024
 """Bytes of the first buffer of a large frame."""
 SECOND_CHUNK = 1024 * 1024
 """Bytes of the buffer after half of ``FIRST_CHUNK`` was received. Most fetch responses then need no larger buffer. This
-saves time: when two buffers of some hundred KiB are freed, the allocator returns their pages, which takes ten times as
-long as the copy."""
+saves time: the allocator returns the pages of two freed buffers of some hundred KiB, which takes ten times as long as
+the copy."""
 GROWTH = 4
 """Buffers grow by this factor. So all copies together are at most a third of the frame's size."""
 
@@ -104,6 +104,7 @@ class FrameMemory:
     def take_incomplete(self, count: int) -> bool:
         """Count like ``take``, for an incomplete frame. Such a frame cannot use the reserved bytes."""
         while self.held + count > self.limit - self.reserved:
+            # Each call ends one other stream, whose bytes are given back before this returns.
             if not self._make_room():
                 return False
         return self.take(count)
@@ -120,8 +121,8 @@ class WaitingFrameMemory:
     When those are used up, one stream at a time may have the other bytes. So this stream can always complete its frame,
     and the others wait in order. The first ``FIRST_CHUNK`` bytes of each frame do not count.
 
-    On event loops that pass received bytes on although reading is paused (asyncio on Windows), the connection of a
-    stream that waits may close, as if its broker had closed it.
+    Some event loops pass received bytes on although reading is paused (asyncio on Windows). There, the connection of a
+    waiting stream may close, as if the broker had closed it.
     """
 
     __slots__ = ("_first", "_shared", "_waiting", "held", "limit")
@@ -139,6 +140,8 @@ class WaitingFrameMemory:
     def take(self, count: int, stream: FrameSplitter) -> bool:
         """Count ``count`` more bytes of ``stream``. Returns False, and counts nothing, if the stream has to wait."""
         if count and self.held + count > self._shared:
+            # One stream at a time may exceed the shared part. So one frame can always be completed, and the memory
+            # cannot be held by incomplete frames that all wait for each other.
             if self._first is None:
                 self._first = stream
             if self._first is not stream:
@@ -157,6 +160,7 @@ class WaitingFrameMemory:
         if self._first is stream:
             self._first = None
         for waiting, retry in tuple(self._waiting.items()):
+            # In order: if a small frame could pass a large one, the large one might wait forever.
             if not retry():
                 return
             self._waiting.pop(waiting, None)
@@ -295,6 +299,7 @@ class FrameSplitter:
                 limit = self._limit
             stop = start + SIZE_PREFIX + size
             if stop > end:
+                # The intake is free for the next frame: this frame gets a buffer of its own (rule 1).
                 if size > len(intake) // 2:
                     self._end = 0
                     self._receive_in_place(size, view[start + SIZE_PREFIX : end])
@@ -302,6 +307,7 @@ class FrameSplitter:
                         raise self.error
                     return frames
                 break
+            # A copy, because the intake is used again.
             frames.append(bytes(view[start + SIZE_PREFIX : stop]))
             start = stop
         if start:
@@ -338,11 +344,14 @@ class FrameSplitter:
             self.starved = not memory.take(max(room - FIRST_CHUNK - self._counted, 0), self)
             if not self.starved:
                 self._counted = max(room - FIRST_CHUNK, 0)
+            # The received part stays. The transport does not read until ``retry`` has found room.
             elif self._large is not None:
                 return
             else:
                 room = FIRST_CHUNK
         if self._large is None or room > len(self._large):
+            # Mapped memory gets its final size at once, because its pages are free until bytes come. ``_writable``
+            # keeps the transport within the bytes that ``memory`` counts.
             size = self._large_size if room >= MAPPED and isinstance(memory, WaitingFrameMemory) else room
             grown: bytearray | mmap = bytearray(size) if size < MAPPED else mapped(size)
             view = memoryview(grown)
@@ -393,8 +402,8 @@ class FrameSplitter:
     def _check_size(self, size: int) -> ProtocolError | None:
         """The error of a wrong size, else None.
 
-        The first size of a stream is also compared with the first bytes of other protocols, because these bytes may be
-        a size within the limit.
+        The first size of a stream is also compared with the first bytes of other protocols, which may be a size within
+        the limit.
         """
         first, self._limit = self._limit < 0, self.max_size
         fits = LEAST_FRAME <= size <= self.max_size

@@ -21,7 +21,7 @@ class PartialResponse(Response):
     ``begin``, ``decode`` and ``end`` raise UndecodableResponse, which names ``peer``.
     """
 
-    specs = {}  # nothing looks for texts of errors in it
+    specs = {}  # so the redaction of error texts skips it
     __slots__ = ("_decoders", "_first", "_name", "data", "message", "peer", "position", "remaining", "version")
 
     def __init__(self, cls: type[Response], version: int, array: str, data: bytes, position: int, peer: str) -> None:

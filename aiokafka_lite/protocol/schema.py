@@ -4,9 +4,9 @@ One class serves every version of a struct. This module only describes; ``codec`
 into an encoder and a decoder. Names, version ranges, defaults and nullability are those of Kafka's own message
 definitions, and a conformance test compares them field by field.
 
-To add a message: a module in ``messages/`` with the structs, the response (``@message`` and ``Response``) and the
-request (``@message`` and ``Request[TheResponse]``, named ``…Request``), and its names in ``messages/__init__.py``. A
-feature that other modules ask for is declared in the class by ``since``.
+To add a message, write its structs in a module of ``messages/``, then the response (``@message`` and ``Response``),
+then the request (``@message`` and ``Request[TheResponse]``, named ``…Request``). Add the names to
+``messages/__init__.py``. A feature that other modules ask for is declared in the class by ``since``.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Versions(NamedTuple):
 class Spec(NamedTuple):
     """The declaration of one field.
 
-    ``wire`` is a ``struct`` format character for numbers ("b", "h", "i", "q", "d", "?", "16s" for a UUID, "H" and "I"
-    unsigned), or "string", "bytes", "records", "array", "struct". ``item`` is an array's element (a Spec or a struct
-    class) or the struct's class. A ``default`` of MISSING means that the constructor requires the field. ``most``
-    bounds the count of an array when it is decoded.
+    ``wire`` is "string", "bytes", "records", "array", "struct", or for numbers a format of the module ``struct``: "b",
+    "h", "i", "q", "d", "?", unsigned "H" and "I", and "16s" for a UUID. ``item`` is an array's element (a Spec or a
+    struct class) or the struct's class. A ``default`` of MISSING means that the constructor requires the field.
+    ``most`` bounds the count of an array when it is decoded.
     """
 
     wire: str
@@ -334,8 +334,8 @@ def struct(cls: type[T]) -> type[T]:
 def message(*, key: int, versions: tuple[int, int], flexible: int = MAX_VERSION) -> Callable[[type[T]], type[T]]:
     """Make a class of field declarations a top-level message.
 
-    ``key`` is the API key (-1 for a message inside a field of another one), ``versions`` the first and last supported
-    version, ``flexible`` the first version with compact lengths and tagged fields.
+    ``key`` is the API key, -1 for a message inside a field of another message. ``versions`` are the first and the last
+    supported version. ``flexible`` is the first version with compact lengths and tagged fields.
     """
 
     def decorate(cls: type[T]) -> type[T]:

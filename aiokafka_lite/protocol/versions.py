@@ -66,7 +66,7 @@ class VersionTable:
     def require(self, feature: Since, what: str) -> None:
         """Raise ``UnsupportedVersion`` unless both sides support the feature.
 
-        ``what`` is the subject of the error: ``what`` "requires Kafka 2.1 or newer".
+        ``what`` is the subject of the error's sentence: "``what`` requires Kafka 2.1 or newer".
         """
         if not self.supports(feature):
             raise UnsupportedVersion(f"{what} requires Kafka {feature.kafka} or newer, and {self.peer} is older")

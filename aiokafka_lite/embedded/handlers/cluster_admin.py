@@ -2,9 +2,9 @@
 
 - DescribeQuorum (KIP-595) describes partition 0 of ``__cluster_metadata``; any other is UNKNOWN_TOPIC_OR_PARTITION.
   Every broker acts as a voter that has all decisions of the controller, as with ``process.roles=broker,controller``.
-- UpdateFeatures (KIP-584) changes all the named levels or none. The error is INVALID_UPDATE_VERSION for a level that is
-  not supported, and for a lower level in a request that does not allow downgrades. v0 has one flag for all downgrades,
-  v1 a type, v2 no result for each feature.
+- UpdateFeatures (KIP-584) changes all the named levels or none. The error is INVALID_UPDATE_VERSION for an unsupported
+  level, and for a lower level if the request does not allow downgrades. v0 has one flag for all downgrades. v1 has the
+  type of each change. v2 has no result for each feature.
 - AddRaftVoter and RemoveRaftVoter (KIP-853) change the voters of a dynamic quorum. The quorum here is static, as with
   ``controller.quorum.voters``: its kraft.version is 0, and both requests get UNSUPPORTED_VERSION.
 - UnregisterBroker removes a broker: it is no longer listed as fenced. If it still runs, it is fenced first.

@@ -1,12 +1,14 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources: settings of resources.
 
-- Resource types: 2 topic, 4 broker (its id, or "" for all brokers), 8 loggers of a broker (KIP-412), 16 subscription of
-  client metrics (KIP-714), 32 group. AlterConfigs does not change loggers.
+The types of resources: 2 topic, 4 broker (by id; "" means all brokers), 8 loggers of a broker (KIP-412), 16
+subscription of client metrics (KIP-714), 32 group.
+
 - DescribeConfigs v0 has a flag for defaults; v1 adds sources and synonyms (KIP-226), v3 types and documentation.
-- AlterConfigs replaces all settings of a resource; a setting that it does not name falls back to its default.
-  IncrementalAlterConfigs (KIP-339) sets (0), deletes (1), appends to a list (2) or subtracts from one (3).
-- An unknown setting or a bad value of a topic is INVALID_CONFIG, an unknown topic UNKNOWN_TOPIC_OR_PARTITION. A bad
-  value of a broker is INVALID_REQUEST; an unknown setting of a broker is kept, as plugins of Kafka have their own.
+- AlterConfigs replaces all settings of a resource: a setting that it does not name gets its default. It does not change
+  loggers.
+- IncrementalAlterConfigs (KIP-339) sets (0), deletes (1), appends to a list (2) or subtracts from one (3).
+- An unknown setting or a bad value of a topic is INVALID_CONFIG, an unknown topic UNKNOWN_TOPIC_OR_PARTITION.
+- A bad value of a broker is INVALID_REQUEST. An unknown setting of a broker is kept for plugins.
 - ListConfigResources v0 lists subscriptions of client metrics, v1 the requested types (KIP-1142), by default all.
 """
 

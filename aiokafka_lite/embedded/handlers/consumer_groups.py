@@ -1,9 +1,9 @@
 """ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups whose coordinator assigns (KIP-848). ``consumer_group`` has
 the rules.
 
-- ConsumerGroupHeartbeat v0 may leave the member id to the coordinator; since v1 a member brings its own (KIP-1082), and
-  may subscribe by a regular expression, which matches only topics that it may describe.
-- ConsumerGroupDescribe v1 says of each member which protocol it has (KIP-1099).
+- In ConsumerGroupHeartbeat v0 the coordinator may choose the member id. Since v1 a member chooses its own (KIP-1082).
+- Since v1 a member may subscribe by a regular expression, which matches only topics that the member may describe.
+- ConsumerGroupDescribe v1 shows the protocol of each member (KIP-1099).
 """
 
 from __future__ import annotations

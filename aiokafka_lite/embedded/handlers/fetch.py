@@ -1,11 +1,19 @@
 """Fetch: read batches from the logs of the partitions that this node leads or, from v11 on, follows.
 
 A fetch waits until there are ``min_bytes``, an error or a diverging epoch, or until ``max_wait_ms`` has passed. The
-first batch is returned whole, however large, so that a reader always makes progress; the others are cut at the limits.
+first batch is returned whole, however large, so that a reader always makes progress. The others are cut at the limits.
 
-By version: v4 isolation level; v5 log start offset; v7 fetch sessions (KIP-227); v9 leader epochs (KIP-320);
-v11 preferred replica by rack (KIP-392); v12 flexible, diverging epochs (KIP-595); v13 topic ids in place of names;
-v15 the replica's state in a tagged field; v16 leader hints (KIP-951); v17 directory ids; v18 a high watermark.
+- v4: isolation level.
+- v5: log start offset.
+- v7: fetch sessions (KIP-227).
+- v9: leader epochs (KIP-320).
+- v11: preferred replica by rack (KIP-392).
+- v12: flexible; diverging epochs (KIP-595).
+- v13: topic ids in place of names.
+- v15: the replica's state in a tagged field.
+- v16: leader hints (KIP-951).
+- v17: directory ids.
+- v18: a high watermark.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup: the classic group protocol. ``group`` has the rules.
 
-- JoinGroup v0 has one timeout for the session and the rebalance. From v4 on a new member gets a member id with
-  MEMBER_ID_REQUIRED, and joins again with that id (KIP-394). v5 adds static members. v9 asks a static leader that
-  returned to keep the assignment (KIP-814).
+- JoinGroup v0 has one timeout for the session and the rebalance.
+- From JoinGroup v4 on, a new member gets a member id with MEMBER_ID_REQUIRED, and joins again with it (KIP-394).
+- JoinGroup v5 adds static members. v9 asks a static leader that returned to keep the assignment (KIP-814).
 - SyncGroup v5 names the protocol, which must be the group's.
 - LeaveGroup before v3 names one member, and its error is the error of the response.
 
-As in Kafka, the responses wait until the replicas have the records that they follow from: the assignments of SyncGroup,
-the static member that returned, and the group that LeaveGroup emptied. A JoinGroup that completes a rebalance writes no
-record. A Heartbeat waits until the records of earlier requests are replicated, because its answer shows the state after
-them.
+As in Kafka, these responses wait until the replicas have the records behind them: SyncGroup for the assignments,
+JoinGroup for a static member that returned, and LeaveGroup for a group that it has emptied. A JoinGroup that completes
+a rebalance writes no record. A Heartbeat waits for the records of earlier requests, because its answer shows the state
+after them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,22 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: the committed offsets of groups.
 
-- OffsetCommit v0 commits for a group without members, v1 may give the time of the commit, v2 to v4 a retention time.
-  v6 adds leader epochs; v10 names topics by id.
-- OffsetFetch v0 has the error UNKNOWN_TOPIC_OR_PARTITION for a partition without a committed offset, later versions
-  the offset -1 and no error. v2 takes null for all topics and has an error code for the response; v8 takes many
-  groups; v10 names topics by id.
-- OffsetDelete removes offsets of topics that the group is not subscribed to (KIP-496).
+OffsetCommit:
+
+- v0: commits for a group without members.
+- v1: may give the time of the commit.
+- v2 to v4: a retention time.
+- v6: leader epochs.
+- v10: topics by id.
+
+OffsetFetch:
+
+- v0: a partition without a committed offset has the error UNKNOWN_TOPIC_OR_PARTITION. Later versions have the offset
+  -1 and no error.
+- v2: null means all topics; an error code for the response.
+- v8: many groups.
+- v10: topics by id.
+
+OffsetDelete removes offsets of topics that the group is not subscribed to (KIP-496).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Metadata and DescribeCluster: the brokers, the topics, and the leaders of partitions.
 
-- In Metadata v0 an empty list means all topics; from v1 on null means all topics, and an empty list means none.
-- From v4 on the client chooses whether a request creates missing topics; before, every request does.
-- v5 adds offline replicas, v7 leader epochs, v8 to v10 authorized operations, v10 topic ids in responses, v12 topic
-  ids in requests, v13 an error code for the response.
+- In Metadata v0 an empty list means all topics. From v1 on null means all topics, and an empty list means none.
+- From v4 on the client chooses whether a request creates missing topics. Before, every request does.
+- v5 adds offline replicas, v7 leader epochs, and v8 to v10 authorized operations.
+- v10 has topic ids in responses, v12 in requests. v13 has an error code for the response.
 - A partition without a leader has the error LEADER_NOT_AVAILABLE.
 - A request creates no topic if it names so many missing ones that Kafka's controller refuses to create them.
 - Unlike in Kafka, the response has the topics that the request creates, unless there is a ``topic_creation_delay``.
-- A topic that the client may not describe has the error TOPIC_AUTHORIZATION_FAILED, whether it exists or not; a request
+- A topic that the client may not describe has the error TOPIC_AUTHORIZATION_FAILED, whether it exists or not. A request
   for all topics leaves it out.
 - DescribeCluster v1 adds the endpoint type, v2 fenced brokers.
 """

@@ -1,15 +1,23 @@
 """ListOffsets and OffsetForLeaderEpoch: offsets by time and by leader epoch.
 
-- ListOffsets timestamps: -1 latest, -2 earliest, -3 the record with the highest timestamp (v7, KIP-734), -4 earliest
-  local (v8), -5 latest tiered (v9), -6 earliest pending upload (v11). There is no tiered storage here, so -4 is -2,
-  and -5 and -6 find nothing. Any other timestamp finds the first record with that time or a later one.
-- v0 returns a list: the start of the log for "earliest"; for a time the starts of the segments with records before it,
-  the newest first; for "latest" the end and then all those starts. It has at most ``max_num_offsets`` offsets.
-- If no record is found, the offset is -1, without an error.
+ListOffsets finds the first record with a timestamp or a later one, or a special offset:
+
+- -1: latest. -2: earliest.
+- -3: the record with the highest timestamp (v7, KIP-734).
+- -4: earliest local (v8). There is no tiered storage here, so it is the same as -2.
+- -5: latest tiered (v9). -6: earliest pending upload (v11). Both find nothing here.
+
+The versions and special cases:
+
+- v0 returns a list of at most ``max_num_offsets`` offsets, the latest first. For "earliest": the start of the log.
+  For "latest": the end, and the starts of all segments. For a time: the starts of the segments without
+  records after that time.
 - v2 adds the isolation level: "latest" is the last stable offset or the high watermark. v4 adds leader epochs.
+- If no record is found, the offset is -1, without an error.
 - A partition that is named twice gets one answer, INVALID_REQUEST.
-- OffsetForLeaderEpoch finds the end of the largest epoch that is not above the requested one (KIP-279). v3 adds the
-  replica id.
+
+OffsetForLeaderEpoch finds the end of the largest epoch that is not above the requested one (KIP-279). v3 adds the
+replica id.
 """
 
 from __future__ import annotations

@@ -3,19 +3,27 @@
 The steps, with the names of Kafka's ReplicaManager:
 
  0. ``validate_in_steps`` checks compressed and large batches, which may take long, before the handler.
- 1. ``_split`` refuses partitions that the principal may not write (TOPIC_AUTHORIZATION_FAILED), that are unknown
-    (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID), or whose records are not valid in this version of the request.
+ 1. ``_split`` refuses partitions that the principal may not write (TOPIC_AUTHORIZATION_FAILED) and unknown ones
+    (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID). It also refuses records that are not valid in this version.
  2. ``_verify`` asks the transaction coordinator about transactional batches (KIP-890).
  3. ``append_to_local_log`` appends to the other partitions, with one result for each.
- 4. ``delayed_produce_required``: with acks=-1 and at least one success, a ``DelayedProduce`` waits in the purgatory
-    until the high watermark has passed all new records, or until the timeout.
- 5. ``_send_response`` merges the results and the refusals. Of a partition that is named twice, the last batch counts.
-    A request with acks=0 has no response; if anything failed, the broker closes the connection, which is the only
-    signal that such a client gets.
+ 4. ``delayed_produce_required``: with acks=-1 and at least one success, a ``DelayedProduce`` waits in the purgatory. It
+    ends when the high watermark has passed all new records, or at the timeout.
+ 5. ``_send_response`` merges the results and the refusals. If a partition is named twice, the last batch counts. A
+    request with acks=0 has no response: if anything failed, the broker closes the connection, the only signal that such
+    a client gets.
 
-By version: v3 only record batches v2, and transactional ids; v5 log start offset; v7 zstd; v8 error messages and record
-errors (KIP-467); v9 flexible; v10 leader hints (KIP-951); v11 TRANSACTION_ABORTABLE; v12 adds the partitions to the
-transaction; v13 topic ids in place of names.
+The versions:
+
+- v3: only record batches of format v2; transactional ids.
+- v5: log start offset.
+- v7: zstd.
+- v8: error messages and record errors (KIP-467).
+- v9: flexible.
+- v10: leader hints (KIP-951).
+- v11: TRANSACTION_ABORTABLE.
+- v12: adds the partitions to the transaction.
+- v13: topic ids in place of names.
 """
 
 from __future__ import annotations

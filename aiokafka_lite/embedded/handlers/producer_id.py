@@ -1,8 +1,9 @@
 """InitProducerId: a producer id and epoch, for an idempotent or a transactional producer.
 
-- v0 to v2 return a new producer id, or the next epoch of a transactional id; v3 (KIP-360) takes the old id and epoch of
-  a producer that continues after an error. v4 returns PRODUCER_FENCED where v3 returns INVALID_PRODUCER_EPOCH.
-- v6 has the flags of two-phase commit (KIP-939), which Kafka refuses too unless it is enabled.
+- v0 to v2: a new producer id, or the next epoch of a transactional id.
+- v3: the request may have the old id and epoch of a producer that continues after an error (KIP-360).
+- v4: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH.
+- v6: the flags of two-phase commit (KIP-939), which Kafka refuses too unless it is enabled.
 """
 
 from __future__ import annotations

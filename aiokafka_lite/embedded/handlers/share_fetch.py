@@ -4,8 +4,8 @@ A fetch applies its acknowledgements first. Then it acquires records, or waits u
 or until ``max_wait_ms`` has passed. A first request of a session cannot acknowledge. The last one does not read; it
 releases the records that the member still has. An incremental response leaves out partitions without news.
 
-v2 limits the number of acquired records strictly (KIP-1206), and renews acquisition locks (KIP-1222): a fetch with
-renewals must not read, so all its limits are 0.
+v2 can limit the number of acquired records strictly (KIP-1206). It also renews acquisition locks (KIP-1222). A fetch
+with renewals must not read, so all its limits are 0.
 """
 
 from __future__ import annotations

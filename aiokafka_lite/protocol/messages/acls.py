@@ -1,7 +1,10 @@
 """Create, describe and delete access control lists (KIP-140).
 
-The numbers of types, patterns, operations and permissions are those of ``aiokafka_lite.acls``. v1 adds the type of the
-pattern (KIP-290), v2 is flexible, v3 adds resources of the type user (KIP-373).
+``aiokafka_lite.acls`` has the numbers of types, patterns, operations and permissions. The versions:
+
+- v1: the type of the pattern (KIP-290).
+- v2: flexible.
+- v3: resources of the type user (KIP-373).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The versions of each API that a broker supports: the first request of a client.
 
-- v1 adds the throttle time; since v2 a broker responds first and throttles afterwards (KIP-219).
-- v3 is flexible in the body only, because the header must be readable before versions are negotiated, and has the
-  client's software name and version (KIP-511). Features appear as tagged fields.
-- v4 lets a supported feature begin at version 0.
+- v1: the throttle time.
+- v2: a broker responds first and throttles afterwards (KIP-219).
+- v3: the name and version of the client's software (KIP-511); features are tagged fields. Only the body is flexible:
+  the header must be readable before versions are negotiated.
+- v4: a supported feature may begin at version 0.
 
 A broker that lacks the version of the request responds in version 0; see ``versions.decode_api_versions``.
 """

@@ -1,8 +1,8 @@
 """Administrate the cluster itself: its metadata quorum, the levels of its features, and its registered brokers.
 
-- DescribeQuorum (KIP-595) describes the partition ``__cluster_metadata``-0; v1 adds the times of fetches (KIP-836), v2
+- DescribeQuorum (KIP-595) describes the partition ``__cluster_metadata``-0. v1 has the times of fetches (KIP-836), v2
   directories, messages and the listeners of the voters (KIP-853).
-- UpdateFeatures (KIP-584) finalizes levels; v1 adds ``validate_only`` and safe or unsafe downgrades, v2 has no result
+- UpdateFeatures (KIP-584) finalizes levels. v1 has ``validate_only`` and safe or unsafe downgrades, v2 has no result
   for each feature.
 - UnregisterBroker removes a broker that has left permanently (KIP-631).
 - AddRaftVoter and RemoveRaftVoter change the controllers of a dynamic quorum (KIP-853).

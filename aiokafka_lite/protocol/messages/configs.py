@@ -1,11 +1,17 @@
 """Read and change the settings of topics, brokers, groups and client metrics.
 
-- DescribeConfigs v0 has only a flag for defaults; v1 has the source of a value, with its synonyms in order of
-  precedence; v3 its type and documentation; v4 is flexible.
-- AlterConfigs replaces *all* settings of a resource, so a setting that is not named gets its default. v2 is
-  flexible.
-- IncrementalAlterConfigs (KIP-339) changes only the named settings; v1 is flexible.
-- ListConfigResources v0 names the subscriptions of client metrics (KIP-714), v1 all kinds of resources (KIP-1142).
+DescribeConfigs:
+
+- v0: only a flag shows whether a value is the default.
+- v1: the source of a value, and its synonyms in order of precedence.
+- v3: the type and the documentation of a setting.
+- v4: flexible.
+
+AlterConfigs replaces *all* settings of a resource, so a setting that is not named gets its default. v2 is flexible.
+
+IncrementalAlterConfigs (KIP-339) changes only the named settings. v1 is flexible.
+
+ListConfigResources v0 names the subscriptions of client metrics (KIP-714), v1 all kinds of resources (KIP-1142).
 """
 
 from __future__ import annotations

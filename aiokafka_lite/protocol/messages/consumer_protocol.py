@@ -1,8 +1,11 @@
-"""Messages between members of a consumer group, inside JoinGroup and SyncGroup.
+"""Messages between members of a consumer group, inside JoinGroup and SyncGroup. Brokers do not decode these bytes.
 
-Brokers do not decode these bytes. The version comes first, as an int16 (``codec.encode_versioned``), and later versions
-only append fields, so a newer message is decoded as the newest version here. v1 adds the partitions that a member owns
-(KIP-429), v2 the generation in which it owned them (KIP-792), v3 its rack (KIP-881). The assignment never changed.
+The version comes first, as an int16 (``codec.encode_versioned``). Later versions only append fields, so a newer
+message is decoded as the newest version here. The versions of a subscription; the assignment never changed:
+
+- v1: the partitions that the member owns (KIP-429).
+- v2: the generation in which the member owned them (KIP-792).
+- v3: the rack of the member (KIP-881).
 """
 
 from __future__ import annotations

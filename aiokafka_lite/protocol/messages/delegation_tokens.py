@@ -1,7 +1,6 @@
-"""Create, renew, expire and describe delegation tokens (KIP-48).
+"""Create, renew, expire and describe delegation tokens (KIP-48). The HMAC of a token is its password.
 
-The HMAC of a token is its password. All times are milliseconds. v2 is flexible, v3 adds tokens for another owner
-(KIP-373).
+All times are in milliseconds. v2 is flexible, v3 adds tokens for another owner (KIP-373).
 """
 
 from __future__ import annotations

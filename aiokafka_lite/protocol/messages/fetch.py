@@ -1,12 +1,18 @@
 """Read record batches from partition leaders, or from a closer replica.
 
-- v5 adds the log's start, v7 incremental fetch sessions (KIP-227), v9 fencing by leader epoch (KIP-320), v10 allows
-  zstd, v11 adds the rack and with it the preferred replica (KIP-392).
-- v12 is flexible and detects that the log was truncated and diverged (KIP-595).
-- v13 names topics by id only (KIP-516). v14 adds an error of tiered storage, v15 moves the follower's id into a
-  tagged struct (KIP-903), v16 returns new leaders (KIP-951), v17 and v18 are for followers.
+Versions below 4 have records in the old message format. This package does not have these versions.
 
-Versions below v4 have records in the old message format; they are not here.
+- v5: the start of the log.
+- v7: incremental fetch sessions (KIP-227).
+- v9: fencing by leader epoch (KIP-320).
+- v10: zstd is allowed.
+- v11: the rack of the client and, in the response, the preferred replica (KIP-392).
+- v12: flexible; detects that the log was truncated and diverged (KIP-595).
+- v13: topics by id only (KIP-516).
+- v14: an error of tiered storage.
+- v15: the id of a follower is in a tagged struct (KIP-903).
+- v16: new leaders in the response (KIP-951).
+- v17 and v18: for followers.
 """
 
 from __future__ import annotations

@@ -1,12 +1,22 @@
 """Describe, list and delete groups.
 
-- DescribeGroups v3 adds authorized operations, v4 static members, v5 is flexible, v6 returns
-  GROUP_ID_NOT_FOUND, where older versions describe a missing group as dead.
-- ListGroups v3 is flexible, v4 filters by state (KIP-518), v5 by type (KIP-848). A broker lists only the groups that
-  it coordinates, so the request goes to all brokers.
-- DeleteGroups v2 is flexible.
-- ConsumerGroupDescribe describes groups of the protocol whose coordinator assigns (KIP-848), and no others; v1 marks
-  members with the classic protocol (KIP-1099).
+DescribeGroups:
+
+- v3: authorized operations.
+- v4: static members.
+- v5: flexible.
+- v6: GROUP_ID_NOT_FOUND for a missing group, which older versions describe as dead.
+
+ListGroups. A broker lists only the groups that it coordinates, so the request goes to all brokers:
+
+- v3: flexible.
+- v4: filters by state (KIP-518).
+- v5: filters by type (KIP-848).
+
+DeleteGroups v2 is flexible.
+
+ConsumerGroupDescribe describes only groups of the protocol whose coordinator assigns (KIP-848). v1 marks members with
+the classic protocol (KIP-1099).
 """
 
 from __future__ import annotations

@@ -1,13 +1,25 @@
 """The classic group protocol: find the coordinator, join, synchronise, stay alive, leave.
 
-- FindCoordinator v1 adds the kind of key (transactions), v3 is flexible, v4 has many keys in one request (KIP-699):
-  the single-key fields end there. v6 allows share groups.
-- JoinGroup v1 separates the rebalance timeout from the session's, v4 requires a new member to join again with the id
-  from the first response (KIP-394), v5 has static members (KIP-345), v6 is flexible, v8 gives a reason (KIP-800), v9
-  lets the leader skip the assignment (KIP-814).
-- SyncGroup and Heartbeat got static members in v3 and are flexible from v4; SyncGroup v5 checks that both sides use
-  the same protocol (KIP-559).
-- LeaveGroup v3 takes many members, v4 is flexible, v5 gives a reason.
+FindCoordinator:
+
+- v1: the kind of the key: a group or a transactional id.
+- v3: flexible.
+- v4: many keys in one request (KIP-699); the fields for a single key end.
+- v6: share groups.
+
+JoinGroup:
+
+- v1: the rebalance timeout is separate from the session timeout.
+- v4: a new member must join again with the id from the first response (KIP-394).
+- v5: static members (KIP-345).
+- v6: flexible.
+- v8: the reason for joining (KIP-800).
+- v9: the leader may skip the assignment (KIP-814).
+
+SyncGroup and Heartbeat: v3 has static members, v4 is flexible. SyncGroup v5 checks that both sides use the same
+protocol (KIP-559).
+
+LeaveGroup: v3 has many members, v4 is flexible, v5 has a reason.
 """
 
 from __future__ import annotations
@@ -100,8 +112,8 @@ class JoinGroupRequestProtocol:
 class JoinGroupRequest(Request[JoinGroupResponse]):
     """Join the group, or join again.
 
-    The response comes when all members have joined or the rebalance timeout has passed, so the request timeout must be
-    longer. v0 uses the session timeout for both. Protocols are in order of preference.
+    The response comes when all members have joined, or at the end of the rebalance timeout. So the request timeout must
+    be longer. v0 uses the session timeout for both. Protocols are in order of preference.
     """
 
     REBALANCE_TIMEOUT = since(1)
@@ -158,7 +170,7 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
 
 @message(key=12, versions=(0, 4), flexible=4)
 class HeartbeatResponse(Response):
-    """Whether the member is still in the group. REBALANCE_IN_PROGRESS tells it to join again."""
+    """Whether the member is still in the group. REBALANCE_IN_PROGRESS asks it to join again."""
 
     CLIENT_THROTTLES = since(2)
 

@@ -1,11 +1,25 @@
 """Commit and look up the offsets of a group.
 
-- OffsetCommit v1 adds members and the time of the commit; v2 has a retention time instead. v5 drops
-  it, as newer brokers configure it; v6 adds the leader epoch (KIP-320), v7 static members, v8 is flexible, v9 serves
-  the new group protocol (KIP-848), v10 names topics by id.
-- OffsetFetch v2 requests all topics by a null and has a top-level error, v5 adds the leader epoch, v6 is
-  flexible, v7 can wait for pending transactions (KIP-447), v8 has many groups in one request; the fields for a
-  single group end there. v9 serves the new group protocol, v10 names topics by id.
+OffsetCommit:
+
+- v1: members, and the time of the commit.
+- v2: a retention time instead of the time of the commit.
+- v5: no retention time, because it is a setting of newer brokers.
+- v6: the leader epoch (KIP-320).
+- v7: static members.
+- v8: flexible.
+- v9: the consumer group protocol (KIP-848).
+- v10: topics by id.
+
+OffsetFetch:
+
+- v2: null requests all topics; the response has a top-level error.
+- v5: the leader epoch.
+- v6: flexible.
+- v7: can wait for pending transactions (KIP-447).
+- v8: many groups in one request; the fields for a single group end.
+- v9: the consumer group protocol.
+- v10: topics by id.
 """
 
 from __future__ import annotations

@@ -1,13 +1,23 @@
 """Brokers, topics, the leaders of partitions, and the controller.
 
-- v1 adds racks, the controller, and the difference between "all topics" (null) and "none" (an empty list); in v0 an
-  empty list means all. v2 adds the cluster id, v4 a switch for automatic topic creation, v5 offline replicas.
-- v7 adds leader epochs, which distinguish old from new leaders (KIP-320). v8 to v10 can return authorized operations;
-  those of the cluster moved to DescribeCluster in v11 (KIP-700).
-- v9 is flexible, v10 adds topic ids, v12 requests by topic id (KIP-516), v13 has a top-level error (KIP-1102).
+Metadata:
 
-DescribeCluster v1 may be sent to a controller, v2 returns fenced brokers too. DescribeTopicPartitions (KIP-966) returns
-topics in pages, with the replicas that may become leaders although they are not in sync.
+- v0: an empty list means all topics.
+- v1: racks and the controller; null means all topics, and an empty list means none.
+- v2: the cluster id.
+- v4: a switch for automatic topic creation.
+- v5: offline replicas.
+- v7: leader epochs, which distinguish old from new leaders (KIP-320).
+- v8 to v10: authorized operations. Those of the cluster moved to DescribeCluster in v11 (KIP-700).
+- v9: flexible.
+- v10: topic ids in the response.
+- v12: requests by topic id (KIP-516).
+- v13: a top-level error (KIP-1102).
+
+DescribeCluster v1 may be sent to a controller, v2 returns fenced brokers too.
+
+DescribeTopicPartitions (KIP-966) returns topics in pages. It includes the replicas that may become leaders although
+they are not in sync.
 """
 
 from __future__ import annotations

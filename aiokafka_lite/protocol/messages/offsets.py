@@ -1,10 +1,18 @@
 """Find offsets by time, and the end of a leader epoch.
 
-- ListOffsets v2 adds the isolation level, v4 leader epochs, v6 is flexible; v7 adds the timestamp -3 for the record
-  with the greatest timestamp (KIP-734), v8 -4 for the start of the local log (KIP-405), v9 -5 for the end of the tiered
-  log (KIP-1005), v10 a timeout, v11 -6 for the first record that is not tiered yet (KIP-1023). In all versions, -1 is
-  the end and -2 the beginning. Version 0 returns lists.
-- OffsetForLeaderEpoch v3 distinguishes followers and consumers, v4 is flexible.
+ListOffsets looks up a time or a special timestamp. -1 is the end and -2 the beginning, in all versions:
+
+- v0: returns lists.
+- v2: the isolation level.
+- v4: leader epochs.
+- v6: flexible.
+- v7: the timestamp -3, for the record with the greatest timestamp (KIP-734).
+- v8: -4, for the start of the local log (KIP-405).
+- v9: -5, for the end of the tiered log (KIP-1005).
+- v10: a timeout.
+- v11: -6, for the first record that is not tiered yet (KIP-1023).
+
+OffsetForLeaderEpoch v3 distinguishes followers and consumers, v4 is flexible.
 """
 
 from __future__ import annotations

@@ -1,10 +1,15 @@
 """Append record batches to partitions.
 
-- v3 is the first with record batch v2, and the oldest here. v5 returns the log's start offset, v7 allows zstd, v8 names
-  rejected records (KIP-467), v9 is flexible, v10 returns new leaders (KIP-951), v12 adds partitions to a transaction
-  implicitly (KIP-890), v13 names topics by id (KIP-516).
+- v3: record batches of format v2; the oldest version here.
+- v5: the start of the log in the response.
+- v7: zstd is allowed.
+- v8: names rejected records (KIP-467).
+- v9: flexible.
+- v10: new leaders in the response (KIP-951).
+- v12: adds partitions to a transaction implicitly (KIP-890).
+- v13: topics by id (KIP-516).
 
-The other versions differ in the errors that a broker may return, not in their fields.
+The other versions have the same fields as the version before, and differ in the errors that a broker may return.
 """
 
 from __future__ import annotations

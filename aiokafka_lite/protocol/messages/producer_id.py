@@ -1,7 +1,9 @@
 """Get the id and epoch that make a producer idempotent (KIP-98).
 
-v2 is flexible, v3 lets a producer request a higher epoch of its id (KIP-360), v4 may return
-PRODUCER_FENCED, v6 is for two-phase commit (KIP-939).
+- v2: flexible.
+- v3: a producer may request a higher epoch of its id (KIP-360).
+- v4: may return PRODUCER_FENCED.
+- v6: two-phase commit (KIP-939).
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class DescribeClientQuotasComponent:
 
 @message(key=48, versions=(0, 1), flexible=1)
 class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
-    """Request the quotas of matching entities. With ``strict``, their names have no other parts."""
+    """Request the quotas of matching entities. With ``strict``, entities with other parts do not match."""
 
     INTRODUCED = since(0, kafka="2.6")
 

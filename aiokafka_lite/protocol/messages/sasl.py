@@ -1,7 +1,7 @@
 """Log in on a connection: agree on a mechanism, then exchange its messages (KIP-43, KIP-152).
 
-After a handshake of v0, the mechanism's messages have no header; v1 (Kafka 1.0) sends them in SaslAuthenticate. v1 of
-SaslAuthenticate returns the lifetime of the session (KIP-368), v2 is flexible.
+After SaslHandshake v0, the messages of the mechanism have no header. After v1 (Kafka 1.0), each is a SaslAuthenticate
+request. SaslAuthenticate v1 returns the lifetime of the session (KIP-368), v2 is flexible.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Read and acknowledge the records of a share group (KIP-932), at the leaders of the partitions.
 
-Version 0 was for early access in Kafka 4.0; version 1 is the first stable one, of Kafka 4.1. v2 may limit the number of
-acquired records strictly (KIP-1206), and renews acquisition locks (KIP-1222).
+- v0: early access in Kafka 4.0; not here.
+- v1: the first stable version, of Kafka 4.1.
+- v2: a strict limit of acquired records (KIP-1206), and renewals of acquisition locks (KIP-1222).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class ShareAcquiredRecords:
 
 @struct
 class ShareFetchResponsePartition:
-    """The records of one partition, which ones the member has acquired, and the result of the acknowledgements.
+    """The records of one partition, the ranges that the member has acquired, and the result of the acknowledgements.
 
     ``records`` may have more records than the acquired ones. Decoded records are a memoryview into the frame.
     """

@@ -58,7 +58,7 @@ class StreamsTaskOffset:
 
 @struct
 class StreamsTopicInfo:
-    """An internal topic. A number of partitions of 0 is decided by the coordinator, as is a replication factor of 0."""
+    """An internal topic. The coordinator decides a number of partitions or a replication factor of 0."""
 
     name: str = string()
     partitions: int = int32()
@@ -98,7 +98,7 @@ class StreamsTopology:
 
 @struct
 class StreamsStatus:
-    """Something that a member has to know about its group, as a code and as a text."""
+    """A status of the group, as a code and a text for the member."""
 
     status_code: int = int8()
     status_detail: str = string()

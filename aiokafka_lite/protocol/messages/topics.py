@@ -1,13 +1,21 @@
 """Create and delete topics, and add partitions to them.
 
-- CreateTopics v4 accepts -1 for "the broker's default" as partition count and replication factor (KIP-464), v5 is
-  flexible and returns the settings in effect (KIP-525), v7 returns the topic id.
-- DeleteTopics v4 is flexible, v5 has error texts, v6 can name topics by id: a list of structs replaces the list of
-  names.
-- CreatePartitions v2 is flexible.
+CreateTopics:
 
-A request over quota gets THROTTLING_QUOTA_EXCEEDED since CreateTopics v6, DeleteTopics v5 and
-CreatePartitions v3 (KIP-599). Older versions are only throttled.
+- v4: -1 as partition count or replication factor means the broker's default (KIP-464).
+- v5: flexible; returns the settings in effect (KIP-525).
+- v7: returns the topic id.
+
+DeleteTopics:
+
+- v4: flexible.
+- v5: error texts.
+- v6: topics by name or by id; a list of structs replaces the list of names.
+
+CreatePartitions v2 is flexible.
+
+A request over quota gets THROTTLING_QUOTA_EXCEEDED since CreateTopics v6, DeleteTopics v5 and CreatePartitions v3
+(KIP-599). Older versions are only throttled.
 """
 
 from __future__ import annotations

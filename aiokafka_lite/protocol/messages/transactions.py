@@ -1,10 +1,10 @@
 """Transactions: add partitions and offsets, end them, write their markers (KIP-98, KIP-890), list them (KIP-664).
 
-- Versions 2 of the producer's requests may return PRODUCER_FENCED, versions 3 are flexible, the version after that may
-  return TRANSACTION_ABORTABLE (KIP-890).
+- The requests of producers: v2 may return PRODUCER_FENCED, v3 is flexible, and the version after that may return
+  TRANSACTION_ABORTABLE (KIP-890).
 - AddPartitionsToTxn v4 and later are for brokers: many transactions in one request, and a check that adds nothing.
-- EndTxn v5 ends a transaction of generation 2 and returns the producer id and epoch of the next one.
-- TxnOffsetCommit v2 adds leader epochs, v3 the member of the group (KIP-447); v5 adds the offsets to the transaction,
+- EndTxn v5 ends a transaction of generation 2, and returns the producer id and epoch of the next one.
+- TxnOffsetCommit v2 has leader epochs, v3 the member of the group (KIP-447). v5 adds the offsets to the transaction,
   so generation 2 sends no AddOffsetsToTxn.
 - WriteTxnMarkers v1 is flexible, v2 has the generation (KIP-1228).
 - ListTransactions v1 filters by duration (KIP-994), v2 by a pattern (KIP-1152).

@@ -147,6 +147,7 @@ def decode_records(
         header_count = _decode_all_headers(data, with_headers, headers) if with_headers else 0
         if header_count >= 0:
             return RecordColumns(offsets, timestamps, keys, values, headers, header_count), position
+    # Plain Python, or records that C does not decode, such as malformed ones: the errors are made here.
     return _decode_records(bytes(data), start, count, base_offset, base_timestamp, append_time, first_delta)
 
 
@@ -194,7 +195,7 @@ def _decode_records(  # noqa: C901 - the varint is unrolled, see the header
     names: dict[bytes, str] = {}
     add_offset, add_timestamp, add_key, add_value = offsets.append, timestamps.append, keys.append, values.append
     size: i64 = len(data)
-    expected: i64 = first_delta << 1  # the next offset delta, in zigzag form as in the record
+    expected: i64 = first_delta << 1  # the next offset delta, in zigzag form, as records have it
     try:
         for index in range(count):
             raw = data[position]
@@ -230,6 +231,7 @@ def _decode_records(  # noqa: C901 - the varint is unrolled, see the header
                 else:
                     raw = raw & 0x7F | high << 7
                     position += 1
+            # In zigzag form, rising deltas are even numbers that rise by 2, or by more after a gap of compaction.
             if raw != expected and (raw < expected or raw & 1):
                 raise CorruptRecord(f"record {index} of a batch has a lower offset than the record before it")
             expected = raw + 2
@@ -290,6 +292,7 @@ def _decode_records(  # noqa: C901 - the varint is unrolled, see the header
             ) from None
         for column in (offsets, timestamps, keys, values):
             del column[count:]
+        # The records before this one are returned. The next call begins with it, and may return as many headers again.
         position = end_of_records(data, count, first_position)
     if append_time is not None:
         timestamps = [append_time] * count

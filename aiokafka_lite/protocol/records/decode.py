@@ -48,7 +48,7 @@ def find_fields(
     """Write the places of the fields of all ``count`` records of ``data`` into columns of ``table``, from ``first`` on.
 
     ``table`` has eight rows of 64-bit numbers: offset, timestamp, position and size of the key, position and size of
-    the value (sizes are -1 for null), position of the headers, position after the record. ``position`` is that of
+    the value, position of the headers, position after the record. The size of a null is -1. ``position`` is that of
     ``data`` itself. With an append time, all records have the base timestamp. Returns False if the caller must do it.
     """
     return False

@@ -18,7 +18,7 @@ Column = tuple[int, int, Buffer | None, Buffer, Buffer | None]
 """A binary column of Arrow: the size of an offset in bytes (4 or 8), the first row, validity, offsets and data."""
 
 _LARGE = 16 * 1024
-"""The size in bytes of a value for which three more calls cost less than another copy."""
+"""From this size of a value, in bytes, three more calls cost less than another copy."""
 
 _NULL = ENCODINGS[-1]
 _WORDS = [Struct(f"<{count}I") for count in range(17)]  # of keys up to 67 bytes

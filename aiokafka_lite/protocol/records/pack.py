@@ -5,8 +5,8 @@ about a microsecond per record. The passes here take a third of that, because ``
 ``join`` loop over the lists in C. The format is in ``codec``.
 
 A record is its size, two constant fields, the offset delta, the key, the value and the headers. All records of a call
-have the same timestamp and the same headers. So two things give the size of a record: the sizes of its key and value,
-and the length of its offset delta, which changes only at ``_BOUNDARIES``.
+have the same timestamp and the same headers. So the size of a record depends only on the sizes of its key and value,
+and on the length of its offset delta. That length changes only at ``_BOUNDARIES``.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...errors import CorruptRecord
 
-_CACHED_BELOW = 8192  # what fits in two bytes
+_CACHED_BELOW = 8192  # the numbers that fit in two bytes
 
 
 def encode_varint(number: int) -> bytes:

@@ -16,7 +16,9 @@ _NO_LAYER = 1
 """The bit of "no security layer" in the broker's offer."""
 
 _CHOICE = bytes([_NO_LAYER, 0, 0, 0])
-"""The client's answer: no security layer, no size of wrapped messages, and no name: it acts as the ticket's owner."""
+"""The client's answer: no security layer, no size of wrapped messages, and no name, because it acts as the ticket's
+owner.
+"""
 
 _LENGTH_OF_OFFER = 4
 

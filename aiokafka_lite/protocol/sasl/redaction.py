@@ -1,8 +1,8 @@
 """Quotes a peer's text without the secrets that the client has sent: a gateway may echo a password or a token.
 
 A peer may echo a part of the secret, or the base64 form of the message that contained it. So every run of
-``SHORTEST_RUN`` characters of a secret is hidden (a shorter secret only as a whole), also in its base64 forms. This
-happens before a text is shortened, because a part of a secret may be too short to be found.
+``SHORTEST_RUN`` characters of a secret is hidden, also in its base64 forms. A shorter secret is hidden only as a whole.
+Secrets are hidden before a text is shortened, because a cut secret may be too short to be found.
 
 The broker still knows the secret after the login, so the error texts of all later responses are searched as well.
 """

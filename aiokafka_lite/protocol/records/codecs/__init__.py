@@ -1,7 +1,7 @@
 """The compression codecs of record batches, one module each; ``records/compression.py`` imports them on first use.
 
-To add a codec: a module here that ends with ``CODEC = Codec(...)``, and its row in ``types.Compression`` under the same
-name. Levels, checks, settings, producer and embedded broker follow from the two.
+To add a codec, write a module here that ends with ``CODEC = Codec(...)``, and add a row with the same name to
+``types.Compression``. Levels, checks, settings, the producer and the embedded broker follow from these two.
 
 Rules for a decompressor, since bytes from a peer are not trusted:
 

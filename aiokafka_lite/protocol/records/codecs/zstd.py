@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _MAGIC = 0xFD2FB528
 _SKIPPABLE = 0x184D2A50  # and the 15 numbers above it
-_USUAL_WINDOW = 8 << 20  # what every decoder should take (RFC 8878, section 3.1.1.1.2)
-_MAX_WINDOW = 128 << 20  # what the best levels use
+_USUAL_WINDOW = 8 << 20  # every decoder should accept this window (RFC 8878, section 3.1.1.1.2)
+_MAX_WINDOW = 128 << 20  # the window of the best levels
 _UINT32 = Struct("<I")
 
 

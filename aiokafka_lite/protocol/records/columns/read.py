@@ -2,8 +2,8 @@
 
 Rules of this file:
 
-1. No Python object is made per record. There are three exceptions: headers, batches of the formats v0 and v1, and in
-   plain Python the start of each record. The start depends on the length of the record before, so one small loop
+1. No Python object is made per record, with three exceptions: headers, batches of the formats v0 and v1, and in plain
+   Python the start of each record. A start depends on the length of the record before, so a small loop
    (``codec.record_starts``) finds the starts.
 2. A compiled build finds the fields of ordinary records in C, and copies keys and values into Arrow's buffers
    (``decode``). Otherwise NumPy reads a field of all records together, and Arrow copies keys and values.

@@ -1,8 +1,8 @@
 """Arrow columns to packed records.
 
 ``Rows`` does for a whole record batch what ``append_record`` does for one record. In the compiled build
-``encode.append_rows`` reads the buffers of the columns. As plain Python, lengths and deltas become varints by a lookup
-in a table, and one join writes the pieces of every record in their order.
+``encode.append_rows`` reads the buffers of the columns. Plain Python looks up the varints of lengths and deltas in a
+table, and joins the pieces of all records in their order.
 
 ``pyarrow.compute`` is imported where it is needed: its import takes longer than it takes to encode 100,000 records.
 """
@@ -37,8 +37,8 @@ MAX_RECORDS = 1 << 14
 """The maximum number of records of an encoded batch. The table of short varints has all offset deltas below it."""
 
 RECORD_OVERHEAD = 27
-"""The maximum bytes of a record below 128 MiB, without key, value and headers: length 4, attributes 1, timestamp delta
-10, offset delta 3, key length 4, value length 4, number of headers 1."""
+"""The maximum bytes of a record below 128 MiB, without key, value and headers. They are: length 4, attributes 1,
+timestamp delta 10, offset delta 3, key length 4, value length 4, number of headers 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class EncodedRecords:
 class Rows:
     """The rows of an Arrow record batch, as records for one topic.
 
-    The columns are those of ``WRITE_COLUMNS``, in any order, all but ``value`` optional: ``key`` and ``value`` of
-    binary or string, ``headers`` a list of structs of ``key`` and ``value``, ``partition`` of whole numbers,
+    The columns are those of ``WRITE_COLUMNS``, in any order; only ``value`` is required. ``key`` and ``value`` are
+    binary or string, ``headers`` a list of structs of ``key`` and ``value``, ``partition`` whole numbers, and
     ``timestamp`` a timestamp or whole milliseconds. ``now``, in milliseconds, is the timestamp of rows without one. A
     null has the meaning of None in ``send``. Raises SerializationError for any other column or type.
     """
