@@ -1,8 +1,9 @@
 """Every setting that a broker of Apache Kafka 4.3.1 describes: 340 names with their declarations.
 
 The table comes from the release itself: from its DescribeConfigs, and from the valid values that its ``KafkaConfig``
-prints. A line has the name, the type, the scope of changes at run time (none, one broker, or also the whole cluster),
-the default, and the valid values. ``-`` is no default, ``""`` an empty one, ``~`` ignores the case.
+prints. A line has the name, the type, the scope of changes at run time, the default, and the valid values. The scope is
+``fixed`` (no changes), ``broker`` (for one broker), or ``cluster`` (also for all brokers). ``-`` is no default, ``""``
+an empty one, ``~`` ignores the case.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Rules of this file:
  1. A join is a heartbeat with all values, and the partitions in its subscription are those that the member has. No
     member leads: the group assigns, so every join is answered at once and no subscriptions are in the answer.
  2. The generation of a member is its epoch. The answer to a sync has the member's partitions at this epoch.
- 3. A heartbeat asks the member to join again in three cases: the assignment is newer than the member, the member has to
-    revoke partitions, or the partitions that it waits for are free.
+ 3. A heartbeat asks the member to join again in three cases. Its assignment is out of date, it has to revoke
+    partitions, or the partitions that it waits for are free.
  4. A member that is asked to join must join within its rebalance timeout. A member that has joined must sync within its
     rebalance timeout.
 """

@@ -75,11 +75,11 @@ class EmbeddedCluster(Component):
     - ``ports`` is the port of the first node, or one for each node; by default the system chooses. With ``tcp=False``
       there are no sockets, and clients need ``connector=cluster.connector``.
     - ``security`` says how clients connect: a security protocol such as ``"SSL"``, or a ``Security`` with users. Each
-      node has a port for each protocol. ``client_settings`` has what a client needs.
+      node has a port for each protocol. ``client_settings`` returns the settings for a client.
     - ``configs`` are broker settings with Kafka's names and values, for example ``{"min.insync.replicas": "2"}``.
-      ``auto_create_topics`` and ``default_partitions`` are short for two of them.
-    - ``super_users`` puts ACLs in force: clients may do what ACLs allow, and these principals may do everything, as in
-      ``["User:admin"]``. Without it every client may do everything.
+      ``auto_create_topics`` and ``default_partitions`` are short forms of two of them.
+    - ``super_users``, such as ``["User:admin"]``, turns ACLs on: these principals may do everything, and other clients
+      only the operations that ACLs allow. Without it every client may do everything.
     - ``as_kafka`` is the release of Kafka whose API versions the nodes offer, for example ``"2.8"``.
     - ``seed`` makes the cluster id, topic ids and session ids the same in every run.
     - ``data_dir`` keeps topics, records and offsets in a directory, for the next start, also after ``kill -9``.

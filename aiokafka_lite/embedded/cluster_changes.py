@@ -19,8 +19,8 @@ MIN_ISR = "min.insync.replicas"
 class ClusterChanges:
     """Checks each change as Kafka does, and stores it with the controller. Owner: the EmbeddedCluster.
 
-    While ``eligible.leader.replicas.version`` is 1 (KIP-966), the controller relies on one ``min.insync.replicas`` for
-    the whole cluster: it always has a value, and no broker has its own.
+    While ``eligible.leader.replicas.version`` is 1 (KIP-966), the whole cluster has one ``min.insync.replicas``. It
+    always has a value, and no broker can have its own.
     """
 
     def __init__(self, controller: Controller) -> None:

@@ -36,7 +36,7 @@ STATIC_CONFIGS = {
 class ClusterConfig:
     """Settings of an embedded cluster that few tests need. Kafka's own settings are in ``configs`` of the cluster.
 
-    - ``host`` is the address to listen on. Any address except loopback needs ``expose=True``, because everyone who
+    - ``host`` is the address to listen on. Any address except loopback needs ``expose=True``, because every client that
       reaches the port has full access. Metadata names ``advertised_host`` instead, if it is given.
     - ``racks`` is the rack of each broker, or None. ``rack_aware_fetch`` is KIP-392.
     - ``first_node_id`` is the id of the first broker; the others follow.

@@ -47,7 +47,7 @@ class ConnectionLimits:
         self._turns: dict[str, asyncio.Lock] = {}  # by listener; asyncio gives a lock in FIFO order
 
     def clear(self) -> None:
-        """Forget all connections, because the broker starts."""
+        """Drop all connections from the counts, because the broker starts."""
         self._usage.clear()
         self._turns.clear()
 

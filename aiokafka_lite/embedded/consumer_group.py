@@ -9,10 +9,10 @@ Rules of this file:
     their partitions change.
  2. A heartbeat that finds the assignment older than the group computes the target of all members, at most once in
     ``consumer.assignment.interval.ms``. The assignment then has the epoch of the group.
- 3. Each member moves to its target by its own heartbeats (``consumer_group_members``), and has the epoch of the
-    assignment when it has revoked what it must.
- 4. A heartbeat with another epoch than the member's is fenced. One exception: the previous epoch, from a member that
-    lists no more than it has, is a member that did not get the last answer.
+ 3. Each member moves to its target by its own heartbeats (``consumer_group_members``). When it has revoked the
+    partitions that it lost, it gets the epoch of the assignment.
+ 4. A heartbeat with another epoch than the member's is fenced. One exception: a member that did not get the last answer
+    has the previous epoch, and lists only partitions that it has.
  5. A static member that leaves for a while (epoch -2) keeps its partitions until its session expires. A new member with
     its instance id takes them over.
  6. A refused request changes nothing. If the log refuses the records of a request, the group is restored from the
@@ -382,7 +382,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
             raise
 
     def restore(self, records: Mapping[tuple[int, str], Buffer]) -> None:
-        """Load what the log has, by kind and member. All timers restart."""
+        """Load the records that the log has, by kind and member. All timers restart."""
         self.close(ErrorCode.NONE)
         self.members.clear()
         self.targets.clear()

@@ -1,6 +1,6 @@
 """The records of consumer groups in ``__consumer_offsets`` (KIP-848), in Kafka's own format.
 
-A group has a record of its epoch, one of the epoch of its assignment, and three for each member: its subscription, its
+A group has two records: its epoch, and the epoch of its assignment. Each member has three: its subscription, its
 target, and its present partitions. The version of a key is the number of its kind. The last value of a key counts; a
 null value deletes the key. Streams groups have keys of the same form, with values of ``streams_group_records``.
 """

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class GroupTopics:
-    """What the members of a group subscribe to. Owner: the ConsumerGroup, which passes its ``members``."""
+    """The topics to which the members of a group subscribe. Owner: the ConsumerGroup, which passes its ``members``."""
 
     def __init__(self, metadata: MetadataView, members: Mapping[str, ConsumerMember]) -> None:
         self._metadata = metadata

@@ -1,7 +1,7 @@
 """The controller: topics, registrations of brokers, elections, and changes of the in-sync sets.
 
 The controller is an object of its own, not a role of a node: in Kafka, the quorum is separate from the brokers. It
-publishes each changed topic to the nodes that it can reach; a node that is cut off keeps its old metadata until it is
+publishes each changed topic to the nodes that it can reach. A node that is cut off keeps its old metadata until it is
 reachable again. ``leadership`` has the operations on single partitions, ``cluster_changes`` those on settings and
 features.
 """
@@ -133,7 +133,7 @@ class Controller:
         self._update_topics(node_id)
 
     def unregister(self, node_id: int) -> None:
-        """Forget a broker; one that runs is fenced first. Raises Refused."""
+        """Remove a broker; a running broker is fenced first. Raises Refused."""
         if node_id not in self.brokers:
             raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id} is not registered")
         self.fence(node_id)

@@ -71,14 +71,16 @@ class DataDir(InMemory):
         self._nodes = list(node_ids)
         known = self._cluster.get("nodes", [])
         if not set(known) <= set(node_ids):
-            raise ConfigurationError(f"data_dir {str(path)!r} has the logs of brokers {known}, got {self._nodes}")
+            raise ConfigurationError(
+                f"data_dir {str(path)!r} has the logs of brokers {known}, got {self._nodes}; start all of them"
+            )
         super().__init__(self._cluster.get("cluster_id", new_id))
 
     def __repr__(self) -> str:
         return f"<DataDir {self._path}>"
 
     def open(self, controller: Controller, **sections: Section | None) -> None:
-        """Lock the directory, and restore what is in it. Raises ConfigurationError.
+        """Lock the directory, and restore its content. Raises ConfigurationError.
 
         A section that is None does not exist in this run; its file stays as it is.
         """

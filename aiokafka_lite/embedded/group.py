@@ -222,6 +222,8 @@ class Group:
             member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         self._advance(GroupEvent.REBALANCE)
         if from_empty and self._initial_delay > 0:
+            # As Kafka's InitialDelayedJoin: it waits again if members joined meanwhile, at most for the rebalance
+            # timeout.
             self._delaying, self._grew = True, False
             self._delay_left = max(0.0, self.members.rebalance_timeout - self._initial_delay)
             self._timer = self._call_later(self._initial_delay, self._end_initial_delay)
@@ -262,6 +264,7 @@ class Group:
             self._persist(self, {}, lambda error: None)
 
     def _begin_generation(self, joined: Sequence[Member]) -> None:
+        # A static leader keeps its place without joining (rule 4), and then another member must assign.
         if self.members.leader not in [member.member_id for member in joined]:
             self.members.leader = joined[0].member_id
         self.generation += 1
@@ -428,6 +431,8 @@ def check_commit(
     error = group.check_generation(member_id, instance_id, generation)
     if error is not ErrorCode.NONE or transactional:
         return error
+    # The member has a new generation but no partitions of it yet. While members still join, commits are accepted,
+    # because members commit before they join again.
     if group.state is GroupState.COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     group.touch(group.members[member_id])

@@ -5,8 +5,8 @@ Rules of this file:
  1. The memory of the coordinator is a cache of that partition. When the node becomes the leader, it reads the groups
     from the log, and the sessions of their members restart. When it is no longer the leader, it drops the groups, and
     requests that wait get NOT_COORDINATOR. So a group survives its coordinator if the topic has another replica.
- 2. Some answers wait until all in-sync replicas have the records: those to a commit, to a heartbeat of a consumer or
-    share group, to a SyncGroup, to a LeaveGroup, and to the join of a static member that returns.
+ 2. Some answers wait until all in-sync replicas have the records: to OffsetCommit, SyncGroup and LeaveGroup, to the
+    heartbeats of consumer and share groups, and to the JoinGroup of a static member that returns.
  3. Writing takes time. Afterwards, the group may have been deleted, or belong to another node, so this is checked
     again.
 """
@@ -231,6 +231,7 @@ class GroupCoordinator:
         if hosted is None and generation >= 0:
             return ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
         if hosted is None:
+            # Offsets without a group are a group without members, as admin clients and assigned consumers make them.
             hosted = self._hosted.host(group_id)
             hosted.empty_since = NEVER  # the group is invisible until something is committed
         group = hosted.group
@@ -298,6 +299,7 @@ class GroupCoordinator:
             expires_at = committed.expires_at
             if expires_at < 0:
                 expires_at = max(committed.committed_at, hosted.empty_since) + retention
+            # As in Kafka, an offset stays while a transaction may replace it.
             if now >= expires_at and key not in pending:
                 expired.append(key)
         self._drop_offsets(hosted, expired)

@@ -53,7 +53,7 @@ OffsetKey = tuple[str, str, int]
 
 @dataclass(slots=True)
 class GroupRecords:
-    """What a partition of the log holds: offsets, groups, and by producer id the offsets of open transactions.
+    """The content of a partition of the log: offsets, groups, and by producer id the offsets of open transactions.
 
     Consumer groups are records by kind and member, which the group itself reads.
     """
@@ -145,7 +145,8 @@ class GroupLog(CoordinatorLog):
             waiting.add_done_callback(done)
 
     async def until_all_replicated(self, group_id: str) -> ErrorCode:
-        """Wait until the replicas have all that the partition of a group holds now. Returns an error for a heartbeat.
+        """Wait until the replicas have all records that the partition of a group has now. Returns an error for a
+        heartbeat.
 
         A heartbeat that wrote nothing waits too: its answer may follow from records that the replicas do not have yet.
         """

@@ -55,7 +55,7 @@ H = TypeVar("H", bound=Callable[..., Answer])
 class LongWork(Protocol):
     """Work that takes steps of some milliseconds each, and perhaps long ones.
 
-    A long step may run in a thread, because it uses nothing but the work itself.
+    A long step may run in a thread, because it shares no state with other code.
     """
 
     next_is_long: bool
@@ -64,7 +64,7 @@ class LongWork(Protocol):
         """Do the next step. False if it was the last one."""
 
     def restart(self) -> None:
-        """Drop what the steps have made so far: the next step is the first one."""
+        """Drop the results of the steps so far: the next step is the first one."""
 
 
 Preparation = Callable[["RequestContext", Any], Iterator[LongWork]]

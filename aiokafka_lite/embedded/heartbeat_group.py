@@ -4,8 +4,8 @@ The members of both send only heartbeats. Share groups (KIP-932) use the checks 
 
 Rules of this file:
 
- 1. A heartbeat with another epoch than the member's is fenced. One exception: the previous epoch, from a member that
-    lists no more than it has, is a member that did not get the last answer.
+ 1. A heartbeat with another epoch than the member's is fenced. One exception: a member that did not get the last answer
+    has the previous epoch, and lists only partitions or tasks that it has.
  2. A member is fenced when its session ends, and when its rebalance timeout ends while it has something to revoke. If
     the log refuses the records of that, the group is restored, and the member gets another session.
  3. A member may also commit with an earlier epoch, for partitions that it has had since then (KIP-1251).
@@ -71,8 +71,8 @@ def unknown_member(group_id: str, member_id: str) -> GroupRefusal:
 class HeartbeatMember(ABC):
     """A member. Owner: its group.
 
-    ``rebalance_timeout`` is in seconds. ``session`` expires the member, ``revocation`` too if it keeps what it has to
-    revoke.
+    ``rebalance_timeout`` is in seconds. ``session`` expires the member. ``revocation`` expires it too, if it does not
+    revoke in time.
     """
 
     member_id: str
@@ -113,7 +113,7 @@ class HeartbeatMember(ABC):
 
 @dataclass(frozen=True, slots=True)
 class GroupEnvironment:
-    """What a group needs from its node. ``setting`` gives a setting of the group as a number.
+    """The functions that a group needs from its node. ``setting`` gives a setting of the group as a number.
 
     ``now`` gives the loop's time, by which durations are measured, and ``now_ms`` the time of day.
     """
@@ -192,7 +192,7 @@ class HeartbeatGroup(ABC, Generic[M]):
 
     @abstractmethod
     def _fence(self, member: M) -> None:
-        """Remove a member. What it has is free at once. Raises GroupRefusal."""
+        """Remove a member. Its partitions or tasks are free at once. Raises GroupRefusal."""
 
     def start_sessions(self) -> None:
         """Start the timers of the members that have none: of a group that was loaded or converted."""

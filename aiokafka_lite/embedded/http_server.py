@@ -38,7 +38,7 @@ Handler = Callable[[HttpRequest], HttpResponse]
 
 
 class HttpServer:
-    """Listens on a free port of the loopback interface, and answers each request with what ``handler`` returns."""
+    """Listens on a free port of the loopback interface, and answers each request with the result of ``handler``."""
 
     def __init__(self, handler: Handler, ssl_context: ssl.SSLContext | None = None) -> None:
         self._handler = handler

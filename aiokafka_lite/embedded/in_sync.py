@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 class InSyncSets:
     """Follows the followers of one node's partitions. Owner: the node.
 
-    ``wake`` starts a follower's fetch, ``is_running`` tells whether the node runs, ``lag_max`` is the time in seconds
+    ``wake`` starts a follower's fetch, ``is_running`` returns whether the node runs, ``lag_max`` is the time in seconds
     that a follower may stay behind. Without a connection to the controller the sets stay as they are, and so does the
     high watermark.
     """
@@ -55,7 +55,7 @@ class InSyncSets:
             moved = partition.try_advance_high_watermark() or moved
         if moved:
             self._replica_manager.complete_delayed(partition.key)
-            # Followers learn the new high watermark with their next fetch.
+            # Followers get the new high watermark with their next fetch.
             self.wake_followers(partition)
 
     def stop(self) -> None:

@@ -18,7 +18,7 @@ from .topics import NO_LEADER, PartitionKey, PartitionState
 logger = logging.getLogger(__name__)
 
 REASSIGNMENT_TIME = 0.1
-"""The shortest duration of a reassignment in seconds, so that it can be listed: in Kafka a follower joins with its next
+"""The shortest duration of a reassignment in seconds, so that it can be listed. In Kafka a follower joins with its next
 fetch, and the controller decides after that."""
 
 

@@ -204,6 +204,7 @@ class Log:
         self.end_offset = max(last.batches[-1].next_offset if last.batches else last.base_offset, start_offset)
         # Not the first segment's base: compaction may have removed the batches before it.
         self.start_offset = start_offset
+        # A crash leaves an old high watermark, and may cut the end of the log: invariant 2 must hold all the same.
         self.high_watermark = min(max(high_watermark, self.start_offset), self.end_offset)
         first_batches = [next(group) for _, group in groupby(self.batches(), key=_epoch_of_batch)]
         found = [(batch.base_offset, batch.leader_epoch) for batch in first_batches]
@@ -257,6 +258,7 @@ class Log:
         if offset >= self.end_offset:
             return False
         if offset < self.start_offset:
+            # The leader has less than this log begins with, so nothing of this log is common.
             self.reset_to(offset)
             return True
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
@@ -289,12 +291,14 @@ class Log:
         self.start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
         if offset >= self.end_offset:
+            # The last epoch stays although it has no records: the next batch may belong to it, and readers compare it.
             last_epoch = self.epochs[-1:]
             self.end_offset = offset
             self._restart(offset)
             self.epochs = [(epoch, offset) for epoch, _ in last_epoch]
             return
         self._made_by.start_moved(offset)
+        # Only whole segments go. Records below the start of the log may stay in the first segment; they are never read.
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             self.segments.pop(0).delete()
         while len(self.epochs) > 1 and self.epochs[1][1] <= offset:
@@ -309,6 +313,7 @@ class Log:
         while len(self.segments) > 1 or self.segments[0].batches:
             oldest = self.segments[0]
             next_base = self.segments[1].base_offset if len(self.segments) > 1 else self.end_offset
+            # As in Kafka, retention deletes only records below the high watermark: a follower may need the others.
             if next_base > self.high_watermark or not oldest.batches:
                 break
             aged = 0 <= retention_ms < now_ms - oldest.max_timestamp
@@ -326,6 +331,7 @@ class Log:
             if not compacted or compacted[-1].size + batch.size > self.segment_bytes:
                 compacted.append(self._made_by.create_compacted(batch.base_offset))
             compacted[-1].append(batch)
+        # Before the swap: after a crash in between, the epochs of removed batches would be lost.
         self._made_by.keep_epochs([entry for entry in self.epochs if _start_of(entry) < self.high_watermark])
         self._made_by.replace(self.segments[:count], compacted)
         self.segments = [*compacted, *self.segments[count:]]
@@ -403,6 +409,7 @@ class Log:
             return EpochEnd(-1, -1)
         index = bisect_right(self.epochs, epoch, key=_epoch_of)
         if index == 0:
+            # As Kafka's LeaderEpochFileCache: the epoch is older than this log, so it ended where the log begins.
             return EpochEnd(epoch, self.epochs[0][1])
         return EpochEnd(self.epochs[index - 1][0], self.epochs[index][1])
 

@@ -3,8 +3,8 @@
 A directory ``<topic>-<partition>`` has:
 
 - ``<base offset>.log``: the batches of a segment, as Kafka writes them;
-- ``checkpoint.json``: the topic's id, the first offset, the high watermark when the node last stopped in an orderly
-  way, and the leader epochs of the last compaction, which may have removed all batches of an epoch;
+- ``checkpoint.json``: the topic's id, the first offset, the high watermark of the last orderly stop, and the leader
+  epochs of the last compaction, which may have removed all batches of an epoch;
 - ``<base offset>.compacted`` and ``swap.json``: a compaction in progress.
 
 Rules:

@@ -182,6 +182,7 @@ class Partition:
         counts if it used the present settings. Raises NotLeader, RecordsRejected or SequenceRejected.
         """
         self._require_appendable(required_acks)
+        # The settings may have changed while the steps of the validation ran: then all checks are made again.
         if validation is None or validation.config is not self.config:
             validation = Validation(batch, records, self.config, now_ms, from_client=from_client)
         records = validation.result()
@@ -341,6 +342,7 @@ class Partition:
         """Close the active segment if it is old, and compact the log if that is due. True if records were deleted."""
         log, config = self.log, self.config
         active = log.segments[-1]
+        # Only closed segments are compacted, so max.compaction.lag.ms closes the active one, too (KIP-354).
         max_age = min(config.segment_ms, config.max_compaction_lag_ms) if config.compacted else config.segment_ms
         if active.batches and now_ms - active.batches[0].max_timestamp >= max_age:
             log.roll()
@@ -378,6 +380,8 @@ class Partition:
         follower = self.followers.get(node_id)
         if follower is None or node_id in self.state.isr:
             return False
+        # The high watermark of a new leader may be behind committed records. So the start of the epoch counts as well,
+        # or a follower without these records could become the leader (KAFKA-7128).
         return follower.end_offset >= max(self.log.high_watermark, self.epoch_start)
 
     def lagging(self, now: float, lag_max: float) -> list[int]:
@@ -415,6 +419,7 @@ class Partition:
         if last_fetched_epoch < 0:
             return None
         end = self.end_of_epoch(last_fetched_epoch)
+        # The epoch of the reader's last record does not exist here, or ends here before the reader's offset.
         if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
             return end
         return None

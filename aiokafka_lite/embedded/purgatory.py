@@ -81,6 +81,8 @@ class DelayedOperationPurgatory:
         """Try once. If that fails, watch ``keys``, start the timeout and return False."""
         if operation.completed or operation.try_complete():
             return True
+        # Kafka tries once more after this, because another thread may have changed a key in between. Here nothing can:
+        # there is no ``await``.
         operation.keys = tuple(keys)
         for key in operation.keys:
             self._watchers.setdefault(key, {})[operation] = None
@@ -94,6 +96,7 @@ class DelayedOperationPurgatory:
         if not watched:
             return 0
         completed = 0
+        # A copy: the completion of an operation may begin or end others.
         for operation in list(watched):
             if operation.completed or operation.try_complete():
                 self.remove(operation)
@@ -109,6 +112,7 @@ class DelayedOperationPurgatory:
         try:
             return await operation.waiter
         finally:
+            # After a cancellation the request has no client any more, and after a result this changes nothing.
             operation.abandon()
             self.remove(operation)
 

@@ -204,7 +204,7 @@ class Quotas:
         return self._limits.are_set and self._limits.find(_user_of(principal), client_id, REQUEST) is not None
 
     def clear(self) -> None:
-        """Forget all usage, because the broker starts."""
+        """Drop all usage, because the broker starts."""
         self._usage.clear()
 
     def clean_up(self) -> None:

@@ -76,7 +76,7 @@ class ProduceStatus:
 
 
 class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
-    """A produce request with acks=all. It waits until every in-sync replica has what the leader appended."""
+    """A produce request with acks=all. It waits until every in-sync replica has the appended batches."""
 
     def __init__(self, timeout: float, statuses: dict[PartitionKey, ProduceStatus], manager: ReplicaManager) -> None:
         super().__init__(timeout)
@@ -169,6 +169,8 @@ class DelayedFetch(DelayedOperation[FetchResult]):
         self.manager = manager
 
     def try_complete(self) -> bool:
+        # Each early return is a case of Kafka's DelayedFetch: a longer wait cannot change the answer for this
+        # partition.
         available = 0
         for key, wanted in self.wanted.items():
             partition = self.manager.partitions.get(key)
@@ -371,6 +373,7 @@ class ReplicaManager:
         return info
 
     def _appended(self, partition: Partition) -> None:
+        # The high watermark comes first: readers that are woken below must see the batch if it is committed already.
         if partition.try_advance_high_watermark():
             self._wake_followers(partition)
             self.produce_purgatory.check_and_complete(partition.key)
@@ -460,6 +463,8 @@ class ReplicaManager:
         result: FetchResult = {}
         found = False
         for key, partition_wanted in wanted.items():
+            # The first batch of the response is returned whole (KIP-74). Otherwise a batch above the limits would stop
+            # a reader for good.
             fetched = self._read(key, partition_wanted, parameters, room, at_least_one=not found)
             found = found or len(fetched.records) > 0
             room = max(0, room - len(fetched.records))
@@ -478,6 +483,7 @@ class ReplicaManager:
             return FetchedPartition(error.code, message=str(error))
         log = partition.log
         fetched = FetchedPartition(ErrorCode.NONE, log.high_watermark, partition.last_stable_offset, log.start_offset)
+        # Before the offset is checked, as in Kafka: if the logs diverge, an offset outside of this log is no error.
         fetched.diverging_epoch = partition.diverging_epoch(wanted.fetch_offset, wanted.last_fetched_epoch)
         if fetched.diverging_epoch is not None:
             # The reader's epoch is unknown here, so no common offset can be named.

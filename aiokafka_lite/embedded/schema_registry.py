@@ -1,6 +1,6 @@
 """A schema registry inside the process: a stand-in for Confluent's, for tests.
 
-It has the REST API that clients and serializers use, as Confluent Platform 8 has it: subjects and versions, ids and
+It has the part of the REST API of Confluent Platform 8 that clients and serializers use: subjects and versions, ids and
 GUIDs, references, soft and permanent deletion, compatibility levels and modes. Compatibility is checked for Avro; any
 JSON Schema and any Protobuf schema counts as compatible, and the text of a Protobuf schema is not parsed.
 """
@@ -178,7 +178,7 @@ Route = Callable[..., object]
 
 
 class RegistryState:
-    """What a registry keeps, and how it answers. No I/O."""
+    """The state of a registry, and its answers. No I/O."""
 
     def __init__(self) -> None:
         self._schemas: dict[int, _Stored] = {}

@@ -22,7 +22,7 @@ _SALT_BYTES = 20
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a broker stores to check the logins of one user by one mechanism."""
+    """The data with which a broker checks the logins of one user by one mechanism."""
 
     salt: bytes = field(repr=False)
     iterations: int

@@ -1,4 +1,4 @@
-"""What the listeners of an embedded cluster require of clients, and what a client needs to connect to them."""
+"""The requirements of the listeners of an embedded cluster, and the settings of a client that connects to them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _TLS_FILES = ("ssl_keyfile", "ssl_key_password", "ssl_cafile", "ssl_certfile")
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What the listeners of an embedded cluster require: ``Security("SASL_PLAINTEXT", users={"alice": "secret"})``.
+    """The requirements of the listeners of an embedded cluster: ``Security("SASL_PLAINTEXT", users={"alice":
+    "secret"})``.
 
     - ``protocols`` is the security protocol of the listener, or of several: each broker has a port for each of them.
     - ``users`` are the names and the passwords for PLAIN and SCRAM. An admin client can change the passwords for SCRAM.

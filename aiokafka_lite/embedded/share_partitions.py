@@ -2,9 +2,9 @@
 
 Rules of this file:
 
- 1. A share partition is made at its first use after an election, from the ``ShareState`` of the group, and lives as
-    long as that object and the leader epoch. Records that members had at the old leader are available again. A leader
-    that was replaced without its knowledge is refused: its state is older than that of the new leader.
+ 1. A share partition is made from the ``ShareState`` of the group, at its first use after an election. It lives as long
+    as that object and the leader epoch. Records that members had at the old leader are available again. A leader that
+    was replaced without its knowledge is refused: its state is older than that of the new leader.
  2. State is saved after each acknowledgement, release and end of a lock, and not after an acquisition: a delivery
     counts when it ends. So a delivery that a leader's end cuts off is not counted, as in Kafka.
  3. Each change that makes records available wakes the fetch requests that wait for the partition.
@@ -154,6 +154,7 @@ class SharePartitions:
             )
         led = self._led.get(key)
         leader_epoch = replica.state.leader_epoch
+        # This node does not know yet that it was replaced. Its older state would overwrite that of the new leader.
         if leader_epoch < state.leader_epoch:
             raise NotLeader(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica.key} has a leader of a newer epoch")
         state.leader_epoch = leader_epoch
@@ -245,6 +246,8 @@ class SharePartitions:
         end = self._end(key.group_id, replica)
         batches = _read(replica.log, share.next_fetch_offset, end, room)
         if self._reads_committed(key.group_id):
+            # Aborted records are archived and not skipped, because the start offset moves only over records in flight.
+            # Again, until a batch can be delivered or the log ends.
             while aborted := _aborted(replica, batches):
                 share.archive_aborted(aborted)
                 if share.next_fetch_offset <= batches[-1].last_offset:

@@ -15,8 +15,8 @@ Rules of this file:
  4. Each member moves to its target by its own heartbeats (``streams_members``).
  5. A heartbeat with another epoch than the member's is fenced. There are two exceptions. A member with the previous
     epoch that lists no more than it has did not get the last answer. A member with epoch 0 joins again.
- 6. Nothing changes if a request is refused, also if the log refuses its records: the group is then restored from the
-    records that the log has. The timers of the members restart, and the initial delay goes on.
+ 6. A refused request changes nothing. If the log refuses the records of a request, the group is restored from the
+    records that the log has. Then the timers of the members restart, and the initial delay goes on.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         return topology if present.epoch < 0 else present
 
     def _refresh(self, topology: StreamsTopology, configured: TopologyTasks, *, changed: bool) -> None:
-        """Begin a new epoch if a member ``changed``, or what the assignment depends on (rule 2)."""
+        """Begin a new epoch if a member ``changed``, or if the topology or its topics did (rule 2)."""
         topics = self._metadata.topics
         known = [topics[name] for name in required_topics(topology) if name in topics]
         basis = (
@@ -371,7 +371,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
             self._last_assignment = self._now()
 
     def restore(self, records: Mapping[tuple[int, str], Buffer]) -> None:
-        """Load what the log has, by kind and member. All timers restart."""
+        """Load the records that the log has, by kind and member. All timers restart."""
         self.close(ErrorCode.NONE)
         self.members.clear()
         self.targets.clear()

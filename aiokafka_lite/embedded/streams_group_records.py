@@ -1,8 +1,8 @@
 """The records of streams groups in ``__consumer_offsets`` (KIP-1071), in Kafka's own format.
 
-A group has a record of its epoch, one of the epoch of its assignment, one of its topology, and three for each member:
-its description, its target, and its present tasks. ``consumer_group_records`` has the numbers of these kinds, and makes
-the keys.
+A group has three records: its epoch, the epoch of its assignment, and its topology. Each member has three: its
+description, its target, and its present tasks. ``consumer_group_records`` has the numbers of these kinds, and makes the
+keys.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StreamsGroupMetadataValue(Message):
 
 @message(key=-1, versions=(0, 0), flexible=0)
 class StreamsGroupMemberMetadataValue(Message):
-    """What a member says about itself. The timeout is in milliseconds."""
+    """The description of a member, from its heartbeats. The timeout is in milliseconds."""
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")
@@ -115,7 +115,7 @@ def from_task_ids(tasks: Iterable[StreamsTaskIds | StoredTaskIds]) -> frozenset[
 
 
 def encode_group(epoch: int, metadata_hash: int, validated_epoch: int, standby_replicas: int) -> bytes:
-    """The value that stores the epoch of a group, and what it was computed from."""
+    """The value that stores the epoch of a group, and the data that determined the epoch."""
     configs = [StoredAssignmentConfig(key="num.standby.replicas", value=str(standby_replicas))]
     value = StreamsGroupMetadataValue(
         epoch=epoch,
@@ -142,7 +142,7 @@ def read_topology(value: Buffer) -> StreamsTopology:
 
 
 def encode_member(member: StreamsMember) -> bytes:
-    """The value that stores what a member says about itself."""
+    """The value that stores the description of a member."""
     value = StreamsGroupMemberMetadataValue(
         instance_id=None,
         rack_id=member.rack_id,

@@ -56,7 +56,7 @@ class StreamsMember(HeartbeatMember):
 
     @property
     def description(self) -> tuple[object, ...]:
-        """What the member says about itself. The group epoch grows with each change."""
+        """The description of the member, from its heartbeats. The group epoch grows with each change."""
         return (
             self.rack_id,
             self.client_id,

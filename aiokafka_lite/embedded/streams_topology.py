@@ -50,7 +50,7 @@ class Status(NamedTuple):
 
 
 class TopologyTasks(NamedTuple):
-    """What follows from a topology and from the topics that exist.
+    """The tasks and the internal topics that follow from a topology and from the topics that exist.
 
     ``counts`` are the numbers of tasks by subtopology, and empty if they cannot be decided. ``partitions`` are those of
     the internal topics. The topology is ready if there is no ``status``.
@@ -188,8 +188,8 @@ def _at(places: Iterable[int], topics: Sequence[str], subtopology: StreamsSubtop
 class _Node:
     """A subtopology, or a repartition topic without a number, on the way of the records.
 
-    ``count`` is the largest number of partitions of what comes before it, and ``undecided`` the number of nodes before
-    it whose count is not decided.
+    ``count`` is the largest number of partitions of the nodes before it, and ``undecided`` the number of nodes before
+    it without a decided count.
     """
 
     count: int = 0

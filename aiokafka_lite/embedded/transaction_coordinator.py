@@ -105,6 +105,8 @@ class TransactionCoordinator:
     def apply(self) -> None:
         """After a change of leaders, load the partitions that this node leads, and drop all others."""
         led = self.log.leader_epochs(self._node_id)
+        # A new epoch of this leader loads the ids again, because markers carry the epoch of their coordinator and
+        # leaders of partitions refuse an older one.
         for index in [each for each, epoch in self._led.items() if led.get(each) != epoch]:
             del self._led[index]
             self._unload(index)
@@ -146,6 +148,8 @@ class TransactionCoordinator:
             error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
         if error is not ErrorCode.NONE:
             return ProducerResult(error)
+        # A new id is in memory only until its first epoch is in the log. If the write fails, the next request begins
+        # with it.
         hosted = self._hosted.get(transactional_id) or self._host(transactional_id, timeout_ms)
         if hosted.pending is not None:
             return ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -336,6 +340,7 @@ class TransactionCoordinator:
             # Sorted, because the order of a set differs between processes, and a simulation would not repeat.
             for key in sorted(ending.partitions):
                 tasks.start_soon(self._requests.write_marker, self._node_id, key, marker, is_wanted)
+        # The decision is in the log (rule 4), so this goes on until it is completed or another node has the id.
         while is_wanted():
             if await self._change(hosted, decisions.complete(ending, self._now_ms())) is ErrorCode.NONE:
                 return

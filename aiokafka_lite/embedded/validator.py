@@ -235,7 +235,7 @@ def _check_size(batch: RecordBatch, config: TopicConfig) -> None:
 
 
 def _check_header(batch: RecordBatch) -> None:
-    """Check what a batch of a client says about itself."""
+    """Check the header of a client's batch."""
     try:
         batch.verify_crc()
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""One module for each family of APIs. Each opens with what the APIs do, and what changed by version.
+"""One module for each family of APIs. Each begins with the behaviour of its APIs, and their changes by version.
 
 A new module needs a row here: the import registers its handlers.
 """

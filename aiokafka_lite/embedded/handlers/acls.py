@@ -2,8 +2,8 @@
 
 - Without an authorizer the error is SECURITY_DISABLED.
 - Any node accepts these requests, as Kafka's brokers forward them to the controller.
-- An ACL or a filter with a number that does not exist has the error INVALID_REQUEST; with 0, which Java's client calls
-  UNKNOWN, Kafka closes the connection.
+- An ACL or a filter with a number that does not exist has the error INVALID_REQUEST. If the number is 0, which Java's
+  client calls UNKNOWN, Kafka closes the connection.
 - v0 has only literal patterns. v1 adds prefixed ones (KIP-290), v3 resources of the type user (KIP-373).
 """
 

@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat and StreamsGroupDescribe: groups of Kafka Streams whose coordinator assigns tasks (KIP-1071).
 ``streams_group`` has the rules.
 
-The coordinator creates the internal topics of a topology for the member, if the member may create them. What Kafka 4.3
-does not support either is INVALID_REQUEST: static members, warm-up tasks, offsets of tasks, and regular expressions.
+The coordinator creates the internal topics of a topology for the member, if the member may create them. As in Kafka
+4.3, these are INVALID_REQUEST: static members, warm-up tasks, offsets of tasks, and regular expressions.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def _heartbeat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -
 
 
 def _with_missing_topics(context: RequestContext, answer: StreamsAnswer) -> list[Status]:
-    """Create the internal topics that are missing. The status of the group says what prevents it."""
+    """Create the missing internal topics. If that fails, the status of the group has the reason."""
     if not answer.missing:
         return answer.status
     names = [info.name for info, _ in answer.missing]
@@ -218,7 +218,7 @@ def _with_missing_topics(context: RequestContext, answer: StreamsAnswer) -> list
 
 
 def _create_topics(context: RequestContext, wanted: Collection[tuple[StreamsTopicInfo, int]]) -> list[str]:
-    """Create internal topics, with their numbers of partitions. Returns what failed."""
+    """Create internal topics, with their numbers of partitions. Returns the failures."""
     try:
         check_new_partitions(context, (count for _, count in wanted))
     except Refused as refusal:
@@ -227,7 +227,7 @@ def _create_topics(context: RequestContext, wanted: Collection[tuple[StreamsTopi
 
 
 def _create(context: RequestContext, info: StreamsTopicInfo, partitions: int) -> str | None:
-    """Create an internal topic. Returns why that failed."""
+    """Create an internal topic. Returns the reason if that failed, else None."""
     try:
         context.broker.controller.create_topic(
             info.name,
