@@ -1,15 +1,15 @@
 """Accepts records: intercepts and serializes them, charges them against ``buffer_memory``, and keeps their order.
 
-Rule 1: bytes of ``buffer_memory`` are acquired before a record goes to the ``Accumulator``, and released here if the
-accumulator raises. Afterwards they belong to the record's batch, or to the pending records.
+Rule 1: the acceptor acquires bytes of ``buffer_memory`` before it passes a record to the ``Accumulator``, and releases
+them if the accumulator raises. Otherwise the bytes belong to the record's batch, or to the pending records.
 
 Rule 2: each record that went through ``on_send`` reaches ``on_acknowledgement`` exactly once: through ``_refused`` if
   it is not accepted, otherwise through its delivery.
 
-Rule 3: the records of a topic are accepted in the order in which the calls began. Without async serializers that is
-simply the order of the calls. With them, calls wait for their turn in a ``FifoLock``. A serializer that is not async
-may return an awaitable, for example until it has a schema. Then the call waits in the same way, and later calls for its
-topic wait too. Senders that wait for memory are served in their order by the byte budget.
+Rule 3: the records of a topic are accepted in the order in which the calls began. With async serializers, calls wait
+for their turn in a ``FifoLock``. A serializer that is not async may return an awaitable, for example until it has a
+schema. Then the call waits in the same way, and later calls for its topic wait too. The byte budget serves senders that
+wait for memory in their order.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Prepared: TypeAlias = tuple[Any, bytes | None, bytes | None, tuple[Header, ...],
 
 
 class Acceptor:
-    """Makes a ``Delivery`` of the arguments of a send. ``clock`` returns seconds since the epoch.
+    """Turns the arguments of a send into a ``Delivery``. ``clock`` returns seconds since the epoch.
 
     All calls take ``(topic, value, key, headers, partition, timestamp)`` as ``Producer.send`` does, and expect that the
     producer runs. Topic, partition and timestamp are ``Any`` until they are checked. In the compiled build, a typed
@@ -216,7 +216,7 @@ class Acceptor:
     def _intercepted(
         self, topic: Any, value: object, key: object, headers: Headers, partition: Any, timestamp: Any
     ) -> tuple[Any, object, object, Headers, Any, Any]:
-        """The arguments of a send as the interceptors return them. Raises the error with which records are refused."""
+        """The arguments of a send after the interceptors. Raises as ``check_writable`` does."""
         # Before ``on_send``: for a record that is refused here, rule 2 then requires no acknowledgement.
         self.check_writable()
         record = ProducerRecord(topic, value, key, headers, partition, timestamp)
@@ -236,7 +236,7 @@ class Acceptor:
         return min(BATCH_OVERHEAD, BATCH_OVERHEAD * size // self._config.batch_size, self._budget.total - size)
 
     def check_writable(self) -> None:
-        """Raise the error with which records are refused: this producer has failed, or no transaction is open."""
+        """Raise if this producer takes no records now: it has failed, or no transaction is open."""
         if self._settlement.refusal is not None:
             # The same object is raised for each record. Without this, its traceback would grow with each raise.
             raise self._settlement.refusal.with_traceback(None)
@@ -403,7 +403,7 @@ def largest_record(config: ProducerConfig) -> int:
 
 
 def largest_pending_record(config: ProducerConfig) -> int:
-    """The bytes of ``buffer_memory`` that such a record can need."""
+    """The most bytes of ``buffer_memory`` that a record can use while it is pending."""
     overhead = PENDING_OVERHEAD + (BATCH_OVERHEAD if config.batch_size < 8 * BATCH_OVERHEAD else 0)
     return min(largest_record(config) + overhead, config.buffer_memory)
 

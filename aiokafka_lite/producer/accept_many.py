@@ -169,7 +169,7 @@ class ManyAcceptor:
         return piece
 
     def _charges(self, lists: RecordLists, headers: tuple[Header, ...]) -> list[int] | None:
-        """For each record, the bytes of ``buffer_memory`` that the records up to it use; None if one is too large."""
+        """The running total of ``buffer_memory`` bytes after each record; None if a record is too large."""
         overhead = RECORD_OVERHEAD + (size_of_headers(headers) if headers else 0)
         sizes = lists.value_sizes if lists.key_sizes is None else list(map(add, lists.value_sizes, lists.key_sizes))
         charges = list(accumulate(map(add, sizes, repeat(overhead))))

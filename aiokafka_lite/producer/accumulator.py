@@ -2,13 +2,13 @@
 
 Rule 1: the accumulator owns the topics. It is the only caller of the partitioner, so no sender's loop runs user code.
 
-Rule 2: ``append`` either raises, and then does not keep the record, or returns the record's place. A place is a batch,
-or ``PendingRecords`` while metadata does not have the topic. Pending records move to batches in their order, and newer
+Rule 2: ``append`` returns the record's place, or raises and does not keep the record. A place is a batch, or
+``PendingRecords`` while metadata does not have the topic. Pending records move to batches in their order, and newer
 records wait behind them.
 
-Rule 3: a topic that is dropped while batches of it exist would give its partitions two owners, both of which start at
-sequence number 0. So only idle topics are dropped (``_drop_idle_topics``). A topic that was not found is dropped
-*before* its records fail, because the failure may wake a caller that sends to it again at once.
+Rule 3: only idle topics are dropped (``_drop_idle_topics``). If a topic with batches were dropped, its partitions could
+get a second owner, and both owners would start at sequence number 0. A topic that was not found is dropped *before* its
+records fail. The failure may wake a caller that sends to the topic again at once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ remember those for longer, so a later record is written under a newer epoch. (A 
 dropped.)"""
 
 USED_AHEAD = 1.0
-"""Seconds for which the use of a topic is recorded in advance."""
+"""Seconds by which a topic counts as used in advance, so that only some batches have to record the use."""
 
 Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, object]], str], object]
 """Starts a task of the producer, with a name."""
@@ -104,7 +104,7 @@ class Accumulator:
         self._longest_wait = min(config.max_block, config.delivery_timeout)
         self._next_sweep = 0.0
 
-    # Records in.
+    # Appending.
 
     # Hot: runs for each record.
     def append(
@@ -158,8 +158,8 @@ class Accumulator:
 
     def begun(self, topic: TopicProducer, partition: PartitionProducer, batch: Batch, is_ordered: bool = True) -> None:
         """Register a batch that was begun. Call it before any step that can raise, so that the batch is settled."""
-        # The topic counts as used as long as the batch may wait for a leader. Otherwise metadata would drop it. This is
-        # recorded for some batches in advance.
+        # The topic counts as used as long as the batch may wait for a leader. Otherwise metadata would drop the topic.
+        # ``USED_AHEAD`` covers the next batches.
         if batch.deadline > topic.used_until:
             in_use_for = self._config.delivery_timeout + USED_AHEAD
             if self._client.known_topic(topic.name, in_use_for=in_use_for) is not None:  # None records nothing
@@ -251,7 +251,7 @@ class Accumulator:
         return topic
 
     def _drop_idle_topics(self, now: float) -> None:
-        """Drop topics that were idle for long. Runs at some of the additions of a topic."""
+        """Drop topics that were idle for ``TOPIC_IDLE`` seconds. Runs at most every six minutes."""
         self._next_sweep = now + TOPIC_IDLE / 10
         idle = [each for each in self.topics.values() if each.last_used + TOPIC_IDLE <= now and each.is_idle]
         for topic in idle:
@@ -379,7 +379,7 @@ class Accumulator:
         topic.is_asking = False
 
     async def _refresh(self, name: str, end: float) -> None:
-        """Wait for newer metadata of a topic, at most until the loop's time ``end``. Its updater paces the requests."""
+        """Wait for newer metadata of a topic, at most until the loop's time ``end``. The updater paces the requests."""
         try:
             await self._client.refresh([name], timeout=max(0.0, end - self._timers.now()))
         except KafkaError as error:

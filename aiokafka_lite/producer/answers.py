@@ -10,8 +10,8 @@ Invariants that once broke:
 
  - A batch that is proven written (``is_written``) is delivered without an offset. A later error of the broker changes
    nothing: the broker has only forgotten the batch. With other sequence numbers it would be written twice.
- - An answer may name records that the batch does not have. If these were not ignored, the batch would be sent again
-   unchanged, without an end.
+ - An answer may name records that the batch does not have. Such records are ignored. Otherwise the batch would be sent
+   again unchanged, forever.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Answers:
         self._retries = config.retries
         self._transactional_id = config.transactional_id
         self._transaction_timeout = config.transaction_timeout
-        self._retrying: set[TopicPartition] = set()  # whether the last answer required another attempt
+        self._retrying: set[TopicPartition] = set()  # partitions whose last answer required another attempt
 
     def answered(
         self,

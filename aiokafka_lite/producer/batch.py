@@ -31,7 +31,7 @@ class Batch(BatchResult):
 
      - ``opened``: the loop's time of the first record. Linger and delivery timeout count from there.
      - ``deadline``: the loop's time at which the batch expires.
-     - ``due``: whether the batch need not wait for more records.
+     - ``due``: whether the batch may be sent without waiting for more records.
      - ``reserved``: the bytes of ``buffer_memory`` that its records use.
      - ``queued_for``, ``queued_bytes``: the broker whose load the sealed batch counts for, and the bytes.
      - ``identity``, ``sequence``: assigned when the batch is first sent, and kept through retries.
@@ -110,7 +110,7 @@ class Batch(BatchResult):
 
 
 class BatchFactory:
-    """Makes the batches of one producer, and estimates the compression ratio that sizes them."""
+    """Makes the batches of one producer, and estimates their compression ratio, which decides their size."""
 
     __slots__ = ("_codec", "_compresses", "_delivery_timeout", "_level", "_max_size", "_ratio")
 

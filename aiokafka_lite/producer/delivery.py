@@ -1,11 +1,11 @@
 """The result of a group of records, and the light promise of each record in it.
 
 A batch has one ``BatchResult``, and a record's ``Delivery`` only refers to (result, index), so a record needs no future
-and no task. Each *waiting* call makes one future of its own: if several tasks awaited the same future, the first
-cancelled task would cancel it for all of them.
+and no task. Each *waiting* call makes one future of its own. If several tasks awaited the same future, the first
+cancelled task would cancel it for all.
 
-Records can also move to other groups: pending records go to batches once metadata has their topic, and a batch that is
-too large for a broker is split. A ``Delivery`` follows its record.
+Records can also move to other groups. Pending records go to batches once metadata has their topic. A batch that is too
+large for a broker is split. A ``Delivery`` follows its record.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ SHOWN = 10
 class FailureLog:
     """Writes one log line, at ``level``, for groups of records that fail together, for example when a producer closes.
 
-    The line is written when no more groups can fail and the last group is garbage. It names the topics of the groups
-    whose error was not raised to any caller. Groups refer to their log, so it keeps the text of the error (see
-    ``BatchResult``).
+    The line is written after the garbage collector has removed the last group, when no more groups can fail. It names
+    the topics of the groups whose error was not raised to any caller. Groups refer to their log, so it keeps the text
+    of the error (see ``BatchResult``).
     """
 
     __slots__ = ("_groups", "_is_complete", "_level", "_text", "_topics")
@@ -62,7 +62,7 @@ class FailureLog:
         self._groups += 1
 
     def end(self, name: str, topic: str, error: Exception, *, is_observed: bool) -> None:
-        """Remove a failed group that is garbage. ``is_observed``: whether its error was raised to a caller."""
+        """Remove a garbage-collected group. ``is_observed``: whether its error was raised to a caller."""
         self._groups -= 1
         if not is_observed:
             self._topics[topic] = None
@@ -89,10 +89,10 @@ class ExpiryLog:
         self._topics: dict[str, None] = {}
 
     def begin(self) -> None:
-        """Add an expired batch. It is counted when it is garbage, unless its error was raised to a caller."""
+        """Add an expired batch. It is counted when it is garbage-collected, unless its error was raised to a caller."""
 
     def end(self, name: str, topic: str, error: Exception, *, is_observed: bool) -> None:
-        """Remove an expired batch that is garbage. ``is_observed``: whether its error was raised to a caller."""
+        """Remove a garbage-collected batch. ``is_observed``: whether its error was raised to a caller."""
         if is_observed:
             return
         self._batches += 1
@@ -109,7 +109,7 @@ class ExpiryLog:
 
 
 class _Failure:
-    """The error of a failed group. Logs the error when it is garbage, unless it was raised to a caller.
+    """The error of a failed group. Logs the error when it is garbage-collected, unless it was raised to a caller.
 
     It is separate from ``BatchResult``, so that only failed groups have a finalizer.
     """

@@ -5,7 +5,7 @@ Rule 1: a queue holds *partitions*, each at most once, not batches. So it has at
 
 Rule 2: a partition decides (``PartitionProducer`` is pure), and ``Dispatcher.act`` carries the decision out.
 
-Timers are cheap: one for each iteration of the loop when linger is 0, one for all partitions that linger, one per
+Timers are few: one for each iteration of the loop when linger is 0, one for all partitions that linger, one for each
 partition that backs off.
 """
 
@@ -151,7 +151,7 @@ class Dispatcher:
             self._linger_timer, self._linger_timer_at = self._timers.at(end, self._linger_ended), end
 
     def _linger_ended(self) -> None:
-        """Handle the partitions whose linger is over. If an open batch has begun since then, it lingers as well.
+        """Handle the partitions whose linger is over. An open batch that began later lingers for its own time.
 
         The partitions share one timer: the loop keeps its timers in a heap, and compares them in Python code.
         """

@@ -60,12 +60,13 @@ class TransactionMetrics(Snapshot):
 class ProducerMetrics(Snapshot):
     """A producer at one moment. Bytes, counts and seconds; counters begin at 0 with the producer.
 
-    ``buffered_bytes`` is the part of ``buffer_memory`` that open, queued and unanswered batches use, and
-    ``senders_waiting`` is the number of calls that wait for room in it. ``records_sent``, ``batches_sent`` and
-    ``bytes_sent`` count the content of requests, once more for each retry; ``retries`` counts batches that had to be
-    sent again. Each accepted record is counted once at the end, in ``records_delivered`` or ``records_failed``.
-    Averages are None before the first request. ``transactions`` is None without ``transactional_id``, and before the
-    producer has started. ``client`` has the connections, the metadata and the event loop.
+    ``buffered_bytes`` is the part of ``buffer_memory`` that open, queued and unanswered batches use.
+    ``senders_waiting`` is the number of calls that wait for room in ``buffer_memory``. ``records_sent``,
+    ``batches_sent`` and ``bytes_sent`` count the content of requests, once more for each retry; ``retries`` counts
+    batches that had to be sent again. Each accepted record is counted once at the end, in ``records_delivered`` or
+    ``records_failed``. Averages are None before the first request. ``transactions`` is None without
+    ``transactional_id``, and before the producer has started. ``client`` has the connections, the metadata and the
+    event loop.
     """
 
     buffered_bytes: int

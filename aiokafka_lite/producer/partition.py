@@ -1,23 +1,23 @@
 """One partition of the producer: its batches in order, and when they may be sent. Pure: no I/O, no timers, no tasks.
 
 Rule 1: the partition owns its batches. It is the only writer of their attributes, from the first record until the batch
-leaves. A batch is *open* while records are added, *unsent* when it is sealed, and *sent* while a request carries it or
-after an answer that asks for another attempt. So a retry never loses a batch.
+leaves. A batch is *open* while records are added, and *unsent* when it is sealed. It is *sent* while a request carries
+it, and after an answer that asks for another attempt. So a retry never loses a batch.
 
 Rule 2: calls go down only. ``append`` returns the place of the record (``Appended``). Methods that report an event
 return the next action (``Next``); the caller performs it.
 
 Rule 3: to keep the order through retries, the partition must know whether all requests have returned. ``in_flight``
-counts the others. At the first failure the partition is DRAINING: no batch is sent until ``in_flight`` is 0. Then it is
-BACKING_OFF, and after the pause OPEN again one ``level`` higher, starting with its first unsettled batch. Queue entries
-of an older level are stale and are skipped.
+counts the requests that have not. At the first failure the partition is DRAINING: no batch is sent until ``in_flight``
+is 0. Then it is BACKING_OFF, and after the pause OPEN again one ``level`` higher, starting with its first unsettled
+batch. Queue entries of an older level are stale and are skipped.
 
 Invariants that have been bugs in Kafka clients:
 
  - Without idempotence a partition has one batch in flight. With two, the second could be written before the first is
    retried. With idempotence, ``sequences`` has the rules of what may be in flight.
- - A batch that the broker acknowledged while the caller had already expired it must not be removed twice: every answer
-   first checks ``batch.settled``.
+ - An expired batch that a broker acknowledges later must not be removed twice: every answer first checks
+   ``batch.settled``.
 """
 
 from __future__ import annotations
@@ -219,8 +219,8 @@ class PartitionProducer(PartitionBatches):
     def failed(self, batch: Batch, error: Exception, *, unknown_sequence: bool = False) -> Next:
         """Send the batch again. ``unknown_sequence``: the broker refused its sequence numbers.
 
-        Behind a batch that failed, a refused sequence is only the consequence. For the first batch it proves that the
-        broker has neither this batch nor any after it, so that all of them may get new numbers. If the batch
+        Behind a failed batch, a refused sequence is only a consequence. For the first batch, the refusal proves that
+        the broker has neither this batch nor a later one, so all of them may get new numbers. If the batch
         ``is_written``, the caller reports ``delivered`` instead.
         """
         self.in_flight -= 1
@@ -238,8 +238,8 @@ class PartitionProducer(PartitionBatches):
     def outdated(self, batch: Batch, error: Exception) -> Next:
         """Continue with unwritten batches under another id, because the broker knows a newer epoch of the producer id.
 
-        The broker has not written the batch with this request. If an earlier request may have written it, this can no
-        longer be found out, and the caller fails the batch (``expired``) first. The batches behind it are handled
+        The broker has not written the batch with this request. If an earlier request may have written it, the caller
+        cannot find out any more, so it fails the batch first (``expired``). The batches behind it are handled
         separately.
         """
         if self.sequences is not None:
@@ -315,6 +315,7 @@ class PartitionProducer(PartitionBatches):
         # A missing leader, or a leader without an epoch, must not erase the newest known epoch. Otherwise the next
         # leader could not count as newer than the failed one.
         self.leader, self.leader_epoch = leader, leader_epoch if leader_epoch is not None else known
+        # No request is in flight and no pause runs, so the new leader can be used at once.
         if self.state is PartitionState.LEADERLESS:
             return self.resume()
         if self.state is PartitionState.OPEN:

@@ -42,7 +42,7 @@ class PartitionChoice:
 
     # Hot: runs for each record that names no partition.
     def choose(self, topic: str, key: bytes | None, value: bytes | None, partitions: Container[int]) -> int:
-        """The partition for a record. Raises its KafkaError; any other exception as IllegalStateError."""
+        """The partition for a record. Wraps every exception except a KafkaError in IllegalStateError."""
         if self._sealed:
             self.report_sealed()
         try:

@@ -49,15 +49,15 @@ class _Candidates(NamedTuple):
 class DefaultPartitioner:
     """Chooses by the hash of the key, like Java's client; without a key, it is sticky.
 
-    Sticky (KIP-480) means that records without a key stay on one partition, so that they fill batches, and then move to
-    a partition chosen at random. They move at the end of a batch, after at least ``sticky_bytes`` (KIP-794). The
+    Sticky (KIP-480) means that records without a key stay on one partition, so that they fill batches. Then they move
+    to a partition chosen at random. They move at the end of a batch, after at least ``sticky_bytes`` (KIP-794). The
     batches of slow brokers are larger, so a move at the end of *every* batch would give more records to slow brokers.
 
     The choice excludes partitions without a leader and those whose broker cannot be reached. With ``adaptive``,
     partitions of brokers with long queues are chosen less often. The weight of a partition is the difference in bytes
-    between the longest queue and its broker's queue, plus ``sticky_bytes``. With ``sticky_bytes``, no partition has a
-    weight of zero, so none is excluded forever. ``random`` returns numbers in [0, 1). Raises ConfigurationError for
-    wrong ``sticky_bytes``.
+    between the longest queue and its broker's queue, plus ``sticky_bytes``. Because of ``sticky_bytes``, no partition
+    has a weight of zero, so none is excluded forever. ``random`` returns numbers in [0, 1). Raises ConfigurationError
+    for wrong ``sticky_bytes``.
     """
 
     def __init__(

@@ -196,7 +196,7 @@ class Pipeline:
             self._crashed.exception()  # marks the exception as retrieved, because the producer may already be ending
 
     async def _fail_deliveries_at_end(self) -> None:
-        """Raise the error of a callback; and when the producer ends for any reason, leave no delivery open."""
+        """Raise the error of a callback. When the producer ends for any reason, fail all open deliveries."""
         crash: BaseException | None = None
         try:
             await self._crashed
@@ -285,5 +285,5 @@ class Pipeline:
     async def flush(self) -> None:
         """Wait until all records that are accepted so far are settled; no batch lingers meanwhile."""
         self.accumulator.flush()
-        # Records that move are in other batches then, which must not linger either.
+        # Records that have moved are in other batches now, which must not linger either.
         await settled(self.settlement.unsettled, on_move=self.accumulator.flush)

@@ -25,14 +25,15 @@ _GENERATION_1 = ProduceRequest.ADDS_PARTITIONS - 1
 """The last version in which a Produce request adds no partition to a transaction."""
 
 _WITH_NAMES = ProduceRequest.TOPIC_IDS - 1
-"""The last version in which a Produce request names topics. Later ones identify them by id."""
+"""The last version in which a Produce request names topics. Later versions identify topics by id."""
 
 BROKER_TIMEOUT_SHARE = 0.9
 """The fraction of the request timeout that the broker has for the acknowledgements of all replicas. An error answer of
-the broker is better than a timeout of the request here, which closes the connection."""
+the broker is better than a request timeout of the client, which closes the connection."""
 
 LARGE_REQUEST = 128 * 1024
-"""After a request with more bytes of batches, freed memory is kept, because glibc returns such blocks to the system."""
+"""After a request with more bytes of batches, the process keeps freed memory (``keep_freed_memory``). Otherwise glibc
+would return such large blocks to the system each time."""
 
 
 class ProduceRequests:
@@ -90,7 +91,7 @@ class ProduceRequests:
 
             keep_freed_memory()
         for partition, batch in in_flight:
-            # If the topic is created again, it must be known to which of the two a batch was sent.
+            # If the topic is created again, the partition must know which of the two topics a batch was sent to.
             partition.sent_to(batch, ZERO_UUID if names_topics else topics[batch.topic].topic_id)
         self._counters.request_sent(len(in_flight), count, size)
         request = ProduceRequest(

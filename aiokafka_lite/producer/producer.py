@@ -59,13 +59,13 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     ``ProducerConfig``. ``connector`` makes the connections, ``clock`` returns the seconds since the epoch for
     timestamps, ``random`` returns numbers in [0, 1) for jitter.
 
-    A type checker sees ``Producer[K, V]``: only keys and values that the serializers take.
+    Type checkers infer ``Producer[K, V]``: it accepts only keys and values that the serializers accept.
 
-    ``partitioner`` chooses a partition for records that name none. ``key_serializer`` and ``value_serializer`` make
-    bytes of keys and values, and may be functions of the key or value alone; without them, bytes and str are taken. If
-    one of them is async, serializing overlaps, but records of a topic are accepted and written in the order in which
-    the calls began. So a slow record delays the records after it, and ``send_nowait`` cannot be used. ``interceptors``
-    see each record before it is serialized and when it is settled, in their order.
+    ``partitioner`` chooses a partition for records that name none. ``key_serializer`` and ``value_serializer`` convert
+    keys and values to bytes, and may be functions of the key or value alone. Without them, keys and values must be
+    bytes or str. If a serializer is async, serializing overlaps, but records of a topic are accepted and written in the
+    order in which the calls began. So a slow record delays the records after it, and ``send_nowait`` cannot be used.
+    ``interceptors`` see each record before it is serialized and when it is settled, in their order.
 
     Without idempotence (``acks`` 0 or 1, or ``idempotence=False``) a retry may write records twice. The order is still
     kept, because a partition has one batch in flight. With ``acks=0`` the broker does not answer, so a lost record is
@@ -128,7 +128,8 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         """Send all accepted records and wait for their acknowledgements, for at most ``timeout`` seconds; then end.
 
         Records that are not acknowledged by then fail with KafkaTimeout. May be called more than once, from any task of
-        the event loop. When cancelled, it closes at once. Raises only the exception that ended the producer before.
+        the event loop. When cancelled, it closes at once. Raises only the exception that had already ended the
+        producer.
         """
         check_timeout(timeout)
         try:
@@ -255,8 +256,9 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         accepted records are sent in any case. Bytes and str are the fastest: without serializers, interceptors and a
         partitioner of your own, no Python code runs for a single record.
 
-        Raises SerializationError if ``values`` or ``keys`` are not iterables of the same length, IllegalStateError if
-        the producer is not running, and KafkaTimeout if there is no room for ``max_block`` seconds.
+        Raises SerializationError if ``values`` or ``keys`` are not iterables of the same length. Raises
+        IllegalStateError if the producer is not running, and KafkaTimeout if there is no room for ``max_block``
+        seconds.
         """
         self._service.check()
         self._acceptor.check_writable()
@@ -270,10 +272,10 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     async def send_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> list[Written]:
         """Write the rows of an Arrow table or record batch. Returns their offsets when all are acknowledged.
 
-        The columns are ``value`` and, optionally, ``key`` (both binary or string), ``headers`` (a list of structs of
-        ``key`` and ``value``), ``partition`` (integer) and ``timestamp`` (a timestamp, or integer milliseconds). Rows
-        of a partition stay in order. No Python object is made for a row, so serializers and interceptors cannot be
-        used. ``timeout`` bounds the whole call, in seconds; accepted rows are sent in any case.
+        The column ``value`` is required: binary or string. Optional columns are ``key`` (binary or string), ``headers``
+        (a list of structs of ``key`` and ``value``), ``partition`` (integer) and ``timestamp`` (a timestamp, or integer
+        milliseconds). Rows of a partition stay in order. No Python object is made for a row, so serializers and
+        interceptors cannot be used. ``timeout`` bounds the whole call, in seconds; accepted rows are sent in any case.
 
         Raises SerializationError, RecordTooLarge, UnknownTopic and InvalidTopic before anything is sent; the error of
         the first row that was not written, when all rows are settled; KafkaTimeout. Raises ConfigurationError without
@@ -394,7 +396,7 @@ explain(Producer, PRODUCER, PRODUCER_ARGUMENTS)
 
 
 def _reporter(producer: Producer[Any, Any]) -> Callable[[], Report]:
-    """Makes the metrics to push to brokers. Holds no reference to the producer, because a task calls it."""
+    """A function that makes the metrics to push. It must not refer to the producer, because a task keeps it."""
     reference = weakref.ref(producer)
 
     def report() -> Report:

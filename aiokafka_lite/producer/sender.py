@@ -46,12 +46,13 @@ RECHECK_LEADER = 1.0
 partitions."""
 
 LONE_REQUESTS = 2
-"""The number of requests with a single record, and no other request in flight, after which the next record is expected
-to be alone."""
+"""After this number of lone requests in a row, the sender expects another one. A lone request has a single record, and
+no other request is in flight."""
 
 AVOIDED_FOR = 5.0
-"""Seconds after a failed attempt to connect during which records without a key avoid a broker. After that time, some go
-to it again: the client does not connect to a broker without queued batches, so it would be avoided forever."""
+"""Seconds for which records without a key avoid a broker after a failed attempt to connect. Then some records go to it
+again. Without them, the broker would be avoided forever, because the client connects only to brokers with queued
+batches."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -171,8 +172,8 @@ class Sender:
     def _expects_lone(self) -> bool:
         """Whether one caller sends one record after the other, and waits for each.
 
-        This is never true for several callers that send in one iteration of the loop: one request carries their
-        records, and its answer wakes all of them. Requests with a single record would double their cost.
+        This is never true for several callers that send in one iteration of the loop. One request carries their
+        records, and its answer wakes all callers. Requests with a single record would double the cost.
         """
         return self._lone_requests >= LONE_REQUESTS and not self._in_flight
 

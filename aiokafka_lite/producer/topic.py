@@ -17,7 +17,7 @@ UNASSIGNED = -1
 
 
 class PendingRecords(BatchResult):
-    """Records of a topic that metadata is asked for. They move to batches in their order, or fail.
+    """Records of a topic whose metadata was requested. They move to batches in their order, or fail.
 
     ``records`` have not moved yet, ``times`` has the loop's time of the send of each, and ``places`` the places of the
     records that have moved.
@@ -66,7 +66,7 @@ class TopicProducer:
      - ``used_until``: the loop's time until which metadata counts the topic as used.
 
     The partitions stay while the topic is missing in metadata, because brokers remember their sequence numbers. Brokers
-    before 2.8 have no topic ids; there a topic that lacks partitions may also be an outdated answer, so it loses none.
+    before 2.8 have no topic ids. An answer of theirs that lacks partitions may be outdated, so the topic keeps them.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""The way to the coordinator of a transactional id: sends one request, and repeats it until its answer is definite."""
+"""Sends requests to the coordinator of a transactional id, and repeats each until its answer is definite."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ R = TypeVar("R")
 
 CONCURRENT_PAUSE = 0.001
 """Seconds before a request that met CONCURRENT_TRANSACTIONS is sent again. Writing the markers of the previous
-transaction takes about a millisecond; with the 20 ms of Java's client, a transaction would spend most of its time
-waiting. The pause doubles, up to ``LONGEST_CONCURRENT_PAUSE``.
+transaction takes about a millisecond. With the 20 ms of Java's client, a transaction would wait for most of its time.
+The pause doubles, up to ``LONGEST_CONCURRENT_PAUSE``.
 
 If the code stays, for example because a partition of the previous transaction has no leader, the request is sent about
 six times a second. The attempts have no other limit: callers wait until their timeouts, and closing the producer ends

@@ -17,11 +17,11 @@ refuses it. Then no other offset of its partitions is added, because the late re
 Rule 5: in generation 1, offsets are sent only when all groups of the previous transaction have applied it. Brokers
 before Kafka 3.9.1 and 4.0 answer the marker first and apply it later (KAFKA-17507). They apply it to all offsets that
 the producer id has sent by then, of each group with the same coordinator. So offsets that are sent too early are
-committed or dropped with the previous transaction. A worker that died before its commit then left the offsets of
-records that it never wrote. A producer waits without a limit until its group has applied its own previous transaction.
-It asks only about the partitions of that transaction: pending offsets of other partitions belong to another producer.
-Two waits end after ``LONGEST_STABLE_WAIT``: that of the first offsets of a producer, and that for a group that gets no
-offsets now.
+committed or dropped with the previous transaction. If the worker then dies before its commit, the group has committed
+offsets of records that were never written. A producer waits without a limit until its group has applied its own
+previous transaction. It asks only about the partitions of that transaction: pending offsets of other partitions belong
+to another producer. Two waits end after ``LONGEST_STABLE_WAIT``: the wait before the first offsets of a producer, and
+the wait for a group that gets no offsets now.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ class TransactionCoordinator:
         self._has_warned = False
         self._late_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}  # requests whose answers were lost
         self._last_offsets: dict[str, set[TopicPartition]] = {}
-        """The partitions of each group's offsets in this transaction or, before the first, in the last with offsets."""
+        """By group: the partitions of the offsets in this transaction; before the first ones, in the last with
+        offsets."""
         self._stable_groups: set[str] = set()  # groups that have applied the previous transaction (rule 5)
         self._client = client
         self._transactional_id = transactional_id

@@ -1,10 +1,10 @@
 """The requests of a transaction, and the meaning of error codes in their answers. Pure.
 
-Codes that are retriable are retried. Some other codes concern one transaction, which has to be aborted. All others
-refuse the producer finally. This is as in Java's client, with one difference: INVALID_TXN_STATE only demands an abort,
-and the answer to the abort decides whether the producer continues. As the answer to a commit of generation 2, the code
-means that the coordinator has aborted the transaction at its timeout. The abort then returns the epoch with which the
-producer continues.
+Retriable codes are retried. Some other codes concern only the open transaction, which has to be aborted. All other
+codes are final for the producer. This is as in Java's client, with one difference: INVALID_TXN_STATE only demands an
+abort, and the answer to the abort decides whether the producer continues. As the answer to a commit of generation 2,
+the code means that the coordinator has aborted the transaction at its timeout. The abort then returns the epoch with
+which the producer continues.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def init_request(
 def add_partitions_request(
     transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """Add partitions to a transaction of generation 1."""
+    """The request that adds partitions to a transaction of generation 1."""
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=identity.producer_id,
@@ -193,7 +193,7 @@ def _weight(code: ErrorCode) -> int:
 
 
 def add_offsets_request(transactional_id: str, identity: ProducerIdAndEpoch, group_id: str) -> AddOffsetsToTxnRequest:
-    """Add the offsets of a group to a transaction of generation 1."""
+    """The request that adds the offsets of a group to a transaction of generation 1."""
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,
@@ -205,7 +205,7 @@ def add_offsets_request(transactional_id: str, identity: ProducerIdAndEpoch, gro
 def pending_offsets_request(
     group_id: str, partitions: Iterable[TopicPartition], versions: VersionTable
 ) -> OffsetFetchRequest:
-    """Ask whether a group has pending offsets of these partitions, in the form of the versions before ``MANY_GROUPS``.
+    """The request for the pending offsets of these partitions, in the form of the versions before ``MANY_GROUPS``.
 
     Brokers before Kafka 2.5 do not report them.
     """
@@ -232,7 +232,7 @@ def offsets_request(
     *,
     knows_members: bool,
 ) -> TxnOffsetCommitRequest:
-    """Commit offsets in the transaction. Brokers before Kafka 2.5 cannot check the member (``knows_members``)."""
+    """The request that commits offsets in the transaction. Brokers before Kafka 2.5 cannot check the member."""
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
     for partition, offset in offsets.items():
         topic = topics.setdefault(partition.topic, TxnOffsetCommitRequestTopic(name=partition.topic, partitions=[]))

@@ -13,10 +13,10 @@ Rule 3: EndTxn is sent when no other request of the transaction is in progress. 
 Rule 4: EndTxn is not sent before all records are flushed. If a commit fails before that, the transaction is certainly
   not committed.
 
-Rule 5: a transaction of generation 2 does not begin before the markers of the previous one are written, for which
-``TransactionCoordinator.wait_markers`` asks the coordinator. If the request of a partition leader reaches the
-coordinator earlier, the leader gets CONCURRENT_TRANSACTIONS. The leader repeats its request after 20 ms, and the
-Produce request waits for this time.
+Rule 5: a transaction of generation 2 does not begin before the markers of the previous one are written
+(``TransactionCoordinator.wait_markers``). If the request of a partition leader reaches the coordinator earlier, the
+leader gets CONCURRENT_TRANSACTIONS. The leader repeats its request after 20 ms, and the Produce request waits for this
+time.
 """
 
 from __future__ import annotations
