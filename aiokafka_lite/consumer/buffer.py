@@ -76,7 +76,7 @@ class Buffer:
         self.bytes = 0
         """Bytes of the waiting batches; the unpacked one does not count."""
         self.records = 0
-        """Records of the waiting batches by their headers: an upper bound of what users will see."""
+        """Records of the waiting batches by their headers: an upper bound of the records that users will see."""
         self.consumed_bytes = 0
         """Bytes of the delivered batches, in compressed form. A batch counts when it is unpacked."""
         self._consumed = 0
@@ -260,7 +260,7 @@ class Buffer:
             self.start = self.end
 
     def next_packed(self, max_records: int, max_bytes: int, *, check_crc: bool, max_size: int) -> list[PackedBatch]:
-        """Deliver batches as the broker sent them, without those that are hidden: about as many as the limits say.
+        """Deliver batches as the broker sent them, except hidden ones, up to about these limits.
 
         Raises CorruptRecord for a batch with a wrong checksum, if no batch is before it.
         """

@@ -1,8 +1,8 @@
 """Calls user code (a handler, a listener) in bounded time, and distinguishes its exceptions from a cancellation.
 
 User code may await something that another task has cancelled. It then raises CancelledError although no task has
-cancelled the call. If it were passed on unchanged, it would look like a cancellation of the task that runs the call,
-and end that task silently.
+cancelled the call. Passed on unchanged, the exception would look like a cancellation of the task that runs the call,
+and would end that task silently.
 """
 
 from __future__ import annotations

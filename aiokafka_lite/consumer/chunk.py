@@ -1,4 +1,4 @@
-"""Chunks: fetched bytes as records, without those of aborted transactions and before the position.
+"""Chunks: fetched bytes as records, without records of aborted transactions and records before the position.
 
 Pure. A response is split into batches when it arrives, which reads headers only. A batch is decoded when the reader
 reaches it, once, into columns; records are then created from the columns one at a time. So the memory holds data in the
@@ -60,7 +60,7 @@ class Chunk:
     """Decoded records of a batch, or of a part of it. Owner: the ``Buffer`` of their partition.
 
     ``index`` is the next record to deliver. During an iteration the true index is in the iterator of the offsets, and
-    ``settle`` writes it back. So a record costs nothing.
+    ``settle`` writes it back. So an iteration runs no code here for each record.
     """
 
     __slots__ = (
@@ -214,7 +214,7 @@ def decode(
 def is_hidden(batch: RecordBatch, aborted: AbortedTransactions | None, max_size: int) -> bool:
     """Whether a batch is hidden: a marker, or part of an aborted transaction. Call it for the batches in order.
 
-    A second call before that for the next batch changes nothing.
+    A repeated call for the same batch changes nothing.
     """
     if batch.is_control:
         if aborted is not None and _is_abort_marker(batch, max_size):

@@ -172,9 +172,9 @@ class ClaimReader:
 class Claim(AsyncIteration, Generic[K, V]):
     """One partition in one session: an iterator over its records, for the task that runs ``consume_claim``.
 
-    A record that cannot be read is raised as an error, then again at a bounded rate until it can be read or ``seek``
-    skips it. If the wait for a record is cancelled, no record is lost, even while a deserializer waits. The iteration
-    ends with the session.
+    If a record cannot be read, the iteration raises its error. It raises the error again at a bounded rate, until the
+    record can be read or ``seek`` skips it. If the wait for a record is cancelled, no record is lost, even while a
+    deserializer waits. The iteration ends with the session.
     """
 
     __slots__ = ("_deserializing", "_reader")

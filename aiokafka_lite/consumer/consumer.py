@@ -56,14 +56,14 @@ if TYPE_CHECKING:
 class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic[K, V]):
     """Reads records of topics or of chosen partitions.
 
-    Give ``topics`` to read all their partitions, also those added later; or call ``assign``. With a ``group_id`` the
-    partitions of ``topics`` (names, or a compiled regular expression that whole names must match) are shared among the
-    members of the group. Reading begins at the group's committed offsets, and processed records are committed:
-    requesting the next record, list or batch marks all records returned before as processed. One task should read.
-    ``strategies`` (range, cooperative-sticky and roundrobin by default; those of this package also by name, as in
-    ``["range"]``) and ``listener`` need a group. With ``group_protocol="consumer"`` the brokers assign the partitions
-    (KIP-848), and ``strategies`` is refused. A consumer with a ``group_id`` and no ``topics`` is not a member: the
-    group only stores the offsets of the partitions given to ``assign``.
+    Give ``topics`` to read all their partitions, also those added later; or call ``assign``. ``topics`` are names or,
+    with a ``group_id``, a compiled regular expression that must match whole names. The members of the group share the
+    partitions. Reading begins at the group's committed offsets. Requesting the next record, list or batch marks all
+    records returned before as processed, and the consumer commits the marks. One task should read. ``strategies``
+    (range, cooperative-sticky and roundrobin by default; those of this package also by name, as in ``["range"]``) and
+    ``listener`` need a group. With ``group_protocol="consumer"`` the brokers assign the partitions (KIP-848), and
+    ``strategies`` is refused. A consumer with a ``group_id`` and no ``topics`` is not a member: the group only stores
+    the offsets of the partitions given to ``assign``.
 
     Use it in ``async with``, or between ``start()`` and ``close()``; several consumers may run in one event loop.
     ``assign``, ``seek`` and ``pause`` may be called before the start. Records that are written after the start are
@@ -142,8 +142,8 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         """Commit the marked offsets, leave the group, and end within ``timeout`` seconds (3 by default).
 
         A static member does not leave, so that a restart causes no rebalance; ``leave_group`` overrides that. After the
-        timeout, all tasks are cancelled. Raises the exception that ended the consumer before, if there is one, or an
-        exception of a callback that no read has raised.
+        timeout, all tasks are cancelled. Raises the exception that had already ended the consumer, or an exception of a
+        callback that no read has raised.
         """
         check_timeout(timeout)
         if leave_group is not None:
@@ -159,7 +159,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         return PropertyPartitions(self._core.subscription.partitions)
 
     async def wait_assigned(self, *, timeout: float | None = None) -> tuple[TopicPartition, ...]:
-        """Wait until the group has assigned partitions to this member, and return them; they may be none.
+        """Wait until the group has made an assignment for this member, and return its partitions, perhaps none.
 
         Returns at once while there is an assignment. Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by
         default), IllegalStateError without topics and assigned partitions, and errors of the membership.
@@ -169,9 +169,8 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others. Partitions that stay keep position, pause and fetched records.
 
-        Raises IllegalStateError for a consumer of ``topics``, InvalidTopic. If a topic does not have one of its
-        partitions, reads raise UnknownTopic after one to three seconds. Brokers may not know a new partition for a
-        moment.
+        Raises IllegalStateError for a consumer of ``topics``, and InvalidTopic. If a partition does not exist, reads
+        raise UnknownTopic after one to three seconds, because brokers may not know a new partition at once.
         """
         self._core.assign(_checked_assignment(partitions))
 
@@ -194,12 +193,13 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Return no records of these partitions until ``resume``.
 
-        None pauses all; it raises before the first assignment.
+        None pauses all assigned partitions. Raises IllegalStateError if one of ``partitions`` is not assigned, and for
+        None before the first assignment.
         """
         self._positions.set_paused(partitions, True)
 
     def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continue where ``pause`` stopped, for these partitions or for all."""
+        """Continue reading these paused partitions, or all. Raises IllegalStateError for an unassigned one."""
         self._positions.set_paused(partitions, False)
 
     @property
@@ -383,10 +383,10 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     ) -> list[Record[K, V]]:
         """Up to ``max_records`` fetched records. If there are none, wait ``timeout`` seconds for some.
 
-        The list may have records of several partitions, those of each in order. ``partitions``: only of these, which
-        must be assigned. The timeout does not interrupt decoding. It interrupts an async deserializer, and the records
-        that are deserialized by then are returned. So the timeout must be long enough for one record; 0 is possible if
-        the deserializer does not wait.
+        The list may have records of several partitions, those of each in order. With ``partitions``, the call reads
+        only these; all of them must be assigned. The timeout does not interrupt decoding. It interrupts an async
+        deserializer, and the records that are deserialized by then are returned. So the timeout must be long enough for
+        one record; 0 is possible if the deserializer does not wait.
         """
         return await poll(self._core, max_records, timeout, partitions)
 

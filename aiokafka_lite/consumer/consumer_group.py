@@ -47,7 +47,7 @@ ERRORS_KEPT = 100
 
 
 class ConsumerGroup(AsyncContext, Generic[K, V]):
-    """A member of a group that works by a handler. Its constructor does no I/O.
+    """A member of a group whose records a handler processes. The constructor does no I/O.
 
     Takes the settings of ``Consumer``, its deserializers, interceptors and ``on_offset_reset``. ``await
     group.consume(topics, handler)`` does everything from joining to leaving; ``async with`` is needed only if another

@@ -19,8 +19,8 @@ class Deserializer(Protocol[T_co]):
     """Turns the bytes of a key or a value into an object. It is not called for a null, which stays None.
 
     ``deserialize`` may be an ``async def``, or return an awaitable, for example until it knows a schema; then it may be
-    cancelled. It is called for one record after the other, up to 100 records ahead of the reader, and again for a
-    record that was not returned. With any exception, the record cannot be deserialized; see
+    cancelled. It is called for one record after the other, up to 100 records ahead of the reader. It is called again
+    for a record that was not returned. If it raises, the record cannot be deserialized; see
     ``on_deserialization_error`` of ``Consumer``. An optional method ``for_part(part)`` is called once with ``"key"`` or
     ``"value"``, and returns the deserializer for this part.
     """

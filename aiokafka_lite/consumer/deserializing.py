@@ -38,9 +38,9 @@ OnDeserializationError = (
 
 ``"raise"`` raises DeserializationError, again with each read, until the user seeks past the record; ``"skip"`` skips
 the record with a warning; ``"raw"`` returns it as bytes. A function gets the error and the record as bytes. It returns
-the record for the program, or None to skip it. It may be async, and the read raises its exceptions. Errors
-that do not concern the record are raised also with ``"skip"`` and ``"raw"``: a schema registry does not answer or
-refuses the credentials, or its client is closed.
+the record for the program, or None to skip it. It may be async, and the read raises its exceptions. Errors that do not
+concern the record are raised also with ``"skip"`` and ``"raw"``. Examples are a schema registry that does not answer or
+refuses the credentials, and a closed client.
 """
 
 
@@ -123,7 +123,7 @@ class Deserializing:
     async def _read(
         self, chunk: Chunk, max_records: int, deadline: float | None
     ) -> tuple[list[AnyRecord], int, Exception | None]:
-        """The next records, how many of the chunk's records they used, and the error that ended it early."""
+        """The next records, how many of the chunk's records they used, and the error that ended the call early."""
         if not self.is_async:
             keys, values = self._ahead(chunk, max_records)
             if values:

@@ -5,8 +5,8 @@ An answer is applied in one turn of the loop, and then the reader is notified on
 
 Invariants that once broke:
 
-- An answer counts only for a partition that is still assigned, still fetched from this broker, and whose position has
-  the version of the request. The buffer must still end at the offset of the request. When a batch cannot be decoded,
+- An answer counts only for a partition that is still assigned and still fetched from this broker. Its position must
+  have the version of the request, and its buffer must end at the offset of the request. When a batch cannot be decoded,
   the records behind it are dropped, and an answer in flight would leave a gap.
 - A truncation settles the reader first: a reader in the middle of a batch must not deliver the rest of it again.
 - ``OFFSET_OUT_OF_RANGE`` waits until the buffer is read. Resetting at once loses records that were fetched in time.
@@ -47,7 +47,7 @@ from .truncation import TruncationCheck, read_epochs
 logger = logging.getLogger(__name__)
 
 LOGGED_ATTEMPTS = 5
-"""From this number of failures in a row, a partition has an outage. The first failures follow each move of a leader."""
+"""The number of failures in a row from which a partition has an outage. Fewer failures follow each move of a leader."""
 
 LONGEST_FORMER_LEADER = 15.0
 """Seconds after which the refusals of a leader count even if a record of a newer epoch was read. The topic may have
@@ -173,7 +173,7 @@ class FetchAnswers:
         return True
 
     def _is_former_leader(self, assigned: AssignedPartition) -> bool:
-        """Whether the leader that was asked is known with an older epoch than the last record that was read."""
+        """Whether metadata knows the asked leader under an older epoch than the epoch of the last fetched record."""
         known, read = self._client.view.partition(assigned.partition), assigned.buffer.end_epoch
         partition, now = assigned.partition, self._now()
         if known is None or known.leader_epoch is None or read is None or known.leader_epoch >= read:
@@ -334,9 +334,9 @@ class FetchAnswers:
             logger.warning(what, assigned.partition, check.last_epoch)
             assigned.reset_by(self._policy, out_of_range=offset, reason=ResetReason.TRUNCATED)
             self._on_lost_position()
-        # The leader's log lacks records that were read if the end is below the position, or the epoch is older than
-        # that of the last record. The buffer's end is compared, because records that were fetched ahead are lost as
-        # well.
+        # The leader's log lacks fetched records in two cases: its end is below the position, or its epoch is older than
+        # the epoch of the last record. The buffer's end is compared, because records that were fetched ahead are lost
+        # as well.
         elif given.end_offset < assigned.buffer.end or 0 <= given.leader_epoch < check.last_epoch:
             self._truncate(assigned, given.end_offset)
         else:

@@ -85,9 +85,9 @@ class PlannedPartition:
 class FetchPlanner:
     """The plan of one broker. Owner: its ``BrokerFetcher``.
 
-    The bytes that are buffered from the broker, and those that are requested, stay within ``max_bytes`` together.
-    Paused partitions count, because their data stays. If paused partitions use all of it, the other partitions get one
-    batch at a time beyond the limit, because otherwise they would never be read.
+    The buffered bytes of the broker and the requested bytes together stay within ``max_bytes``. Paused partitions
+    count, because their data stays. If paused partitions use all of ``max_bytes``, the other partitions get one batch
+    at a time beyond it. Otherwise they would never be read.
     """
 
     def __init__(self, node_id: int, max_bytes: int) -> None:

@@ -133,7 +133,7 @@ class BrokerFetcher:
         try:
             connection = await self._client.broker(self.node_id).connection(Purpose.FETCH)
             compares = connection.versions.supports(FetchRequest.DIVERGING_EPOCHS)
-            # Such a broker does not compare the logs in Fetch, so a request of its own does it first.
+            # Such a broker does not compare the logs in Fetch, so another request checks them first.
             if not compares and connection.versions.supports(OffsetForLeaderEpochRequest.FOR_CONSUMERS):
                 checks = checks_of(self.planner, self._client.view)
                 if checks:

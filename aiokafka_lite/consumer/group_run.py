@@ -1,7 +1,7 @@
 """One call of ``ConsumerGroup.consume``: the membership, and its sessions one after the other.
 
 A session begins when a generation has assigned partitions: ``setup``, then one task per claim. It ends when partitions
-are about to be revoked: the claims' iterations end, the claims have time to finish, late ones are cancelled,
+are about to be revoked. Then the claims' iterations end, and the claims have time to finish. Late claims are cancelled,
 ``cleanup`` runs, and the coordinator commits the marked offsets.
 
 Invariants that once broke:
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLOSING_TIME = 1.5
-"""Seconds that the claims have to finish when the group is closed, and that ``cleanup`` has then. After that, they are
-cancelled."""
+"""Seconds for the claims to finish when the group is closed, and then the same time for ``cleanup``. After that, they
+are cancelled."""
 
 
 class SessionRun:
@@ -169,7 +169,7 @@ class GroupCore(ReadingCore):
         self._run: SessionRun | None = None
         self._commits_in_transactions = False
         self._reset: dict[TopicPartition, _Reset] = {}
-        # The positions at the end of the last session, or of a later reset: what claims have taken is before them.
+        # The positions at the end of the last session, or of a later reset: claims have taken only records before them.
         self._reached: dict[TopicPartition, int] = {}
         self.coordinator = Coordinator(
             self.client,
@@ -411,7 +411,7 @@ class GroupCore(ReadingCore):
         """Continue at these committed offsets, which were found when all transactions with offsets had ended.
 
         A partition without a committed offset, or with marks behind it, begins where ``_return_to_marks`` has set it. A
-        partition that was reset begins at its new position, or at what was committed since.
+        partition that was reset begins at its new position, or at an offset that was committed later.
         """
 
         def move(assigned: AssignedPartition) -> None:

@@ -173,8 +173,8 @@ class PartitionReader(AsyncIteration, Generic[K, V]):
     """The records of one assigned partition, as ``Consumer.partition`` returns it.
 
     Iterate with ``async for``, or call ``poll``. Each reader may be used by another task at the same time. It ends when
-    the partition leaves the assignment, or when the consumer is closed. A cancelled read loses no record; the error of
-    a partition that cannot be read is raised here, at a bounded rate, until ``Consumer.seek`` skips it.
+    the partition leaves the assignment, or when the consumer is closed. A cancelled read loses no record. If the
+    partition cannot be read, reads raise its error at a bounded rate, until ``Consumer.seek`` skips the damage.
     """
 
     __slots__ = ("_core", "_reader")

@@ -26,10 +26,11 @@ class ObservationCalls:
     def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
         """Whether the consumer works, for liveness and readiness probes.
 
-        It is not live after a failure, after ``close``, and when a member's program has not asked for records for more
-        than ``max_poll_ago`` seconds (``max_poll_interval`` by default). It is not ready before the start and the first
-        assignment, and while it is not a member. It is also not ready when requests wait or fail, and no broker has
-        answered for more than ``max_silence`` seconds. Raises ConfigurationError for a wrong limit.
+        It is not live after a failure and after ``close``. A member is also not live if its program has not asked for
+        records for more than ``max_poll_ago`` seconds (``max_poll_interval`` by default). The consumer is not ready
+        before the start and the first assignment, and while it is not a member. It is also not ready when requests wait
+        or fail, and no broker has answered for more than ``max_silence`` seconds. Raises ConfigurationError for a wrong
+        limit.
         """
         return self._core.health(max_silence, max_poll_ago)
 

@@ -34,7 +34,8 @@ EARLIEST = -2
 CONSUMER = -1  # the replica id that consumers send
 
 LOOKUPS_PER_REQUEST = 2_000
-"""The most partitions of one request. One answer for 100,000 of them held the event loop for over half a second."""
+"""The most partitions of one request. One answer for 100,000 partitions blocked the event loop for over half a
+second."""
 
 NEW_PARTITION_TIMEOUT = 1.0
 """Seconds for which metadata is requested again if it lacks a partition of a topic, because the partition may be
@@ -118,7 +119,7 @@ def read_lookup(wanted: Mapping[TopicPartition, int], response: ListOffsetsRespo
 
 
 def is_confirmed(view: ClusterView, lacking_since: float) -> bool:
-    """Whether metadata proves that a partition does not exist, which it has lacked since ``lacking_since``."""
+    """Whether newer metadata proves that a partition, missing since ``lacking_since``, does not exist."""
     return view.updated_at is not None and view.updated_at >= lacking_since + NEW_PARTITION_TIMEOUT
 
 

@@ -2,8 +2,8 @@
 
 The contract: a request for the next record, list or batch means that all returned records are processed. So a record
 that the user still processes (a record in hand) is never committed. A rebalance takes partitions away only between two
-reads, or when the user takes longer than the other members can wait. Marking all returned records of a partition has
-the same effect earlier.
+reads, or when the user takes longer than the other members can wait. Marking all returned records of a partition allows
+this earlier.
 """
 
 from __future__ import annotations

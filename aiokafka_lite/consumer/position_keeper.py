@@ -70,8 +70,9 @@ class PositionKeeper:
         self._on_found = on_found
         self._wake = LightEvent()
         self._retry_backoff = client.retry_backoff()
-        # When to retry, by the number of failures. All partitions of one answer share it: with a random pause of its
-        # own, each of a thousand partitions would be asked for in a request of its own.
+        # When to retry, by the number of failures. All partitions of one answer share the time: with random pauses, a
+        # thousand partitions would cause a thousand requests. Cleared before the failures of each answer, which get new
+        # times.
         self._retry_at: dict[int, float] = {}
         self._refresh_backoff = client.retry_backoff()
         self._refresh_at = 0.0
@@ -233,6 +234,7 @@ class PositionKeeper:
         Returns the loop's time of the next check.
         """
         missing = set(leaderless)
+        # If a partition loses its leader again later, its time without one starts again.
         for assigned in self._subscription:
             if assigned not in missing:
                 assigned.unknown_since = None

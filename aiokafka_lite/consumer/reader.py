@@ -193,8 +193,8 @@ class Reader:
         """Up to ``max_records`` buffered records, of one or more partitions.
 
         There are fewer if the records have ``MAX_HEADERS`` headers in total, because a header costs as much as a
-        record, or if their batches have ``READ_BYTES``. Raises the error of a partition, unless there are records to
-        return first: then the next call raises it.
+        record. There are also fewer if their batches have ``READ_BYTES``. Raises the error of a partition, unless there
+        are records to return first: then the next call raises it.
         """
         records: list[Record] = []
         headers = size = 0
@@ -251,7 +251,7 @@ class Reader:
             except KafkaError:
                 self._back_off(assigned)
                 raise
-            # Without batches, all data was hidden, as that of aborted transactions, and the next partition has its
+            # Without batches, all data was hidden, for example by aborted transactions. Then the next partition has its
             # turn.
             made = self._decode(assigned, packed, decode) if packed else None
             self._subscription.end_turn(assigned)

@@ -176,8 +176,9 @@ def strategies_of(
 def default_strategies() -> tuple[AssignmentStrategy, ...]:
     """The defaults of Java's client: range, and cooperative-sticky, to which a group can be moved without stopping it.
 
-    Then roundrobin, the only strategy of aiokafka by default: a group can be moved from it member by member. It changes
-    nothing for other groups: the coordinator chooses what most members prefer among the strategies that all have.
+    Then roundrobin, the only default of aiokafka, so that a group of aiokafka can be moved member by member. Other
+    groups are not affected: the coordinator chooses the strategy that most members prefer, among those that all members
+    have.
     """
     from ..group.strategies import CooperativeStickyStrategy, RangeStrategy, RoundRobinStrategy
 

@@ -134,8 +134,8 @@ class Subscription:
     ) -> list[AssignedPartition]:
         """Assign more partitions that metadata lists, here or at the leader of the group. Each has a new state.
 
-        ``prepare`` is called with each before it counts. ``reset`` is the policy of the subscription unless it is
-        given.
+        ``prepare`` is called with each state before it is in the assignment. ``reset`` is by default the policy of the
+        subscription.
         """
         self._observer.settle()
         added: list[AssignedPartition] = []
@@ -177,7 +177,7 @@ class Subscription:
         self._observer.settle()
 
     def report_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
-        """A reset is complete: reading continues at ``new`` instead of ``old``."""
+        """Report a complete reset: reading continues at ``new`` instead of ``old``."""
         self._observer.on_reset(partition, old, new, reason)
 
     # Turns.
