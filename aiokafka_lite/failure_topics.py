@@ -10,6 +10,9 @@ from .errors import ConfigurationError, IllegalStateError
 from .producer import Producer
 from .types import Header, Record
 
+MESSAGE_LIMIT = 1000
+"""Characters of ``error.message``. A longer text could make a record too large for the dead-letter topic."""
+
 
 class FailureTopics:
     """Sends failed records to other topics: ``on_failure`` of ``Workers``.
@@ -25,8 +28,10 @@ class FailureTopics:
 
     Key, value, headers and the partitioning by key stay. Each failure sets the headers ``error.class`` and
     ``error.message``. The first failure adds ``origin.topic``, ``origin.partition``, ``origin.offset`` and
-    ``origin.timestamp``, with numbers as decimal text. The record is finished when the producer's send is acknowledged.
-    An error of the send ends ``consume``, so no failed record is lost.
+    ``origin.timestamp``, with numbers as decimal text. A message longer than 1,000 characters is cut. The record is
+    finished when the producer's send is acknowledged. An error of the send ends ``consume``, so no failed record is
+    lost. The added headers make the record larger: let ``max_request_size`` of the producer and ``max.message.bytes``
+    of these topics allow some kilobytes more than those of the first topic.
 
     If the consumer has deserializers, the producer needs the serializers that reverse them.
     """
@@ -73,7 +78,7 @@ class FailureTopics:
 
 def _headers(record: Record[Any, Any], error: Exception) -> list[Header]:
     names = {name for name, _ in record.headers}
-    added = {"error.class": type(error).__qualname__, "error.message": str(error)}
+    added = {"error.class": type(error).__qualname__, "error.message": _message(error)}
     if "origin.topic" not in names:
         added |= {
             "origin.topic": record.topic,
@@ -82,4 +87,13 @@ def _headers(record: Record[Any, Any], error: Exception) -> list[Header]:
             "origin.timestamp": str(record.timestamp),
         }
     kept = [header for header in record.headers if header[0] not in added]
-    return [*kept, *(Header(name, text.encode()) for name, text in added.items())]
+    return [*kept, *(Header(name, text.encode(errors="backslashreplace")) for name, text in added.items())]
+
+
+def _message(error: Exception) -> str:
+    """The text of the exception, of any length and with any characters, or none if the exception cannot be printed."""
+    try:
+        text = str(error)
+    except Exception as failure:  # noqa: BLE001 - of the user's __str__; the record must still leave its topic
+        return f"{type(failure).__name__} in __str__"
+    return text if len(text) <= MESSAGE_LIMIT else f"{text[:MESSAGE_LIMIT]}…"

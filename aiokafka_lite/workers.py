@@ -300,6 +300,11 @@ class _ClaimWork(Generic[K, V]):
                 pause.cancel()
         if self._failure is not None:
             raise self._failure
+        if self._tasks.cancel_scope.cancel_called:  # by anyio, when one of the tasks was cancelled
+            raise IllegalStateError(
+                f"{self._claim}: a task that processed records was cancelled from outside, and its record is not "
+                f"finished; handle() and on_failure must not cancel the task that runs them"
+            )
 
     async def _watch_session(self, watching: anyio.CancelScope) -> None:
         with watching:

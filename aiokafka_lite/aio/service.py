@@ -151,8 +151,12 @@ class Service:
 
     @property
     def is_own_task(self) -> bool:
-        """Whether the current task belongs to the component. Such a task cannot wait for the component's end."""
-        return asyncio.current_task() in (self._root, *self._children.tasks)
+        """Whether the current task belongs to the component. Such a task cannot wait for the component's end.
+
+        A task of an anyio task group in a child belongs to the component too, because the child waits for it.
+        """
+        own = (self._root, *self._children.tasks)
+        return asyncio.current_task() in own or anyio.get_current_task().parent_id in map(id, own)
 
     async def start(self, timeout: float | None = None, *, is_attached: bool = False) -> None:
         """Run ``on_start`` in a new root task, and raise its exception. After an error, no task remains.

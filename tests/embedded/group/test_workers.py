@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import FailureTopics, Producer, Workers
+from aiokafka_lite import FailureTopics, JsonDeserializer, Producer, Workers
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError, KafkaTimeout
 from aiokafka_lite.types import Record, TopicPartition
@@ -374,3 +374,108 @@ async def test_a_dead_letter_that_fails_again_does_not_circulate(cluster: Embedd
         failures = FailureTopics(producer, dead_letter="orders")
         with pytest.raises(IllegalStateError, match="must not read that topic"):
             await group_of(cluster).consume(["orders"], Workers(Handling(failing={b"0": 9}), on_failure=failures))
+
+
+async def test_a_function_that_cancels_its_own_task_ends_consume(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 3, keys=3)
+
+    async def handle(record: Record[bytes, bytes]) -> None:
+        if record.offset == 1:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
+
+    with pytest.raises(IllegalStateError, match=r"orders-0 .* was cancelled from outside"):
+        async with asyncio.timeout(30.0):
+            await group_of(cluster).consume(["orders"], Workers(handle))
+    assert (await committed(cluster))[ONE] == 1
+
+
+async def test_a_function_that_closes_the_group_finishes_its_record(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 2, keys=2)
+    group = group_of(cluster)
+
+    async def handle(record: Record[bytes, bytes]) -> None:
+        if record.offset == 1:
+            await group.close()
+            await asyncio.sleep(0.1)
+
+    await group.consume(["orders"], Workers(handle))
+    assert (await committed(cluster))[ONE] == 2
+
+
+async def test_a_record_between_two_attempts_goes_to_the_next_owner(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 3, keys=3)
+    first = Handling(failing={b"1": 9})
+    workers = Workers(first, attempts=9, backoff=1000.0, max_backoff=1000.0)
+    running = Running(cluster, workers)
+    await until(lambda: len(first.seen) == 2 and workers.metrics().retries == 1)
+    began = asyncio.get_running_loop().time()
+    await finish(running)
+    assert asyncio.get_running_loop().time() - began < 1.0
+    second = Handling()
+    running = Running(cluster, Workers(second))
+    await until(lambda: len(second.seen) == 2)
+    await finish(running)
+    assert second.values == [1, 2]
+    assert (await committed(cluster))[ONE] == 3
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("é" * 2_000_000), "é" * 1000 + "…"),
+        (ValueError("file \udc80"), "file \\udc80"),
+        (Unprintable(), "RuntimeError in __str__"),
+    ],
+    ids=["long", "surrogate", "unprintable"],
+)
+async def test_each_failed_record_reaches_the_dead_letter_topic(
+    cluster: EmbeddedCluster, error: Exception, message: str
+) -> None:
+    await cluster.create_topic("dead")
+    await cluster.produce("orders", None, key=b"k", partition=0, headers={"empty": None, "full": b"x"})
+
+    async def handle(record: Record[bytes, bytes]) -> None:
+        raise error
+
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+        running = Running(cluster, Workers(handle, on_failure=FailureTopics(producer, dead_letter="dead")))
+        await until(lambda: bool(cluster.records("dead")))
+        await finish(running)
+    (dead,) = cluster.records("dead")
+    headers = dict(dead.headers)
+    assert (dead.key, dead.value, headers["empty"], headers["full"]) == (b"k", None, None, b"x")
+    assert (headers["error.message"] or b"").decode() == message
+
+
+async def test_a_record_that_cannot_be_deserialized_goes_to_the_dead_letter_topic(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("dead")
+    for value in (b"1", b"poison", b"2"):
+        await cluster.produce("orders", value, partition=0)
+    values: list[object] = []
+
+    async def handle(record: Record[bytes, object]) -> None:
+        values.append(record.value)
+
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+        failures = FailureTopics(producer, dead_letter="dead")
+        group = group_of(
+            cluster,
+            value_deserializer=JsonDeserializer(),
+            on_deserialization_error=lambda error, record: failures(record, error),
+        )
+        task = asyncio.create_task(group.consume(["orders"], Workers(handle, order="partition")))
+        await until(lambda: len(values) == 2)
+        await group.close()
+        await task
+    (dead,) = cluster.records("dead")
+    assert (dead.value, dict(dead.headers)["origin.offset"]) == (b"poison", b"1")
+    assert dict(dead.headers)["error.class"] == b"DeserializationError"
+    assert (await committed(cluster))[ONE] == 3
