@@ -40,6 +40,7 @@ from ..method_names import AsyncContext
 from ..protocol.state import next_state
 from .children import Children
 from .deadline import deadline
+from .interruptible import Interrupted, InterruptibleCalls
 from .light_event import LightEvent
 
 logger = logging.getLogger(__name__)
@@ -135,7 +136,7 @@ class Service:
         self._unusable = LightEvent()  # the component has failed or ended; tasks may still be ending
         self._ended = LightEvent()
         self._close_scope: anyio.CancelScope | None = None  # made when the component closes
-        self._interruptible: dict[_Interruptible, None] = {}  # in the order in which they were attached
+        self._calls = InterruptibleCalls()
 
     # The lifetime.
 
@@ -245,18 +246,11 @@ class Service:
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
             self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
-        task = asyncio.current_task()
-        assert task is not None
-        waiting = _Interruptible(task)
-        self._interruptible[waiting] = None
         try:
-            return await awaitable
-        except asyncio.CancelledError:
-            if waiting.is_own_cancellation():
-                self._raise_unusable("was closed during the call")
-            raise
-        finally:
-            del self._interruptible[waiting]
+            with self._calls.current():
+                return await awaitable
+        except Interrupted:
+            self._raise_unusable("was closed during the call")
 
     def start_child(
         self, function: Callable[[*Ts], Coroutine[Any, Any, object]], *args: *Ts, name: str | None = None
@@ -437,8 +431,7 @@ class Service:
     def _end_calls(self) -> None:
         """End the calls that wait: the component has failed or ended."""
         self._unusable.set()
-        for waiting in self._interruptible:
-            waiting.interrupt()
+        self._calls.interrupt()
 
     def _raise_failure(self) -> None:
         if self.failure is not None:
@@ -539,28 +532,6 @@ class Component(AsyncContext):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.state.name}>"
-
-
-class _Interruptible:
-    """A task that waits in ``while_running`` and is interrupted when the component ends.
-
-    As in ``asyncio.timeout``, the task is cancelled, and ``uncancel`` shows whether there was another cancellation.
-    """
-
-    __slots__ = ("_before", "_interrupted", "_task")
-
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        self._task = task
-        self._before = task.cancelling()
-        self._interrupted = False
-
-    def interrupt(self) -> None:
-        if not self._interrupted:
-            self._interrupted = True
-            self._task.cancel()
-
-    def is_own_cancellation(self) -> bool:
-        return self._interrupted and self._task.uncancel() <= self._before
 
 
 async def _wait_for(event: LightEvent, timeout: float) -> bool:

@@ -43,6 +43,7 @@ from .listeners import Listener
 from .log_files import LogFiles
 from .metadata_view import MetadataView
 from .partition import Partition
+from .periodic_work import PeriodicWork
 from .principal_mapping import NoMatchingRule
 from .producer_state import Marker
 from .quotas import QuotaLimits, Quotas
@@ -183,7 +184,7 @@ class BrokerNode:
         self.parts = self._make_parts(cluster)
         self._cluster = cluster
         self._thawed = asyncio.Event()
-        self._timers: dict[str, asyncio.TimerHandle] = {}  # by the setting that has the interval
+        self._work = PeriodicWork(node_id, self.settings, lambda: self.is_running)
         limit = self.settings.number("queued.max.request.bytes")
         limit = sys.maxsize if limit < 0 else limit
         self._memory = FrameMemory(
@@ -284,12 +285,13 @@ class BrokerNode:
         self._describe()
         self.state = state
         self._thawed.set()
-        self._repeat("log.retention.check.interval.ms", self._clean_up_periodically)
-        self._repeat("log.cleaner.backoff.ms", lambda: self.replica_manager.compact(self.now_ms()))
+        repeat = self._work.repeat
+        repeat("log.retention.check.interval.ms", self._clean_up_periodically)
+        repeat("log.cleaner.backoff.ms", lambda: self.replica_manager.compact(self.now_ms()))
         if self.settings.number("log.flush.scheduler.interval.ms") < INT64_MAX:  # the default means never
-            self._repeat("log.flush.scheduler.interval.ms", lambda: self.replica_manager.flush_old(self.time()))
-        self._repeat("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
-        self._repeat("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.remove_expired)
+            repeat("log.flush.scheduler.interval.ms", lambda: self.replica_manager.flush_old(self.time()))
+        repeat("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
+        repeat("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.remove_expired)
 
     def _describe(self) -> None:
         """Set the settings that this broker alone has in its file."""
@@ -364,9 +366,7 @@ class BrokerNode:
         self.transactions.stop()
         self.in_sync.stop()
         self._thawed.set()  # so that coroutines of a frozen node can end
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._work.stop()
         # Requests that wait would otherwise wait for their timeout, and their tasks with them.
         self.replica_manager.produce_purgatory.complete_all()
         self.replica_manager.fetch_purgatory.complete_all()
@@ -423,20 +423,6 @@ class BrokerNode:
         return await append_marker(self.parts, key, marker)
 
     # Housekeeping.
-
-    def _repeat(self, setting: str, action: Callable[[], None]) -> None:
-        """Call ``action`` at the interval of a setting (milliseconds), at most ten times a second."""
-
-        def act() -> None:
-            if self.is_running:  # a frozen broker acts in the next interval
-                try:
-                    action()
-                except OSError as error:  # from a log on disk; the next retention may make room
-                    logger.error("node %d: %s failed: %s", self.node_id, setting, error)
-            self._repeat(setting, action)
-
-        interval = max(self.settings.seconds(setting), 0.1)
-        self._timers[setting] = asyncio.get_running_loop().call_later(interval, act)
 
     def _clean_up_periodically(self) -> None:
         self.clean_up()

@@ -33,13 +33,11 @@ from .answers import Renewal, Results, ShareAnswers
 from .config import ShareConfig
 from .counters import Counters, counted
 from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight
+from .outbox import Outbox
 from .requests import acknowledge_request, fetch_request, may_acknowledge_again, may_fetch_again
 from .session import FINAL, ShareSession, TopicIdPartition
 
 logger = logging.getLogger(__name__)
-
-ACKNOWLEDGE_AFTER = 0.5
-"""Seconds that an acknowledgement waits for the next fetch before a request of its own carries it."""
 
 FINAL_TIMEOUT = 0.7
 """Seconds for the request that sends the last acknowledgements and closes the session."""
@@ -81,10 +79,7 @@ class BrokerShareFetcher:
         self._session = ShareSession()
         self._wanted: Mapping[TopicIdPartition, TopicPartition] = {}
         self._renewals: list[Renewal] = []
-        self._flushes: list[asyncio.Future[None]] = []  # flushes acknowledgements that wait for the next request
-        self._sent_flushes: list[asyncio.Future[None]] = []  # flushes that wait for the request in progress
-        self._carries_acknowledgements = False  # whether the request in progress carries acknowledgements
-        self._due: float | None = None
+        self._outbox = Outbox(node_id, in_flight, on_settled)
         self._closing = False
         self._stopped = asyncio.Event()
         self._stopped.set()
@@ -109,21 +104,14 @@ class BrokerShareFetcher:
 
     def acknowledged(self) -> None:
         """Wake the task: there are new acknowledgements for this broker."""
-        if self._due is None:
-            self._due = asyncio.get_running_loop().time() + ACKNOWLEDGE_AFTER
+        if self._outbox.acknowledged(asyncio.get_running_loop().time()):
             self.wake()
 
     def flush(self) -> asyncio.Future[None]:
         """Send all acknowledgements at once. The promise is fulfilled when they have results."""
-        promise: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._in_flight.has_acknowledged(self.node_id):
-            self._flushes.append(promise)
-            self.wake()
-        elif self._carries_acknowledgements:
-            self._sent_flushes.append(promise)
-        else:
-            promise.set_result(None)
-        return promise
+        flush = self._outbox.flush()
+        self.wake()
+        return flush
 
     def renew(self, record: AnyShareRecord) -> asyncio.Future[float]:
         """Renew the acquisition lock of a record. The promise has the length of the new lock in seconds."""
@@ -153,8 +141,8 @@ class BrokerShareFetcher:
                         return
                 else:
                     with anyio.CancelScope() as waiting:
-                        if self._due is not None:
-                            waiting.deadline = self._due
+                        if self._outbox.due is not None:
+                            waiting.deadline = self._outbox.due
                         await self._wake.wait()
         finally:
             self._stopped.set()
@@ -171,39 +159,15 @@ class BrokerShareFetcher:
 
     @property
     def _is_idle(self) -> bool:
-        return not (self._wanted or self._renewals or self._flushes or self._in_flight.holds_records_of(self.node_id))
+        has_work = self._wanted or self._renewals or self._outbox.has_flushes
+        return not (has_work or self._in_flight.holds_records_of(self.node_id))
 
     def _must_acknowledge(self, now: float) -> bool:
-        if self._renewals:
-            return True
-        if not self._in_flight.has_acknowledged(self.node_id):
-            self._due = None
-            _fulfil(self._flushes)
-            return False
-        if self._due is None:
-            self._due = now + ACKNOWLEDGE_AFTER
-        # Without a session, these acknowledgements can only fail, so their results are not delayed.
-        return bool(self._flushes) or now >= self._due or not self._session.is_open
+        # Without a session, acknowledgements can only fail, so their results are not delayed.
+        return bool(self._renewals) or self._outbox.is_due(now, may_wait=self._session.is_open)
 
     def _take(self) -> list[Acknowledgements]:
-        """The acknowledgements of the next request."""
-        to_send, failed = self._in_flight.take_acknowledged(self.node_id, asyncio.get_running_loop().time())
-        for each in failed:
-            self._on_settled(each)
-        self._due = None
-        self._sent_flushes += self._flushes
-        self._flushes = []
-        self._carries_acknowledgements = bool(to_send)
-        return to_send
-
-    def _settled(self) -> None:
-        """End a request: its acknowledgements have results, or wait for the next request."""
-        self._carries_acknowledgements = False
-        if self._in_flight.has_acknowledged(self.node_id):
-            self._flushes += self._sent_flushes
-            self._sent_flushes = []
-        else:
-            _fulfil(self._sent_flushes)
+        return self._outbox.take(asyncio.get_running_loop().time())
 
     # Requests.
 
@@ -246,7 +210,7 @@ class BrokerShareFetcher:
             self._report(refusal, logging.INFO)  # normal when the leader moves
         elif not self._answers.refused_lately:
             self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
-        self._settled()
+        self._outbox.settled()
         if some:
             self._backoff.reset()
             self._on_records(response.acquisition_lock_timeout_ms / 1000)
@@ -263,7 +227,7 @@ class BrokerShareFetcher:
             if to_send or renewals:
                 await self._send_acknowledgements(connection, to_send, renewals)
             else:
-                self._settled()
+                self._outbox.settled()
         except KafkaError as error:
             for renewal, _ in renewals:
                 renewal.fail(error)
@@ -292,7 +256,7 @@ class BrokerShareFetcher:
         results = self._answers.results(response)
         again = [each for each in to_send if not self._answers.settle(each, results)]
         self._answers.renewed(renewals, results, began, response.acquisition_lock_timeout_ms / 1000)
-        self._settled()
+        self._outbox.settled()
         if again:
             await asyncio.sleep(self._backoff.next())
         else:
@@ -319,7 +283,7 @@ class BrokerShareFetcher:
         for each in to_send:
             self._on_settled(replace(each, error=error or self._answers.result_of(each.acquisition, results)))
         self._session.lost()
-        self._settled()
+        self._outbox.settled()
 
     async def _failed(self, error: KafkaError, sent: Sequence[Acknowledgements]) -> None:
         """Handle a request that was not answered. Raises the error if a retry cannot help."""
@@ -346,7 +310,7 @@ class BrokerShareFetcher:
         for renewal in self._renewals:
             renewal.fail(error)
         self._renewals.clear()
-        self._settled()
+        self._outbox.settled()
 
     def _session_continues(self, code: ErrorCode, message: str | None, sent: Sequence[Acknowledgements]) -> bool:
         """Whether the answer may be applied. Raises an error if a retry cannot help."""
@@ -363,7 +327,7 @@ class BrokerShareFetcher:
                     self._in_flight.put_back(replace(each, error=error))
                 else:
                     self._on_settled(replace(each, error=error))
-            self._settled()
+            self._outbox.settled()
         else:
             self._client.outages.report(
                 logger,
@@ -398,10 +362,3 @@ class BrokerShareFetcher:
             else:
                 each.fail(failure)
         return to_send
-
-
-def _fulfil(flushes: list[asyncio.Future[None]]) -> None:
-    for promise in flushes:
-        if not promise.done():
-            promise.set_result(None)
-    flushes.clear()

@@ -33,7 +33,7 @@ from .positions import PositionCalls
 from .producer import native_offsets
 from .reading import SharedReads, read_again
 from .running import Managed, RunningConsumer
-from .settings import ConnectionSettings, changed, connection_settings, naming, seconds
+from .settings import ConnectionSettings, changed, connection_settings, group_settings, naming, seconds
 from .structs import ConsumerRecord
 
 logger = logging.getLogger(__name__)
@@ -88,10 +88,11 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         client_rack: str | None = None,
         **settings: Unpack[ConnectionSettings],
     ) -> None:
+        given = locals()
         if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
             raise ValueError(must_be("max_poll_records", "a whole number >= 1", max_poll_records))
         self._given = settings
-        self._named = changed(locals(), _DEFAULTS) | settings
+        self._named = changed(given, _DEFAULTS) | settings
         self._group_id = group_id
         """The client. It has aiokafka's name, because instrumentations read it."""
         connection = connection_settings(settings)
@@ -107,18 +108,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
             "client_rack": client_rack or "",
         }
         if group_id is not None:
-            session = seconds("session_timeout_ms", session_timeout_ms)
-            given = rebalance_timeout_ms
-            self._settings |= {
-                "group_id": group_id,
-                "group_instance_id": group_instance_id,
-                "auto_commit": enable_auto_commit,
-                "auto_commit_interval": seconds("auto_commit_interval_ms", auto_commit_interval_ms),
-                "max_poll_interval": seconds("max_poll_interval_ms", max_poll_interval_ms),
-                "rebalance_timeout": session if given is None else seconds("rebalance_timeout_ms", given),
-                "session_timeout": session,
-                "heartbeat_interval": seconds("heartbeat_interval_ms", heartbeat_interval_ms),
-            }
+            self._settings |= group_settings(given)
         subscription = WeakMethod(self.subscription)  # a task of the inner consumer must not keep this one alive
         self._strategies = [strategy_of(each, subscription) for each in partition_assignment_strategy]
         self._commits = enable_auto_commit and group_id is not None

@@ -102,6 +102,17 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
     return made
 
 
+def group_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a member of a group, from the arguments of ``AIOKafkaConsumer``."""
+    times = ["auto_commit_interval", "max_poll_interval", "session_timeout", "heartbeat_interval"]
+    if given["rebalance_timeout_ms"] is not None:
+        times.append("rebalance_timeout")
+    made: dict[str, Any] = {ours: seconds(_NAMES[ours], given[_NAMES[ours]]) for ours in times}
+    made.setdefault("rebalance_timeout", made["session_timeout"])
+    same = {name: given[name] for name in ("group_id", "group_instance_id")}
+    return {**same, "auto_commit": given["enable_auto_commit"], **made}
+
+
 def _sasl_settings(left: dict[str, Any], protocol: object) -> dict[str, Any]:
     """Take the SASL settings out of ``left``. Other security protocols ignore them, as aiokafka does."""
     sasl = {ours: left.pop(name, None) for name, ours in _SASL.items()}
