@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import anyio
-from rich.console import Console
+import typer
 
 from ..admin import Admin
 from ..aio.deadline import deadline
 from ..aio.service import unwrapped
-from ..consumer import Consumer, RebalanceHandle, RebalanceListener
+from ..consumer import Consumer
 from ..producer import Producer
-from ..types import TopicPartition
 from .demo_results import STALLED_AFTER, show_result
 from .temporary import temporary_topic
 
@@ -29,54 +28,41 @@ BURST = 20
 PAUSE = 0.01
 
 
-class GroupCheck:
-    """Counts how often each written record is processed."""
+class Load:
+    """Numbered records: how many are written, and how often each is processed."""
 
     def __init__(self) -> None:
         self.written = 0
         self.processed: Counter[int] = Counter()
-        self.changed = asyncio.Event()
 
-    def done(self, number: int) -> None:
-        self.processed[number] += 1
-        self.changed.set()
+    async def write_until(
+        self, holds: Callable[[], bool], producer: Producer, topic: str, *, burst: int = BURST
+    ) -> None:
+        """Write small bursts of records until a condition holds. Raises KafkaTimeout after ``STALLED_AFTER`` s."""
+        with deadline(STALLED_AFTER, lambda: "the group did not settle"):
+            while not holds():
+                values = [b"%d" % number for number in range(self.written, self.written + burst)]
+                self.written += burst
+                await producer.send_many(topic, values, keys=values)
+                await asyncio.sleep(PAUSE)
 
-    def result(self) -> list[str]:
-        """All faults: records that were never processed or never written. Processing twice is allowed."""
+    def faults(self) -> list[str]:
+        """Records that were never processed or never written. Processing twice is allowed."""
         missing = [f"record {number} was not processed" for number in range(self.written) if not self.processed[number]]
         unknown = [number for number in self.processed if not 0 <= number < self.written]
         return missing + [f"record {number} was never written" for number in unknown]
 
-    @property
-    def repeated(self) -> int:
-        """The number of records that were processed more than once."""
-        return sum(times > 1 for times in self.processed.values())
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait for a condition. Raises KafkaTimeout after ``STALLED_AFTER`` seconds."""
-        with deadline(STALLED_AFTER, lambda: "the group did not settle"):
-            while not holds():
-                self.changed.clear()
-                await self.changed.wait()
-
-
-class _Member(RebalanceListener):
+class _Member:
     """A consumer in the group, and the task that processes its records."""
 
-    def __init__(self, servers: str, topic: str, check: GroupCheck) -> None:
-        self._check = check
+    def __init__(self, servers: str, topic: str, load: Load) -> None:
+        self._load = load
         self.reading = anyio.CancelScope()
+        strategies, group_id = ["cooperative-sticky"], f"{topic}-workers"
         self.consumer = Consumer(
-            servers,
-            topics=[topic],
-            group_id=f"{topic}-workers",
-            strategies=["cooperative-sticky"],
-            listener=self,
-            auto_offset_reset="earliest",
+            servers, topics=[topic], group_id=group_id, strategies=strategies, auto_offset_reset="earliest"
         )
-
-    async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        self._check.changed.set()
 
     @property
     def owned(self) -> list[int]:
@@ -87,54 +73,43 @@ class _Member(RebalanceListener):
         async with self.consumer:
             with self.reading:
                 async for record in self.consumer:
-                    self._check.done(int(record.value or b"-1"))
+                    self._load.processed[int(record.value or b"-1")] += 1
 
 
-async def group_demo(servers: str, admin: Admin, console: Console) -> int:
+async def group_demo(servers: str, admin: Admin) -> int:
     """Three members join one by one, then the first leaves; 0 if every record was processed, else 1."""
-    check = GroupCheck()
+    load = Load()
     try:
         async with (
             temporary_topic(admin, "group", PARTITIONS) as topic,
             Producer(servers) as producer,
             anyio.create_task_group() as tasks,
         ):
-            enough = asyncio.Event()
-            tasks.start_soon(_write, producer, topic, check, enough)
-            members = [_Member(servers, topic, check) for _ in range(MEMBERS)]
+            members = [_Member(servers, topic, load) for _ in range(MEMBERS)]
             for number, member in enumerate(members, 1):
                 tasks.start_soon(member.run)
-                await _settled(members[:number], check, console)
+                await _settle(members[:number], load, producer, topic)
             members[0].reading.cancel()
-            await _settled(members[1:], check, console)
-            enough.set()
-            await check.until(lambda: len(check.processed) >= check.written)
+            await _settle(members[1:], load, producer, topic)
+            await load.write_until(lambda: len(load.processed) >= load.written, producer, topic, burst=0)
             for member in members:
                 member.reading.cancel()
     except ExceptionGroup as errors:
         raise unwrapped(errors) from errors
-    times = f"{check.repeated} of them twice or more"
-    success = f"the group processed all {check.written:,} records written meanwhile, {times}"
-    return show_result(console, check.result(), success)
+    repeated = sum(times > 1 for times in load.processed.values())
+    success = f"the group processed all {load.written:,} records written meanwhile, {repeated} of them twice or more"
+    return show_result(load.faults(), success)
 
 
-async def _write(producer: Producer, topic: str, check: GroupCheck, enough: asyncio.Event) -> None:
-    """Write small bursts of records until there are enough."""
-    while not enough.is_set():
-        values = [b"%d" % number for number in range(check.written, check.written + BURST)]
-        check.written += BURST
-        await producer.send_many(topic, values, keys=values)
-        await asyncio.sleep(PAUSE)
+async def _settle(present: list[_Member], load: Load, producer: Producer, topic: str) -> None:
+    """Write records until these members own all partitions, in equal shares."""
 
+    def is_settled() -> bool:
+        owned = [member.owned for member in present]
+        equal = all(len(each) == PARTITIONS // len(present) for each in owned)
+        return equal and set().union(*owned) == set(range(PARTITIONS))
 
-async def _settled(present: list[_Member], check: GroupCheck, console: Console) -> None:
-    """Wait until these members own all partitions, in equal shares."""
     began = time.perf_counter()
-    await check.until(
-        lambda: (
-            all(len(member.owned) == PARTITIONS // len(present) for member in present)
-            and sorted(partition for member in present for partition in member.owned) == list(range(PARTITIONS))
-        )
-    )
-    owned = " | ".join(",".join(map(str, member.owned)) for member in present)
-    console.print(f"group of {len(present)}: partitions {owned}, settled in {time.perf_counter() - began:.2f} s")
+    await load.write_until(is_settled, producer, topic)
+    shares = " | ".join(",".join(map(str, member.owned)) for member in present)
+    typer.echo(f"group of {len(present)}: partitions {shares}, settled in {time.perf_counter() - began:.2f} s")

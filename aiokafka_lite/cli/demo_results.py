@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Sequence
 
-from rich.console import Console
+import typer
 
 from ..consumer import Consumer
 from ..types import Record, TopicPartition
@@ -25,7 +26,8 @@ async def read_all(servers: str, topic: str, partitions: int, count: int = 0) ->
             yield records
 
 
-def show_result(console: Console, faults: Sequence[str], success: str) -> int:
+def show_result(faults: Sequence[str], success: str) -> int:
     """Print the first faults, or the success; 0 if there are no faults, else 1."""
-    console.print(*(faults[:MAX_FAULTS] or [success]), sep="\n", style="red" if faults else "green")
+    color = None if os.environ.get("NO_COLOR") else "red" if faults else "green"
+    typer.secho("\n".join(faults[:MAX_FAULTS] or [success]), fg=color)
     return 1 if faults else 0

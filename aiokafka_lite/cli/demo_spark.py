@@ -13,17 +13,16 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import anyio
-from rich.console import Console
+import typer
 
 from ..admin import Admin
-from ..errors import ConfigurationError
+from ..extras import extra
 from ..producer import Producer
 from ..spark.jvm import find_java
 from ..types import Record
@@ -42,21 +41,13 @@ STOP_TIMEOUT = 20.0
 LOG_LINES = 12
 
 
-class Cell(NamedTuple):
-    """A window and a city."""
+class Row(NamedTuple):
+    """A window and a city, with the number and the amount of their orders."""
 
     window: datetime
     city: str
-
-
-class Sum(NamedTuple):
-    """The number and the amount of the orders of a window and a city."""
-
     orders: int
     cents: int
-
-
-Sums = Mapping[Cell, Sum]
 
 
 def order(number: int, count: int) -> tuple[str, int, datetime]:
@@ -70,32 +61,30 @@ def value_of(city: str, cents: int, at: datetime) -> bytes:
     return json.dumps({"city": city, "cents": cents, "at": at.isoformat()}).encode()
 
 
-def expected(count: int) -> Sums:
-    """The sums that the pipeline must find, computed in plain Python from the same orders."""
-    sums: dict[Cell, Sum] = {}
+def expected(count: int) -> list[Row]:
+    """The rows that the pipeline must write, computed in plain Python from the same orders."""
+    amounts: dict[tuple[datetime, str], list[int]] = {}
     for city, cents, at in (order(number, count) for number in range(count)):
-        cell = Cell(FIRST + (at - FIRST) // WINDOW * WINDOW, city)
-        orders, total = sums.get(cell, (0, 0))
-        sums[cell] = Sum(orders + 1, total + cents)
-    return sums
+        amounts.setdefault((FIRST + (at - FIRST) // WINDOW * WINDOW, city), []).append(cents)
+    return [Row(window, city, len(cents), sum(cents)) for (window, city), cents in amounts.items()]
 
 
-def faults(place: str, found: Iterable[tuple[Cell, Sum]], wanted: Sums) -> list[str]:
-    """The errors in the found sums: wrong, repeated and missing ones. ``place`` says where they were found."""
-    present, right = Counter(found), Counter(wanted.items())
-    wrong = [f"{place}: {cell.city} from {cell.window:%H:%M} must not be {total}" for cell, total in present - right]
-    return wrong + [f"{place}: {cell.city} from {cell.window:%H:%M} is missing" for cell, _ in right - present]
+def faults(place: str, found: Iterable[Row], wanted: Iterable[Row]) -> list[str]:
+    """The errors in the found rows: wrong, repeated and missing ones. ``place`` says where they were found."""
+    present, right = Counter(found), Counter(wanted)
+    wrong = [(each, f"must not be {each.orders} orders of {each.cents} cents") for each in present - right]
+    missing = [(each, "is missing") for each in right - present]
+    return [f"{place}: {each.city} from {each.window:%H:%M} {what}" for each, what in wrong + missing]
 
 
 def check_installed() -> None:
     """Raise ConfigurationError if a package or Java is missing. Called before anything starts."""
-    missing = [name for name in ("pyspark", "pyarrow", "numpy", "matplotlib") if find_spec(name) is None]
-    if missing:
-        raise ConfigurationError(f"--spark needs {', '.join(missing)}; run: pip install 'aiokafka_lite[demo]'")
+    for module in ("pyspark", "pyarrow", "numpy", "matplotlib"):
+        extra(module, "demo")
     find_java(os.environ)
 
 
-async def spark_demo(servers: str, admin: Admin, output: Path, console: Console) -> int:
+async def spark_demo(servers: str, admin: Admin, output: Path) -> int:
     """Run the pipeline after ``check_installed``; 0 if all sums are right. The files stay in ``output``."""
     directory = output / secrets.token_hex(4)
     directory.mkdir(parents=True)
@@ -104,21 +93,20 @@ async def spark_demo(servers: str, admin: Admin, output: Path, console: Console)
         temporary_topic(admin, "by-city", PARTITIONS) as by_city,
     ):
         await _produce(servers, orders)
-        console.print(f"{ORDERS:,} orders of one hour are in topic {orders}; Spark aggregates them:")
+        typer.echo(f"{ORDERS:,} orders of one hour are in topic {orders}; Spark aggregates them:")
         began = time.perf_counter()
-        if not await _run_pipeline(servers, orders, by_city, directory, console):
+        if not await _run_pipeline(servers, orders, by_city, directory):
             return 1
-        console.print(f"  {time.perf_counter() - began:.1f} s, including the start of Java and Spark")
+        typer.echo(f"  {time.perf_counter() - began:.1f} s, including the start of Java and Spark")
         in_parquet = list(read_parquet(directory / "windows"))
+        # A topic has each window at least once, so equal windows count once there.
         in_topic = {_row_of(each) async for records in read_all(servers, by_city, PARTITIONS) for each in records}
     wanted = expected(ORDERS)
-    # A topic has each window at least once, so equal windows count once there.
     wrong = faults("Parquet", in_parquet, wanted) + faults("topic", in_topic, wanted)
     chart = directory / "windows.png"
     if not wrong:
-        draw(dict(in_parquet), chart, source=f"{ORDERS:,} orders in topic {orders}")
-    success = f"all {len(wanted)} sums are right, in Parquet and in the topic; chart: {chart}"
-    return show_result(console, wrong, success)
+        draw(in_parquet, chart, source=f"{ORDERS:,} orders in topic {orders}")
+    return show_result(wrong, f"all {len(wanted)} sums are right, in Parquet and in the topic; chart: {chart}")
 
 
 async def _produce(servers: str, topic: str) -> None:
@@ -131,7 +119,7 @@ async def _produce(servers: str, topic: str) -> None:
         await producer.send(topic, value_of("", 0, FIRST + timedelta(days=1)))
 
 
-async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path, console: Console) -> bool:
+async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path) -> bool:
     """Run the pipeline until it has read all orders. Its output is shown; Spark's log goes to a file."""
     arguments = [
         *("--bootstrap-server", servers, "--topic", orders, "--schema", "city STRING, cents BIGINT, at TIMESTAMP"),
@@ -153,7 +141,7 @@ async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path
         try:
             assert process.stdout is not None
             async for line in process.stdout:
-                console.print(f"  {line.decode().rstrip()}")
+                typer.echo(f"  {line.decode().rstrip()}")
             status = await process.wait()
         finally:
             if process.returncode is None:  # the demo was stopped, and the pipeline must stop too
@@ -163,33 +151,33 @@ async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path
                 if stopping.cancelled_caught:
                     process.kill()
     if status:
-        console.print(f"the pipeline failed; the end of {log}:", style="red")
-        console.print(*log.read_text(errors="replace").splitlines()[-LOG_LINES:], sep="\n", markup=False)
+        end = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        typer.echo("\n".join([f"the pipeline failed; the end of {log}:", *end]))
     return status == 0
 
 
-def read_parquet(directory: Path) -> Iterable[tuple[Cell, Sum]]:
-    """The sums in the files that Spark's own list names. All other files are unfinished."""
+def read_parquet(directory: Path) -> Iterable[Row]:
+    """The rows in the files that Spark's own list names. All other files are unfinished."""
     from pyarrow import parquet
 
     for entry in sorted((directory / "_spark_metadata").glob("[0-9]*")):
         for line in entry.read_text().splitlines()[1:]:
             path = json.loads(line)["path"].removeprefix("file:").replace("///", "/")
             for row in parquet.read_table(path).to_pylist():
-                cell = Cell(row["window_start"].replace(tzinfo=UTC), row["city"])
-                yield cell, Sum(row["orders"], row["cents"])
+                yield Row(row["window_start"].replace(tzinfo=UTC), row["city"], row["orders"], row["cents"])
 
 
-def _row_of(record: Record) -> tuple[Cell, Sum]:
+def _row_of(record: Record) -> Row:
     row = json.loads(record.value or b"")
-    return Cell(datetime.fromisoformat(row["window_start"]), row["city"]), Sum(row["orders"], row["cents"])
+    return Row(datetime.fromisoformat(row["window_start"]), row["city"], row["orders"], row["cents"])
 
 
-def draw(sums: Sums, target: Path, *, source: str) -> Path:
+def draw(rows: Iterable[Row], target: Path, *, source: str) -> Path:
     """Draw a chart of the windows: a bar for each window, with a part for each city. ``source`` names the rows."""
     from matplotlib.figure import Figure
 
-    windows = sorted({cell.window for cell in sums})
+    orders = {(row.window, row.city): row.orders for row in rows}
+    windows = sorted({window for window, _ in orders})
     figure = Figure(figsize=(9.6, 5.4), dpi=150, layout="constrained")
     axes = figure.add_subplot(
         xlabel=f"start of the window on {windows[0].day} {windows[0]:%B %Y}, time in UTC",
@@ -199,7 +187,7 @@ def draw(sums: Sums, target: Path, *, source: str) -> Path:
     axes.set_title(f"{source}, aggregated by Spark", loc="left", color="#555555")
     bottoms = [0] * len(windows)
     for city, color in zip(CITIES, COLORS, strict=True):
-        heights = [sums.get(Cell(window, city), Sum(0, 0)).orders for window in windows]
+        heights = [orders.get((window, city), 0) for window in windows]
         bars = axes.bar([f"{window:%H:%M}" for window in windows], heights, bottom=bottoms, label=city, color=color)
         axes.bar_label(bars, fmt="{:,.0f}", label_type="center", fontsize=8)
         bottoms = [bottom + height for bottom, height in zip(bottoms, heights)]

@@ -9,47 +9,46 @@ import pytest
 
 pytest.importorskip("rich")
 
-from aiokafka_lite.cli.demo_spark import CITIES, FIRST, SPAN, WINDOW, Cell, Sum, Sums, draw, expected, faults, order
+from aiokafka_lite.cli.demo_spark import CITIES, FIRST, SPAN, WINDOW, Row, draw, expected, faults, order
 
 COUNT = 2_000
 WANTED = expected(COUNT)
-Found = list[tuple[Cell, Sum]]
+Found = list[Row]
 
 
 def test_right_windows_have_no_fault() -> None:
-    assert faults("topic", WANTED.items(), WANTED) == []
+    assert faults("topic", WANTED, WANTED) == []
 
 
 def changed(found: Found) -> Found:
-    (cell, total), *rest = found
-    return [(cell, Sum(total.orders, total.cents + 1)), *rest]
+    first, *rest = found
+    return [first._replace(cents=first.cents + 1), *rest]
 
 
 WRONG: dict[str, tuple[Callable[[Found], Found], list[str]]] = {
     "missing": (lambda found: found[1:], ["is missing"]),
     "repeated": (lambda found: [*found, found[0]], ["must not be"]),
     "changed": (changed, ["must not be", "is missing"]),
-    "invented": (lambda found: [*found, (Cell(FIRST + SPAN, CITIES[0]), Sum(1, 1))], ["must not be"]),
+    "invented": (lambda found: [*found, Row(FIRST + SPAN, CITIES[0], 1, 1)], ["must not be"]),
 }
 
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_each_fault_is_detected(kind: str) -> None:
     change, complaints = WRONG[kind]
-    found = faults("Parquet", change(list(WANTED.items())), WANTED)
+    found = faults("Parquet", change(WANTED), WANTED)
     assert len(found) == len(complaints)
     assert all(complaint in fault for fault, complaint in zip(found, complaints))
 
 
 def test_all_orders_are_in_the_windows_of_one_hour() -> None:
-    assert sum(each.orders for each in WANTED.values()) == COUNT
-    assert {cell.city for cell in WANTED} == set(CITIES)
-    assert {cell.window for cell in WANTED} == {FIRST + WINDOW * number for number in range(SPAN // WINDOW)}
+    assert sum(each.orders for each in WANTED) == COUNT
+    assert {each.city for each in WANTED} == set(CITIES)
+    assert {each.window for each in WANTED} == {FIRST + WINDOW * number for number in range(SPAN // WINDOW)}
     times = [order(number, COUNT)[2] for number in range(COUNT)]
     assert times == sorted(times)
 
 
 def test_the_chart_is_an_image(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    sums: Sums = WANTED
-    assert draw(sums, tmp_path / "chart.png", source="2,000 orders").read_bytes().startswith(b"\x89PNG")
+    assert draw(WANTED, tmp_path / "chart.png", source="2,000 orders").read_bytes().startswith(b"\x89PNG")
