@@ -157,7 +157,8 @@ class Service:
         A task of an anyio task group in a child belongs to the component too, because the child waits for it.
         """
         own = (self._root, *self._children.tasks)
-        return asyncio.current_task() in own or anyio.get_current_task().parent_id in map(id, own)
+        parent = anyio.get_current_task().parent_id
+        return asyncio.current_task() in own or any(id(task) == parent for task in own)
 
     async def start(self, timeout: float | None = None, *, is_attached: bool = False) -> None:
         """Run ``on_start`` in a new root task, and raise its exception. After an error, no task remains.
