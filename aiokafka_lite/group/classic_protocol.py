@@ -46,8 +46,8 @@ GATHER_TIMEOUT = 5.0
 """Seconds that the leader waits for the metadata of unknown topics. After that, it assigns without them."""
 
 MANY_MEMBERS = 1_000
-"""From this number of members on, the leader computes the assignment in a thread: with 50,000 members, it would block
-the event loop for a second."""
+"""The number of members from which the leader computes the assignment in a thread. With 50,000 members, the computation
+would block the event loop for a second."""
 
 BYTES_OF_A_NUMBER = 4
 """The size of a partition number in an assignment."""

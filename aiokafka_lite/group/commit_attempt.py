@@ -58,7 +58,7 @@ def classify_commit(
         # Kafka takes commits until then; librdkafka's mock cluster refuses them.
         return CommitOutcome.RETRY
     if code in _EPOCH_ERRORS:
-        # Kafka stores the epoch without a check. librdkafka's mock cluster refuses that of an earlier leader.
+        # Kafka stores the epoch without a check. librdkafka's mock cluster refuses the epoch of an earlier leader.
         return CommitOutcome.REFUSED_EPOCH if has_epoch else CommitOutcome.REFUSED
     if code.retriable and code not in _TOPIC_ERRORS:
         # An exception to is_retriable, as in Java's client: a commit for a topic that does not exist is refused at

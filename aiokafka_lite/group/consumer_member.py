@@ -433,7 +433,7 @@ class ConsumerMember(BaseMember):
 
 
 def problem_of(response: ConsumerGroupHeartbeatResponse) -> str | None:
-    """The reason why this answer makes no sense; None if it does."""
+    """The reason why this answer is invalid; None if it is valid."""
     if response.member_epoch <= JOIN_EPOCH:
         return f"member epoch {response.member_epoch}"
     topics = () if response.assignment is None else response.assignment.topic_partitions

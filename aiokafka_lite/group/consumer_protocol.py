@@ -177,7 +177,7 @@ class ConsumerProtocol:
         return ConsumerHeartbeatAnswer(action.attempt, response, self._client.view.topic_names, problem)
 
     async def _problem_of(self, response: ConsumerGroupHeartbeatResponse) -> str | None:
-        """The reason why this answer makes no sense; None if it does."""
+        """The reason why this answer is invalid; None if it is valid."""
         problem = problem_of(response)
         if problem is not None or response.assignment is None:
             return problem

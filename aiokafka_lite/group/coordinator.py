@@ -221,7 +221,7 @@ class Coordinator:
     async def close(self, *, leave: bool) -> None:
         """Commit the marked offsets, release all partitions and, if ``leave``, leave the group.
 
-        Each step has its own time limit; the caller bounds the whole.
+        Each step has its own time limit; the caller limits the total time.
         """
         # This comes first, so that a handover that waits for the user ends now and not after its time limit.
         self._closing = True

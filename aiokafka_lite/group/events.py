@@ -71,7 +71,7 @@ class TopicsGathered:
 
 @dataclass(frozen=True, slots=True)
 class SyncAnswer:
-    """The answer to SyncGroup. ``problem`` is the reason why it makes no sense with the metadata, or None."""
+    """The answer to SyncGroup. ``problem`` is the reason why metadata makes it invalid, or None."""
 
     attempt: int
     response: SyncGroupResponse
@@ -105,7 +105,7 @@ class HeartbeatDue:
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatAnswer:
     """The answer to ConsumerGroupHeartbeat. ``names`` are the topics that metadata knows, by id; ``problem`` is the
-    reason why the answer makes no sense with this metadata, or None."""
+    reason why this metadata makes the answer invalid, or None."""
 
     attempt: int
     response: ConsumerGroupHeartbeatResponse

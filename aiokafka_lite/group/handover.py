@@ -154,7 +154,7 @@ class Handovers:
         self._released(action)
 
     async def _wait_for_user(self, action: Revoke) -> None:
-        """Wait, within rule 4, until the user has processed its records, so that a rebalance repeats none."""
+        """Wait until the user has processed the returned records, so that none is repeated. Rule 4 limits the wait."""
         with anyio.CancelScope(deadline=self._deadlines[action.number]) as self._waiting:
             await self._reading.wait_until_done(action.partitions)
         # No other member waits for a member that was fenced or leaves, so there is no warning.

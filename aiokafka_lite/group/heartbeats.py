@@ -12,10 +12,10 @@ Rule 3: A cooperative member sends its first heartbeats of a generation early. A
         this only by a heartbeat. Without this, the moved partitions would have no reader for half an interval or
         longer.
 Rule 4: A member that reaches no coordinator for ``session_timeout`` counts its session as ended: another coordinator
-        may have given its partitions to other members. The time is counted from the moment at which the last successful
-        heartbeat was sent, so the session ends here before it ends at the coordinator. It ends only after a failed
-        attempt. A member whose event loop was blocked sends a heartbeat first, even if the loop was blocked during the
-        failed attempt.
+        may have given its partitions to other members. The time counts from the sending of the last successful
+        heartbeat. So the session ends here before it ends at the coordinator. It ends only after a failed attempt. A
+        member whose event loop was blocked sends a heartbeat first, even if the loop was blocked during the failed
+        attempt.
 """
 
 from __future__ import annotations

@@ -361,9 +361,8 @@ class Member(BaseMember):
     def _forgives(self, code: ErrorCode) -> bool:
         """Whether a static member may have been fenced by its own JoinGroup, and should join again, once.
 
-        When a coordinator moves, the member id in its answer may not be stored, and a slow coordinator may handle a
-        JoinGroup after the next attempt. If the member was in a complete generation, another client with the same
-        instance id has fenced it.
+        A coordinator that moves may lose the member id of its answer. A slow coordinator may handle a JoinGroup after
+        the next attempt. But a member of a complete generation was fenced by another client with the same instance id.
         """
         if code is not ErrorCode.FENCED_INSTANCE_ID or self.instance_id is None:
             return False

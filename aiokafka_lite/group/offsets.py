@@ -9,8 +9,8 @@ Rule 3: Only assigned partitions can be marked and committed. The broker checks 
   only this client can detect that another member reads a partition now.
 Rule 4: Commits of one member are sent one at a time. Two concurrent commits could overtake each other when they are
   retried, and the older offset would be stored last.
-Rule 5: If a mark can no longer be committed, because its partition was revoked or lost, the user's next commit of all
-  marks reports it as refused. Automatic commits do not report it.
+Rule 5: A mark cannot be committed any more if its partition was revoked or lost. The user's next commit of all marks
+  reports it as refused. Automatic commits do not report it.
 Rule 6: A refused commit is a result and not an exception, because the partition's new owner continues at the last
   accepted offset.
 """
@@ -151,7 +151,9 @@ class Offsets:
             self._moved_back.discard(partition)
 
     def refuse(self, partition: TopicPartition, offset: int) -> bool:
-        """Record an offset that was marked too late: the user's next commit has it in ``refused``. Returns False."""
+        """Record an offset that was marked too late: the user's next commit has it in ``refused``. Always returns
+        False.
+        """
         self._refused[partition] = offset
         return False
 

@@ -29,8 +29,7 @@ MAX_UNLISTED = 1_000
 again and again, so each costs CPU until it exists."""
 
 UNKNOWN_ERRORS_TOLERATED = 5
-"""The number of UNKNOWN_SERVER_ERROR answers to requests that join which are retried until the member has an
-assignment.
+"""The number of UNKNOWN_SERVER_ERROR answers to joining requests that a member retries before it has an assignment.
 
 An exception to ``is_retriable``: brokers return this code during a failover. Java's client fails at the first one.
 """
@@ -128,8 +127,8 @@ def heartbeat_request(group_id: str, identity: Identity) -> HeartbeatRequest:
 def leaves_by_id(action: SendLeave, versions: VersionTable) -> bool:
     """Whether the request is sent in the old form, with one member id (v0 to v2).
 
-    A member without an instance id uses the newer form only to send the reason (v5), because librdkafka's mock cluster
-    offers v4 but reads it in the old form.
+    A member without an instance id uses the newer form only to send the reason (v5). librdkafka's mock cluster offers
+    v4, but reads it in the old form.
     """
     return action.instance_id is None and not versions.supports(LeaveGroupRequest.REASON)
 
@@ -150,7 +149,7 @@ def heartbeat_interval(milliseconds: int) -> float:
 
 
 def problem_of_assignment(topics: Sequence[tuple[bytes, Sequence[int]]]) -> str | None:
-    """The reason why a coordinator's assignment makes no sense; None if it does.
+    """The reason why a coordinator's assignment is invalid; None if it is valid.
 
     ``topics`` are all its entries, each with a topic id and partition numbers. A topic id may be repeated.
     """

@@ -161,7 +161,7 @@ class ShareMember:
 
 
 def _problem_of(response: ShareGroupHeartbeatResponse) -> str | None:
-    """The reason why this answer makes no sense; None if it does."""
+    """The reason why this answer is invalid; None if it is valid."""
     if response.member_epoch <= JOIN_EPOCH:
         return f"member epoch {response.member_epoch}"
     topics = () if response.assignment is None else response.assignment.topic_partitions

@@ -44,11 +44,11 @@ class AssignmentStrategy(Protocol):
 
     Two more methods are optional. They pass data of the strategy from the leader to the members:
 
-    - ``assignment_data(member_id, partitions, generation) -> bytes | None`` is called by the leader after ``assign``,
-      for each member. Returns the bytes to send to this member with its partitions.
-    - ``on_assignment(partitions, user_data, generation) -> None`` is called by each member when it gets its assignment,
-      before its listener, with all its partitions and the leader's bytes for this member; None if the leader sent no
-      bytes.
+    - ``assignment_data(member_id, partitions, generation) -> bytes | None``: the leader calls it for each member, after
+      ``assign``. It returns the bytes to send to this member with its partitions.
+    - ``on_assignment(partitions, user_data, generation) -> None``: each member calls it with its new assignment, before
+      its listener. ``partitions`` are all its partitions. ``user_data`` are the leader's bytes for it, None if there
+      are none.
 
     No method may wait. An exception of a strategy ends the consumer, and reads raise it. A leader of more than 1,000
     members calls its strategy in a thread.
