@@ -11,7 +11,7 @@ import typer
 from .arguments import principal_of
 from .confirm import Yes, confirmed
 from .options import Shared, command
-from .output import Table, show_errors
+from .output import Table, show_changes
 from .running import FAILED
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ async def list_(
     users = set(map(principal_of, principal or ()))
     async with shared.connection.admin() as admin:
         found = await admin.acls.describe(wanted)
-    _show(shared, [each for each in found if not users or each.principal in users])
+    shared.output.show(_table(each for each in found if not users or each.principal in users))
     return 0
 
 
@@ -140,8 +140,8 @@ async def add(
     ]
     async with shared.connection.admin() as admin:
         created = await admin.acls.create(wanted)
-    _show(shared, created.done)
-    return show_errors(created.failed.values())
+    failed = {_row(each): error for each, error in created.failed.items()}
+    return show_changes(shared.output, _table(created.done), failed, as_table=True)
 
 
 @command(
@@ -171,8 +171,12 @@ async def remove(
         return FAILED
     async with shared.connection.admin() as admin:
         deleted = await admin.acls.delete(wanted)
-    _show(shared, dict.fromkeys(each for acls in deleted.done.values() for each in acls))
-    return show_errors(deleted.failed.values())
+    failed = {
+        (kind, name, _option(each.pattern_type.name), each.principal, each.host, _option(each.operation.name)): error
+        for each, error in deleted.failed.items()
+    }
+    done = _table({each for acls in deleted.done.values() for each in acls})
+    return show_changes(shared.output, done, failed, as_table=True)
 
 
 def filters(
@@ -219,20 +223,20 @@ def _member(option: StrEnum) -> str:
     return option.value.upper().replace("-", "_")
 
 
-def _show(shared: Shared, acls: Iterable[AclBinding]) -> None:
-    rows = [
-        (
-            _option(each.resource_type.name),
-            each.resource_name,
-            _option(each.pattern_type.name),
-            each.principal,
-            each.host,
-            _option(each.operation.name),
-            _option(each.permission.name),
-        )
-        for each in acls
-    ]
-    shared.output.show(Table(HEADINGS, sorted(rows)))
+def _table(acls: Iterable[AclBinding]) -> Table:
+    return Table(HEADINGS, sorted(map(_row, acls)))
+
+
+def _row(acl: AclBinding) -> tuple[str, ...]:
+    return (
+        _option(acl.resource_type.name),
+        acl.resource_name,
+        _option(acl.pattern_type.name),
+        acl.principal,
+        acl.host,
+        _option(acl.operation.name),
+        _option(acl.permission.name),
+    )
 
 
 def _option(member: str) -> str:

@@ -25,7 +25,7 @@ def name_value(option: str, text: str) -> tuple[str, str]:
         from ..arguments import must_be
         from ..errors import ConfigurationError
 
-        raise ConfigurationError(must_be(option, "NAME=VALUE", name))
+        raise ConfigurationError(must_be(f"--{option}", "NAME=VALUE", name))
     return name, value
 
 
@@ -37,6 +37,17 @@ def principal_of(user: str) -> str:
 def names_and_values(option: str, texts: Iterable[str]) -> dict[str, str]:
     """``NAME=VALUE`` for each text; the last of equal names counts. Raises ConfigurationError for any other form."""
     return dict(name_value(option, text) for text in texts)
+
+
+def setting_changes(settings: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:
+    """The new values of ``--set`` by name, and None for names of ``--unset``. Raises ConfigurationError for a clash."""
+    changes: dict[str, str | None] = dict(names_and_values("set", settings))
+    for name in unset:
+        if changes.setdefault(name, None) is not None:
+            from ..errors import ConfigurationError
+
+            raise ConfigurationError(f"{name} must not be both set and unset")
+    return changes
 
 
 def unescape(text: str) -> bytes:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .arguments import names_and_values
+from .arguments import names_and_values, setting_changes
 from .confirm import say_done
 from .options import Shared, command
-from .output import Cell, Table, show_errors
+from .output import VALIDATED, Cell, Table, show_changes, show_errors
 
 if TYPE_CHECKING:
     from ..admin import ConfigChange, ConfigResource
@@ -70,7 +70,7 @@ async def describe(
     ]
     if not failed:
         shared.output.show(Table(headings, rows))
-    return show_errors(failed)
+    return show_errors(failed.values())
 
 
 @command(
@@ -102,7 +102,10 @@ async def alter(
         failed = await explained(admin, answered.failed)
     if not validate_only:
         say_done(answered.done, "changed the settings of")
-    return show_errors(failed)
+    item = (kind.value, name)
+    table = Table(("TYPE", "NAME", "SETTINGS"), [(*item, [each.name for each in wanted]) for _ in answered.done])
+    errors = dict(zip([item], failed.values()))
+    return show_changes(shared.output, table, errors, dry_run=VALIDATED if validate_only else "")
 
 
 def changes(
@@ -120,6 +123,7 @@ def changes(
         )
         for name, value in names_and_values(option, texts).items()
     ]
+    setting_changes(settings, unset)  # raises for a name in both
     wanted += [ConfigChange(name, operation=Operation.DELETE) for name in unset]
     if not wanted:
         raise ValueError("configs alter requires --set, --unset, --append or --subtract")

@@ -12,7 +12,7 @@ import typer
 from . import completion
 from .confirm import Yes, confirmed, listed, say_done
 from .options import Shared, command
-from .output import Cell, Output, Table, show_errors
+from .output import Cell, Output, Table, show_changes, show_found
 from .partitions import Partitions, parse_topics
 from .running import FAILED, say
 from .starts import FORMS, parse_time
@@ -93,9 +93,7 @@ async def describe(
     for group in described.done.values():
         if not group.members and not state:
             say(f"group {group.group_id!r} has no members")
-    if rows or shared.output.as_json:
-        shared.output.show(Table(headings, rows))
-    return show_errors(failed)
+    return show_found(shared.output, Table(headings, rows), failed)
 
 
 @command(
@@ -178,11 +176,12 @@ async def delete_offsets(
             committed = (await admin.groups.offsets(group))[group]
             wanted += [each for each in committed if each.topic in whole]
         if not wanted:
-            say(f"group {group!r} has no committed offsets in {listed(partitions)}")
-            return FAILED
+            from ..errors import KafkaError
+
+            raise KafkaError(f"group {group!r} has no committed offsets in {listed(partitions)}")
         deleted = await admin.groups.delete_offsets(group, wanted)
     say_done(deleted.done, "deleted the offsets of")
-    return show_errors(deleted.failed.values())
+    return show_changes(shared.output, Table(("TOPIC", "PARTITION"), list(deleted.done)), deleted.failed)
 
 
 @command(
@@ -214,7 +213,7 @@ async def remove_member(
     async with shared.connection.admin() as admin:
         removed = await admin.groups.remove_members(group, member or (), instances=instance or ())
     say_done(removed.done, "removed")
-    return show_errors(removed.failed.values())
+    return show_changes(shared.output, Table(("MEMBER",), [(each,) for each in removed.done]), removed.failed)
 
 
 def check_describe(command: str, groups: list[str] | None, every: bool, members: bool, state: bool) -> None:
@@ -239,14 +238,14 @@ def show_moves(
     ``nothing`` is the error for a group without offsets to move.
     """
     rows = [(group, *partition, move.before, move.after) for partition, move in sorted(moved.done.items())]
-    if rows or output.as_json:
-        output.show(Table(("GROUP", "TOPIC", "PARTITION", before, "NEW-OFFSET"), rows))
-    if not executed and rows:
-        say("nothing was moved; add --execute to move the group")
+    from ..errors import KafkaError
+
     if not moved:
-        say(nothing)
-        return FAILED
-    return show_errors(moved.failed.values())
+        raise KafkaError(nothing)
+    table = Table(("GROUP", "TOPIC", "PARTITION", before, "NEW-OFFSET"), rows)
+    failed = {(group, *partition): error for partition, error in moved.failed.items()}
+    note = "" if executed else "nothing was moved; add --execute to move the group"
+    return show_changes(output, table, failed, as_table=True, dry_run=note)
 
 
 async def delete_groups(shared: Shared, what: str, groups: list[str], yes: bool) -> int:
@@ -256,7 +255,7 @@ async def delete_groups(shared: Shared, what: str, groups: list[str], yes: bool)
     async with shared.connection.admin() as admin:
         deleted = await admin.groups.delete(groups)
     say_done(deleted.done, "deleted")
-    return show_errors(deleted.failed.values())
+    return show_changes(shared.output, Table(("GROUP",), [(each,) for each in deleted.done]), deleted.failed)
 
 
 def lag_rows(lag: GroupLag, group: GroupDescription) -> list[tuple[Cell, ...]]:

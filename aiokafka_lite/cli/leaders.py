@@ -11,7 +11,7 @@ import typer
 
 from .confirm import Yes, confirmed, say_done
 from .options import Shared, command
-from .output import Table, show_errors
+from .output import Table, show_changes
 from .partitions import Partitions, SomePartitions, partitions_of
 from .running import FAILED, say
 
@@ -46,11 +46,10 @@ async def elect_leaders(
         wanted = await partitions_of(admin, partitions) if partitions else None
         elected = await admin.leaders.elect(wanted, election=Election.UNCLEAN if unclean else Election.PREFERRED)
     rows = [(*partition, is_new) for partition, is_new in sorted(elected.done.items())]
-    if rows or shared.output.as_json:
-        shared.output.show(Table(("TOPIC", "PARTITION", "ELECTED"), rows))
-    elif not elected.failed:
+    if not elected:
         say("no partition needs an election")
-    return show_errors(elected.failed.values())
+    table = Table(("TOPIC", "PARTITION", "ELECTED"), rows)
+    return show_changes(shared.output, table, elected.failed, as_table=True)
 
 
 application = typer.Typer(no_args_is_help=True, help="Move replicas of partitions to other brokers.")
@@ -87,7 +86,8 @@ async def start(
             plan = spread(await partitions_of(admin, partitions or ()), parse_brokers(brokers))
         started = await admin.reassignments.alter(plan)
     say_done(started.done, "began to move")
-    return show_errors(started.failed.values())
+    table = Table(("TOPIC", "PARTITION", "REPLICAS"), [(*each, plan[each]) for each in started.done])
+    return show_changes(shared.output, table, started.failed)
 
 
 @command(application, "list", examples="aiokafka-lite reassign list orders")
@@ -106,7 +106,8 @@ async def cancel(shared: Shared, partitions: Partitions) -> int:
     """Cancel moves: the partitions keep the replicas that they had."""
     async with shared.connection.admin() as admin:
         cancelled = await admin.reassignments.alter(dict.fromkeys(await partitions_of(admin, partitions)))
-    return show_errors(cancelled.failed.values())
+    say_done(cancelled.done, "cancelled the move of")
+    return show_changes(shared.output, Table(("TOPIC", "PARTITION"), list(cancelled.done)), cancelled.failed)
 
 
 def parse_brokers(text: str) -> list[int]:

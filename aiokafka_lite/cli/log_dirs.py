@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .options import Shared
-from .output import Cell, Table, show_errors
+from .output import Cell, Table, show_found
 from .partitions import SomePartitions, partitions_of
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ async def log_dirs(
         table = Table(REPLICAS, [row for node, each in found for row in replica_rows(node, each)])
     else:
         table = Table(DIRECTORIES, [directory_row(node, each) for node, each in found])
-    if table.rows or shared.output.as_json:
-        shared.output.show(table)
-    return show_errors(described.failed.values())
+    return show_found(shared.output, table, described.failed.values())
 
 
 def directory_row(node: int, each: LogDir) -> tuple[Cell, ...]:

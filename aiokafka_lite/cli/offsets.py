@@ -10,7 +10,7 @@ import typer
 
 from .arguments import Isolation
 from .options import Shared
-from .output import Cell, Table, show_errors
+from .output import Cell, Table, show_found
 from .partitions import Partitions, partitions_of
 from .starts import TIMES, iso_time, parse_time
 
@@ -61,9 +61,7 @@ async def offsets(
         table = Table(("TOPIC", "PARTITION", "OFFSET", "TIMESTAMP"), place_rows(found.done))
     else:
         table = Table(("TOPIC", "PARTITION", "EARLIEST", "LATEST", "OFFSETS"), range_rows(firsts.done, found.done))
-    if table.rows or shared.output.as_json:
-        shared.output.show(table)
-    return show_errors({**found.failed, **({} if firsts is None else firsts.failed)}.values())
+    return show_found(shared.output, table, {**found.failed, **({} if firsts is None else firsts.failed)}.values())
 
 
 def parse_spec(text: str, now: float) -> OffsetSpec | int:

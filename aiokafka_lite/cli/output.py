@@ -1,7 +1,8 @@
 """The output of commands: tables on a terminal, lines with tabs into a pipe, or JSON.
 
 All forms have the same content. A row of JSON is an object whose names are the headings in lower case. A line of plain
-text has a column per heading, ``-`` for a missing value, and lists joined by commas.
+text has a column per heading, ``-`` for a missing value, and lists joined by commas. A command that changes something
+prints one JSON object, with the changed items and the errors of the others.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .running import FAILED, say, with_options
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 Cell = str | int | float | bool | None | Sequence[object]
 NOTHING = "-"
+VALIDATED = "nothing was changed; remove --validate-only to make the change"
+"""The note of a command that only checked a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,11 @@ class Table:
 
     def as_objects(self) -> list[dict[str, Cell]]:
         """The rows with names, for JSON."""
-        names = [heading.lower().replace("-", "_") for heading in self.headings]
-        return [dict(zip(names, row)) for row in self.rows]
+        return [self.as_object(row) for row in self.rows]
+
+    def as_object(self, row: Iterable[Cell]) -> dict[str, Cell]:
+        """A row, or its first cells, with names."""
+        return {heading.lower().replace("-", "_"): cell for heading, cell in zip(self.headings, row)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,39 @@ class Output:
             if self.headings:
                 rows.insert(0, part.headings)  # type: ignore[arg-type]
         sys.stdout.write("".join("\t".join(map(_line_text, row)) + "\n" for row in rows))
+
+
+def show_found(output: Output, table: Table, errors: Iterable[Exception]) -> int:
+    """Print what a command found, and its errors; return the exit status. An empty table is only printed as JSON."""
+    if table.rows or output.as_json:
+        output.show(table)
+    return show_errors(errors)
+
+
+def show_changes(
+    output: Output,
+    changed: Table,
+    failed: Mapping[Any, Exception],
+    *,
+    as_table: bool = False,
+    dry_run: str = "",
+) -> int:
+    """Print the result of a command that changes something; return the exit status.
+
+    ``failed`` has the errors by item: the first cell of a row of ``changed``, or a tuple of its first cells. Without
+    ``as_table``, only JSON names the changed items. ``dry_run`` is a note for a command that changed nothing.
+    """
+    if output.as_json:
+        errors = [
+            {**changed.as_object(item if isinstance(item, tuple) else (item,)), "error": with_options(str(error))}
+            for item, error in failed.items()
+        ]
+        output.print_json({"executed": not dry_run, "done": changed.as_objects(), "failed": errors})
+    elif as_table and changed.rows:
+        output.show(changed)
+    if changed.rows and dry_run:
+        say(dry_run)
+    return show_errors(failed.values())
 
 
 def show_errors(errors: Iterable[Exception]) -> int:

@@ -56,7 +56,7 @@ async def partitions_of(admin: Admin, texts: Iterable[str]) -> list[TopicPartiti
     failed = {
         name: error for name, error in described.failed.items() if name in whole or isinstance(error, UnknownTopic)
     }
-    for error in await explained(admin, failed):
+    for error in (await explained(admin, failed)).values():
         raise error
     for topic, number in listed:
         if topic in described.done and number >= (count := len(described.done[topic].partitions)):

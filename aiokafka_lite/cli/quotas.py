@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .arguments import names_and_values
+from .arguments import setting_changes
 from .confirm import say_done
 from .options import Shared, command
-from .output import Table, show_errors
+from .output import VALIDATED, Table, show_changes
 
 if TYPE_CHECKING:
     from ..admin import Match
@@ -18,6 +18,8 @@ application = typer.Typer(no_args_is_help=True, help="List and alter quotas of u
 
 DEFAULT = "<default>"
 """The name that Kafka's tools give to the default quota, for all users, clients or addresses without their own."""
+
+HEADINGS = ("USER", "CLIENT-ID", "IP")
 
 User = Annotated[str | None, typer.Option(metavar="NAME", help=f"The user; {DEFAULT} for all others.")]
 ClientId = Annotated[str | None, typer.Option(metavar="ID", help=f"The client id; {DEFAULT} for all others.")]
@@ -42,7 +44,7 @@ async def list_(shared: Shared, user: User = None, client_id: ClientId = None, i
         for name, value in quotas.items()
     )
     cells = [tuple(None if cell == "" else cell for cell in row) for row in rows]
-    shared.output.show(Table(("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE"), cells))
+    shared.output.show(Table((*HEADINGS, "QUOTA", "VALUE"), cells))
     return 0
 
 
@@ -79,7 +81,10 @@ async def alter(
         altered = await admin.quotas.alter({entity: changes}, validate_only=validate_only)
     if not validate_only:
         say_done(altered.done, "changed the quotas of")
-    return show_errors(altered.failed.values())
+    item = (user, client_id, ip)
+    table = Table((*HEADINGS, "QUOTAS"), [(*item, list(changes)) for _ in altered.done])
+    errors = dict(zip([item], altered.failed.values()))
+    return show_changes(shared.output, table, errors, dry_run=VALIDATED if validate_only else "")
 
 
 def parse_quotas(settings: list[str], unset: list[str]) -> dict[str, float | None]:
@@ -88,15 +93,11 @@ def parse_quotas(settings: list[str], unset: list[str]) -> dict[str, float | Non
     Raises ValueError for a contradiction, or a value that is not a number.
     """
     changes: dict[str, float | None] = {}
-    for name, value in names_and_values("set", settings).items():
+    for name, value in setting_changes(settings, unset).items():
         try:
-            changes[name] = float(value)
+            changes[name] = None if value is None else float(value)
         except ValueError:
             raise ValueError(f"{name} must be a number, got {value!r}") from None
-    for name in unset:
-        if name in changes:
-            raise ValueError(f"{name} must not be both set and unset")
-        changes[name] = None
     if not changes:
         raise ValueError("quotas alter requires --set or --unset")
     return changes

@@ -10,7 +10,7 @@ import typer
 
 from .confirm import Yes, confirmed, listed
 from .options import Shared, command
-from .output import Table, show_errors
+from .output import Table, show_changes
 from .partitions import Partitions, partitions_of
 from .running import FAILED
 from .starts import TIMES, parse_time
@@ -58,29 +58,27 @@ async def delete(
         else:
             limits = await _before_time(admin, wanted, milliseconds)
         deleted = await admin.records.delete(limits)
-        if deleted.done or shared.output.as_json:
-            rows = [(*partition, first) for partition, first in sorted(deleted.done.items())]
-            shared.output.show(Table(("TOPIC", "PARTITION", "FIRST-OFFSET"), rows))
-        return show_errors(await _explained(admin, deleted.failed, limits))
+        failed = await _explained(admin, deleted.failed, limits)
+    rows = [(*partition, first) for partition, first in sorted(deleted.done.items())]
+    table = Table(("TOPIC", "PARTITION", "FIRST-OFFSET"), rows)
+    return show_changes(shared.output, table, failed, as_table=True)
 
 
 async def _explained(
     admin: Admin, failed: Mapping[TopicPartition, KafkaError], limits: Mapping[TopicPartition, int | None]
-) -> list[KafkaError]:
+) -> dict[TopicPartition, KafkaError]:
     """The errors of partitions; that of an offset after the end names the end."""
     from ..admin import OffsetSpec
     from ..errors import KafkaError, OffsetOutOfRange
 
     outside = [partition for partition, error in failed.items() if isinstance(error, OffsetOutOfRange)]
     ends = (await admin.offsets.list(dict.fromkeys(outside, OffsetSpec.LATEST))).done if outside else {}
-    errors = []
-    for partition, error in failed.items():
-        if partition in outside:
-            text, end = f"{partition} has no offset {limits[partition]} to delete before", ends.get(partition)
-            if end is not None:
-                text += f"; it ends at offset {end.offset}; --before end deletes all records"
-            error = KafkaError(text)
-        errors.append(error)
+    errors = dict(failed)
+    for partition in outside:
+        text, end = f"{partition} has no offset {limits[partition]} to delete before", ends.get(partition)
+        if end is not None:
+            text += f"; it ends at offset {end.offset}; --before end deletes all records"
+        errors[partition] = KafkaError(text)
     return errors
 
 

@@ -11,7 +11,7 @@ from . import completion
 from .confirm import Yes
 from .groups import check_describe, delete_groups, format_assignment, parse_reset, show_moves
 from .options import Shared, command
-from .output import Cell, Table, show_errors
+from .output import Cell, Table, show_found
 from .running import say
 
 if TYPE_CHECKING:
@@ -76,9 +76,7 @@ async def describe(
     for group in described.done.values():
         if not group.members and not state:
             say(f"share group {group.group_id!r} has no members")
-    if rows or shared.output.as_json:
-        shared.output.show(Table(headings, rows))
-    return show_errors(failed)
+    return show_found(shared.output, Table(headings, rows), failed)
 
 
 @command(

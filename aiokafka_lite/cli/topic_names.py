@@ -49,16 +49,15 @@ async def check_topics(
         say(f"{no_topic(name)}; the cluster creates it, if its settings allow it{hint(name, known)}")
 
 
-async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> list[KafkaError]:
+async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> dict[Any, KafkaError]:
     """The errors of topics. The error of a topic that does not exist suggests the nearest existing name."""
-    if not any(isinstance(error, UnknownTopic) for error in failed.values()):
-        return list(failed.values())
-    known = [each.name for each in await admin.topics.list()]
-    errors = []
-    for key, error in failed.items():
-        name = key if isinstance(key, str) else str(key.name)
-        missing = isinstance(error, UnknownTopic) and name not in known
-        errors.append(KafkaError(f"{no_topic(name)}{hint(name, known)}") if missing else error)
+    errors = dict(failed)
+    if any(isinstance(error, UnknownTopic) for error in failed.values()):
+        known = [each.name for each in await admin.topics.list()]
+        for key, error in failed.items():
+            name = key if isinstance(key, str) else str(key.name)
+            if isinstance(error, UnknownTopic) and name not in known:
+                errors[key] = KafkaError(f"{no_topic(name)}{hint(name, known)}")
     return errors
 
 

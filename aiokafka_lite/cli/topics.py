@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import completion
-from .arguments import names_and_values
+from .arguments import names_and_values, setting_changes
 from .confirm import Yes, confirmed, listed, say_done
 from .options import Shared, command
-from .output import Table, show_errors
+from .output import VALIDATED, Table, show_changes, show_found
 from .running import FAILED
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ async def create(
         (each.name, each.partitions, each.replication_factor, None if each.topic_id is None else str(each.topic_id))
         for each in created.done.values()
     ]
-    if rows or shared.output.as_json:
-        shared.output.show(Table(("TOPIC", "PARTITIONS", "REPLICAS", "TOPIC-ID"), rows))
-    return show_errors(_without(created.failed, "TOPIC_ALREADY_EXISTS" if if_not_exists else None).values())
+    failed = _without(created.failed, "TOPIC_ALREADY_EXISTS" if if_not_exists else None)
+    table = Table(("TOPIC", "PARTITIONS", "REPLICAS", "TOPIC-ID"), rows)
+    return show_changes(shared.output, table, failed, as_table=True, dry_run=VALIDATED if validate_only else "")
 
 
 @command(application, "list", examples="aiokafka-lite topics list --json")
@@ -97,10 +97,8 @@ async def describe(shared: Shared, topics: Topics) -> int:
         for topic in described.done.values()
         for each in topic.partitions
     ]
-    if rows or shared.output.as_json:
-        headings = ("TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "IN-SYNC", "OFFLINE")
-        shared.output.show(Table(headings, rows))
-    return show_errors(failed)
+    headings = ("TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "IN-SYNC", "OFFLINE")
+    return show_found(shared.output, Table(headings, rows), failed.values())
 
 
 @command(
@@ -125,26 +123,30 @@ async def alter(
 ) -> int:
     """Add partitions to topics, or change their settings."""
     from ..admin import ConfigResource
-    from ..errors import UnknownTopic
     from .topic_names import explained
 
-    changes: dict[str, str | None] = {**names_and_values("set", settings or ()), **dict.fromkeys(unset or ())}
+    changes = setting_changes(settings or (), unset or ())
     if partitions is None and not changes:
         raise ValueError("topics alter requires --partitions, --set or --unset")
-    failed: list[KafkaError] = []
-    missing: set[str] = set()
+    rest = list(dict.fromkeys(topics))
+    changed: dict[str, tuple[str, int | None, list[str]]] = {}
+    failed: dict[str, KafkaError] = {}
     async with shared.connection.admin() as admin:
         if partitions is not None:
-            totals = dict.fromkeys(topics, partitions)
-            added = await admin.topics.add_partitions(totals, validate_only=validate_only)
-            failed += await explained(admin, added.failed)
-            missing = {name for name, error in added.failed.items() if isinstance(error, UnknownTopic)}
-            say_done([] if validate_only else added.done, "added partitions to")
-        if changes and (wanted := {ConfigResource.topic(name): changes for name in topics if name not in missing}):
+            added = await admin.topics.add_partitions(dict.fromkeys(rest, partitions), validate_only=validate_only)
+            failed = await explained(admin, added.failed)
+            rest = list(added.done)
+            changed = {name: (name, partitions, []) for name in rest}
+            say_done([] if validate_only else rest, "added partitions to")
+        if changes and rest:
+            wanted = {ConfigResource.topic(name): changes for name in rest}
             altered = await admin.configs.alter(wanted, validate_only=validate_only)
-            failed += await explained(admin, altered.failed)
+            failed |= {resource.name: error for resource, error in (await explained(admin, altered.failed)).items()}
+            for resource in altered.done:
+                changed.setdefault(resource.name, (resource.name, None, []))[2].extend(changes)
             say_done([] if validate_only else altered.done, "changed the settings of")
-    return show_errors(failed)
+    table = Table(("TOPIC", "PARTITIONS", "SETTINGS"), list(changed.values()))
+    return show_changes(shared.output, table, failed, dry_run=VALIDATED if validate_only else "")
 
 
 @command(application, examples="aiokafka-lite topics delete orders audit")
@@ -163,7 +165,7 @@ async def delete(
         deleted = await admin.topics.delete(topics)
         failed = await explained(admin, _without(deleted.failed, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else None))
     say_done(deleted.done, "deleted")
-    return show_errors(failed)
+    return show_changes(shared.output, Table(("TOPIC",), [(str(name),) for name in deleted.done]), failed)
 
 
 def parse_assignment(text: str) -> list[list[int]]:

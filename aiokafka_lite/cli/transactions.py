@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from .confirm import say_done
 from .options import Shared, command
-from .output import Table, show_errors
+from .output import Table, show_changes, show_found
 from .partitions import Partitions, SomePartitions, parse_topics, partitions_of
 from .running import say
 
@@ -73,9 +74,7 @@ async def describe(shared: Shared, transactional_ids: TransactionalIds) -> int:
         *("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "PRODUCER-EPOCH", "STATE"),
         *("TIMEOUT", "STARTED-AT-MS", "DURATION", "PARTITIONS"),
     )
-    if rows or shared.output.as_json:
-        shared.output.show(Table(headings, rows))
-    return show_errors(described.failed.values())
+    return show_found(shared.output, Table(headings, rows), described.failed.values())
 
 
 @command(
@@ -114,9 +113,7 @@ async def describe_producers(
         *("TOPIC", "PARTITION", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR-EPOCH"),
         *("LAST-SEQUENCE", "LAST-TIMESTAMP-MS", "START-OFFSET"),
     )
-    if described.done or shared.output.as_json:
-        shared.output.show(Table(headings, rows))
-    return show_errors(described.failed.values())
+    return show_found(shared.output, Table(headings, rows), described.failed.values())
 
 
 @command(
@@ -163,11 +160,9 @@ async def find_hanging(
         *("TOPIC", "PARTITION", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR-EPOCH"),
         *("START-OFFSET", "LAST-TIMESTAMP-MS", "DURATION"),
     )
-    if rows or shared.output.as_json:
-        shared.output.show(Table(headings, rows))
-    else:
+    if not found:
         say("no transaction hangs")
-    return 0
+    return show_found(shared.output, Table(headings, rows), ())
 
 
 @command(
@@ -205,7 +200,8 @@ async def abort(
         producer = ProducerState(producer_id, producer_epoch, coordinator_epoch)
     async with shared.connection.admin() as admin:
         await admin.transactions.abort(listed[0], start_offset=start_offset, producer=producer)
-    return 0
+    say_done(listed, "aborted the transaction in")
+    return show_changes(shared.output, Table(("TOPIC", "PARTITION"), listed), {})
 
 
 @command(application, examples="aiokafka-lite transactions fence orders-1")
@@ -214,6 +210,5 @@ async def fence(shared: Shared, transactional_ids: TransactionalIds) -> int:
     async with shared.connection.admin() as admin:
         fenced = await admin.transactions.fence_producers(transactional_ids)
     rows = [(name, each.producer_id, each.producer_epoch) for name, each in fenced.done.items()]
-    if rows or shared.output.as_json:
-        shared.output.show(Table(("TRANSACTIONAL-ID", "PRODUCER-ID", "PRODUCER-EPOCH"), rows))
-    return show_errors(fenced.failed.values())
+    table = Table(("TRANSACTIONAL-ID", "PRODUCER-ID", "PRODUCER-EPOCH"), rows)
+    return show_changes(shared.output, table, fenced.failed, as_table=True)

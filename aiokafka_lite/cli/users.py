@@ -10,7 +10,7 @@ import typer
 
 from .confirm import Yes, ask_hidden, confirmed, listed, say_done
 from .options import Shared, command
-from .output import Table, show_errors
+from .output import Table, show_changes, show_errors
 from .running import FAILED
 
 application = typer.Typer(no_args_is_help=True, help="List, add and remove users that log in by SCRAM.")
@@ -65,7 +65,9 @@ async def add(
     password = await read_password()
     async with shared.connection.admin() as admin:
         changed = await admin.users.set_passwords({user: password}, mechanism=mechanism.value, iterations=iterations)
-    return show_errors(changed.failed.values())
+    say_done(changed.done, "set the password of")
+    done = [(name, mechanism.value, iterations) for name in changed.done]
+    return show_changes(shared.output, Table(HEADINGS, done), changed.failed)
 
 
 @command(application, examples="aiokafka-lite users remove alice bob")
@@ -81,7 +83,8 @@ async def remove(
     async with shared.connection.admin() as admin:
         removed = await admin.users.remove(users, mechanism=mechanism.value)
     say_done(removed.done, "removed")
-    return show_errors(removed.failed.values())
+    done = [(name, mechanism.value) for name in removed.done]
+    return show_changes(shared.output, Table(HEADINGS[:2], done), removed.failed)
 
 
 async def read_password() -> str:
