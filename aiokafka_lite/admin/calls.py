@@ -78,8 +78,8 @@ class Deadline:
     def __init__(self, timeout: float) -> None:
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= sys.float_info.max:
             raise ValueError(must_be("timeout", "a number of seconds > 0", timeout))
-        self.timeout = float(timeout)
-        self.at = asyncio.get_running_loop().time() + timeout
+        self.timeout: float = float(timeout)
+        self.at: float = asyncio.get_running_loop().time() + timeout
 
     @property
     def left(self) -> float:
@@ -95,8 +95,8 @@ class Peer:
     """A broker for one attempt: its versions, and a way to send it requests."""
 
     def __init__(self, broker: Broker, versions: VersionTable, timeout: float) -> None:
-        self.node = broker.node
-        self.node_id = broker.node.node_id
+        self.node: Node = broker.node
+        self.node_id: int = broker.node.node_id
         self.versions = versions
         self._broker = broker
         self._timeout = timeout

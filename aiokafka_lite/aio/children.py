@@ -16,9 +16,9 @@ class Children:
     """The tasks of one component. Owned by its ``Service``. ``on_end`` is called with each task that has ended."""
 
     def __init__(self, on_end: Callable[[asyncio.Task[None]], None]) -> None:
-        self.is_cancelling = False
+        self.is_cancelling: bool = False
         """Whether all tasks were cancelled. Then each new task is cancelled at once."""
-        self.has_ended = False
+        self.has_ended: bool = False
         """Whether all tasks have ended. A new task is not allowed then, because nothing would wait for its end."""
         self._on_end = on_end
         self._scopes: dict[asyncio.Task[None], anyio.CancelScope] = {}

@@ -41,7 +41,7 @@ class FramedStream(asyncio.BufferedProtocol):
     def __init__(
         self, max_size: int, peer: str = "the peer", *, memory: FrameMemory | WaitingFrameMemory | None = None
     ) -> None:
-        self.peer = peer
+        self.peer: str = peer
         self._shared_memory = memory
         self._splitter = FrameSplitter(max_size, peer, memory=memory)
         self._transport: asyncio.Transport | None = None

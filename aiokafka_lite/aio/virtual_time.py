@@ -50,7 +50,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     _scheduled: list[asyncio.TimerHandle]  # a heap of BaseEventLoop, by time
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now: float = 0.0
         selector = _JumpingSelector()
         selector.loop = self
         super().__init__(selector)

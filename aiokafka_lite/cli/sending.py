@@ -117,8 +117,8 @@ class Sending:
     """Sends the lines of one run. ``read`` counts the lines so far, ``size`` their bytes with the newlines."""
 
     def __init__(self, producer: Producer, job: Job, bar: Bar) -> None:
-        self.read = 0
-        self.size = 0
+        self.read: int = 0
+        self.size: int = 0
         self._producer = producer
         self._job = job
         self._bar = bar

@@ -30,7 +30,7 @@ class Brokers:
     """
 
     def __init__(self, bootstrap: Sequence[Address], make: Callable[[Node], Broker], runtime: Runtime) -> None:
-        self.bootstrap = tuple(bootstrap)
+        self.bootstrap: tuple[Address, ...] = tuple(bootstrap)
         self._bootstrap_ids = {address: -1 - position for position, address in enumerate(bootstrap)}
         self._make = make
         self._runtime = runtime

@@ -76,9 +76,9 @@ class Client(Component):
         if connector is not None and config.local_address is not None:
             raise ConfigurationError("connector cannot be combined with local_address: the connector chooses addresses")
         self.config = config
-        self.runtime = runtime or Runtime()
-        self.outages = Outages()
-        self.loop_delay = LoopDelay()
+        self.runtime: Runtime = runtime or Runtime()
+        self.outages: Outages = Outages()
+        self.loop_delay: LoopDelay = LoopDelay()
         self._report_metrics = report_metrics
         self._telemetry: Telemetry | None = None
         connects = connector or TcpConnector(config.connect_timeout, RenewedContext.of(config), config.local_address)

@@ -45,7 +45,7 @@ class _Lookup:
     __slots__ = ("done", "error", "node")
 
     def __init__(self) -> None:
-        self.done = asyncio.Event()
+        self.done: asyncio.Event = asyncio.Event()
         self.node: Node | None = None
         self.error: Exception | None = None
 

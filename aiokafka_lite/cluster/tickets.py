@@ -14,7 +14,7 @@ class Tickets:
     """Tickets are numbers that grow: ``served <= sent <= issued``."""
 
     def __init__(self) -> None:
-        self.served = 0
+        self.served: int = 0
         """Tickets up to this one are answered."""
         self._issued = 0
         self._sent = 0

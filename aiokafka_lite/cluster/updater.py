@@ -75,9 +75,9 @@ class Updater:
     """
 
     def __init__(self, config: ClientConfig, brokers: Brokers, runtime: Runtime, outages: Outages) -> None:
-        self.view = ClusterView()
-        self.tracked = TrackedTopics(TOPIC_IDLE)
-        self.creates_topics = config.allow_auto_create_topics
+        self.view: ClusterView = ClusterView()
+        self.tracked: TrackedTopics = TrackedTopics(TOPIC_IDLE)
+        self.creates_topics: bool = config.allow_auto_create_topics
         self.failures: dict[str, KafkaError] = {}
         """The last error of each address since the last answer."""
         self._config = config

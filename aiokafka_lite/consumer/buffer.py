@@ -66,18 +66,18 @@ class Buffer:
 
     def __init__(self, partition: TopicPartition, fetch_size: int) -> None:
         self._partition = partition
-        self.fetch_size = fetch_size
+        self.fetch_size: int = fetch_size
         """Bytes to request in one fetch. It grows if a broker cuts even the first batch."""
-        self.start = -1
-        self.end = -1
+        self.start: int = -1
+        self.end: int = -1
         self.end_epoch: int | None = None
         """The leader epoch of the last batch before ``end``, or the one that came with the offset of a seek."""
         self._batches: deque[FetchedBatch] = NO_BATCHES
-        self.bytes = 0
+        self.bytes: int = 0
         """Bytes of the waiting batches; the unpacked one does not count."""
-        self.records = 0
+        self.records: int = 0
         """Records of the waiting batches by their headers: an upper bound of the records that users will see."""
-        self.consumed_bytes = 0
+        self.consumed_bytes: int = 0
         """Bytes of the delivered batches, in compressed form. A batch counts when it is unpacked."""
         self._consumed = 0
         self.chunk: Chunk | None = None

@@ -17,7 +17,7 @@ from operator import length_hint
 from ..errors import CorruptRecord, ProtocolError
 from ..protocol.messages import AbortedTransaction
 from ..protocol.records import RecordBatch, RecordColumns
-from ..types import Record, TimestampType, TopicPartition
+from ..types import Header, Record, TimestampType, TopicPartition
 
 ABORT_MARKER = 0  # the ``type`` of a control record that ends an aborted transaction (KIP-98)
 
@@ -85,22 +85,24 @@ class Chunk:
     )
 
     def __init__(self, partition: TopicPartition, batch: RecordBatch, columns: RecordColumns, position: int) -> None:
-        self.topic, self.partition = partition
+        self.topic: str = partition.topic
+        self.partition: int = partition.partition
         self._columns = columns  # has the same lists as the chunk
-        self.offsets = columns.offsets
-        self.timestamps = columns.timestamps
-        self.keys = columns.keys
-        self.values = columns.values
-        self.headers = columns.headers
-        self.header_count = columns.header_count
+        self.offsets: list[int] = columns.offsets
+        self.timestamps: list[int] = columns.timestamps
+        self.keys: list[bytes | None] = columns.keys
+        self.values: list[bytes | None] = columns.values
+        self.headers: list[tuple[Header, ...]] = columns.headers
+        self.header_count: int = columns.header_count
         self.timestamp_type: TimestampType = batch.timestamp_type
         self.leader_epoch: int | None = batch.leader_epoch if batch.leader_epoch >= 0 else None
-        self.start = position
-        self.size = batch.size
+        self.start: int = position
+        self.size: int = batch.size
         """Bytes of the whole batch, in compressed form."""
-        self.next_offset = columns.offsets[-1] + 1 if columns.offsets else position
+        self.next_offset: int = columns.offsets[-1] + 1 if columns.offsets else position
         # Brokers send whole batches, so the first one may begin before the position.
-        self.index = self._begin = bisect_left(self.offsets, position)
+        self._begin = bisect_left(self.offsets, position)
+        self.index: int = self._begin
         self._iterated: Iterator[int] | None = None
         self._end = 0  # the index at which the iteration ends
 

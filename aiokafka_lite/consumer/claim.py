@@ -39,7 +39,7 @@ class ClaimReader:
     ) -> None:
         self.assigned = assigned
         self.current: Iterator[Record] = NOTHING
-        self.has_ended = False
+        self.has_ended: bool = False
         self._subscription = subscription
         self._check_crc = config.check_crcs
         self._max_size = config.max_decompressed_size

@@ -43,7 +43,7 @@ class CommitOnlyGroup(GroupSide):
         super().__init__(config, subscription, interceptors)
         self._client = client
         self._spawn = spawn
-        self.offsets = Offsets(
+        self.offsets: Offsets = Offsets(
             client,
             config,
             client.config,

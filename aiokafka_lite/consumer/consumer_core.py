@@ -42,12 +42,12 @@ class ConsumerCore(ReadingCore):
         make_group: MakeGroupSide | None,
     ) -> None:
         super().__init__(service, options, topics if make_group is None and isinstance(topics, tuple) else ())
-        self.group = (
+        self.group: GroupSide | None = (
             None
             if make_group is None
             else make_group(self.client, self.subscription, self.positions, self.on_callback_error)
         )
-        self.reader = Reader(
+        self.reader: Reader = Reader(
             self.subscription,
             options.consumer,
             self.client.retry_backoff(),
@@ -57,7 +57,7 @@ class ConsumerCore(ReadingCore):
         )
         self.partition_readers: dict[TopicPartition, ClaimReader] = {}
         """The readers of single partitions, while the partitions are assigned."""
-        self.is_subscribed = bool(topics)
+        self.is_subscribed: bool = bool(topics)
         """Whether topics were given. Then a read may wait although nothing is assigned yet."""
 
     async def start(self) -> None:

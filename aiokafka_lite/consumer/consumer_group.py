@@ -205,7 +205,7 @@ class ErrorQueue:
     """The errors of a group that are not yet returned by an iteration. Owner: the ``ConsumerGroup``."""
 
     def __init__(self) -> None:
-        self.is_closed = False
+        self.is_closed: bool = False
         self._errors: deque[KafkaError] = deque(maxlen=ERRORS_KEPT)
         self._changed = asyncio.Event()
 

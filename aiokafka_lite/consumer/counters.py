@@ -11,5 +11,5 @@ class FetchCounters:
     __slots__ = ("failures", "latencies")
 
     def __init__(self) -> None:
-        self.latencies = Latencies()
-        self.failures = 0
+        self.latencies: Latencies = Latencies()
+        self.failures: int = 0

@@ -75,7 +75,7 @@ class Deserializing:
         self._key = None if key is None else as_deserializer("key_deserializer", key)
         self._value = None if value is None else as_deserializer("value_deserializer", value)
         self._is_always_async = any(each is not None and is_async(each) for each in (self._key, self._value))
-        self.is_async = self._is_always_async
+        self.is_async: bool = self._is_always_async
         """Whether results must be awaited. Also set while a plain function returns awaitables, for example until it has
         a schema."""
         self._on_error = on_error

@@ -72,14 +72,14 @@ class PlannedPartition:
     __slots__ = ("assigned", "buffered", "has_backlog", "is_full", "is_paused", "key", "offset", "version")
 
     def __init__(self, assigned: AssignedPartition) -> None:
-        self.assigned = assigned
+        self.assigned: AssignedPartition = assigned
         self.key: FetchKey | None = None
-        self.version = 0
-        self.offset = -1
-        self.buffered = 0
-        self.is_paused = False
-        self.is_full = False
-        self.has_backlog = False
+        self.version: int = 0
+        self.offset: int = -1
+        self.buffered: int = 0
+        self.is_paused: bool = False
+        self.is_full: bool = False
+        self.has_backlog: bool = False
 
 
 class FetchPlanner:

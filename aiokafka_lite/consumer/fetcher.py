@@ -69,7 +69,7 @@ class BrokerFetcher:
         self._config = config
         self._counters = counters
         self._timeout = client.config.request_timeout + config.fetch_max_wait
-        self.planner = FetchPlanner(node_id, config.fetch_max_bytes)
+        self.planner: FetchPlanner = FetchPlanner(node_id, config.fetch_max_bytes)
         self._session = self.planner.session
         self._answers = FetchAnswers(
             node_id,

@@ -37,7 +37,7 @@ class Fetching:
         self._subscription = subscription
         self._config = config
         self._spawn = spawn
-        self.counters = FetchCounters()
+        self.counters: FetchCounters = FetchCounters()
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._keeper = PositionKeeper(client, subscription, config, spawn, on_found=self._wake_fetchers)
 

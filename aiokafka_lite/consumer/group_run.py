@@ -63,11 +63,11 @@ class SessionRun:
 
     def __init__(self, session: ConsumerGroupSession, cancelled: asyncio.Event, readers: Sequence[ClaimReader]) -> None:
         self.session = session
-        self.readers = {reader.assigned.partition: reader for reader in readers}
+        self.readers: dict[TopicPartition, ClaimReader] = {reader.assigned.partition: reader for reader in readers}
         self.tasks: dict[TopicPartition, anyio.CancelScope] = {}
         self.lookups: set[anyio.CancelScope] = set()
         """Lookups of committed offsets that end with the session."""
-        self.over = asyncio.Event()
+        self.over: asyncio.Event = asyncio.Event()
         """Set when no claim runs any more."""
         self.needs_cleanup = True
         self._cancelled = cancelled
@@ -171,7 +171,7 @@ class GroupCore(ReadingCore):
         self._reset: dict[TopicPartition, _Reset] = {}
         # The positions at the end of the last session, or of a later reset: claims have taken only records before them.
         self._reached: dict[TopicPartition, int] = {}
-        self.coordinator = Coordinator(
+        self.coordinator: Coordinator = Coordinator(
             self.client,
             options.group,
             options.client,

@@ -25,7 +25,7 @@ class GroupSide:
 
     offsets: Offsets
     coordinator: Coordinator | None = None
-    has_assignment = False
+    has_assignment: bool = False
     """Whether this member has an assignment of the group, which may be empty, and has not lost it."""
 
     def __init__(
@@ -34,7 +34,9 @@ class GroupSide:
         self.config = config
         self._interceptors = interceptors
         self.subscription = subscription
-        self.tracker = PollTracker(subscription, mark=self._mark, refuse=self._refuse, on_poll=self.on_poll)
+        self.tracker: PollTracker = PollTracker(
+            subscription, mark=self._mark, refuse=self._refuse, on_poll=self.on_poll
+        )
         self._warned = False
 
     def start(self) -> None:

@@ -19,6 +19,7 @@ from ..config import GroupConfig
 from ..errors import IllegalStateError
 from ..group.coordinator import Coordinator
 from ..group.events import Identity
+from ..group.offsets import Offsets
 from ..group.strategies import AssignmentStrategy
 from ..group.topic_watcher import Topics
 from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -53,7 +54,7 @@ class Membership(GroupSide):
         spawn: Callable[..., anyio.CancelScope],
     ) -> None:
         super().__init__(config, subscription, interceptors)
-        self.marked = self.tracker.marked
+        self.marked: Callable[[TopicPartition, int], None] = self.tracker.marked
         self._topics = topics
         self._listeners = [listener]
         self._handle = handle
@@ -63,7 +64,7 @@ class Membership(GroupSide):
         self._started = False
         self._assigned = LightEvent()
         self.coordinator = Coordinator(client, config, client.config, strategies=strategies, reading=self, spawn=spawn)
-        self.offsets = self.coordinator.offsets
+        self.offsets: Offsets = self.coordinator.offsets
 
     # The consumer's calls.
 
@@ -142,7 +143,7 @@ class Membership(GroupSide):
                 assigned.seek(committed.offset, committed.leader_epoch)
 
         partitions = self.subscription.extend(added, prepare, pause_reason=PauseReason.ASSIGNING)
-        self.has_assignment = bool(self._topics)
+        self.has_assignment: bool = bool(self._topics)
         # Before the listener: by the policy "latest", records that are written after ``on_assigned`` have to be read.
         await self._positions.until_announced(list(added), self._position_timeout)
         await self._call("on_assigned()", lambda each: each.on_assigned(self._handle, list(added)))

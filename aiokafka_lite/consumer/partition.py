@@ -50,20 +50,20 @@ class AssignedPartition:
     )
 
     def __init__(self, partition: TopicPartition, reset: Reset, fetch_size: int) -> None:
-        self.partition = partition
-        self.topic_id = ZERO_UUID
-        self.position = Position(reset)
-        self.buffer = Buffer(partition, fetch_size)
+        self.partition: TopicPartition = partition
+        self.topic_id: bytes = ZERO_UUID
+        self.position: Position = Position(reset)
+        self.buffer: Buffer = Buffer(partition, fetch_size)
 
         self.failure: KafkaError | None = None
         """The error to raise when all records before it are delivered. Nothing is fetched until then."""
-        self.attempts = 0
+        self.attempts: int = 0
         """Failures in a row, which decide the length of the next backoff."""
-        self.retry_at = 0.0
+        self.retry_at: float = 0.0
         """The loop's time before which no request asks for this partition."""
         self.unknown_since: float | None = None
         """The loop's time since which metadata lacks the partition."""
-        self.was_listed = False
+        self.was_listed: bool = False
         """Whether metadata had the partition once, here or at the leader of the group. A broker with outdated metadata
         may omit the partition for a while. A partition that was never listed is more likely a mistake in
         ``assign()``."""
@@ -74,12 +74,12 @@ class AssignedPartition:
         """``FetchPlanner.changed`` of that broker's fetcher."""
         self.preferred: int | None = None
         """The follower that the leader named, until the loop's time is ``preferred_until``."""
-        self.preferred_until = 0.0
-        self.last_served = 0
+        self.preferred_until: float = 0.0
+        self.last_served: int = 0
         """The number of the last answer with data for this partition. The partition with the smallest number is
         requested first."""
 
-        self.has_reader = False
+        self.has_reader: bool = False
         """Whether a ``PartitionReader`` returns its records, instead of the reads of the consumer."""
 
         self.high_watermark: int | None = None

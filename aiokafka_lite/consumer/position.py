@@ -117,11 +117,11 @@ class Position:
     )
 
     def __init__(self, reset: Reset) -> None:
-        self.state = PositionState.UNKNOWN
-        self.version = 0
-        self.reset = reset
+        self.state: PositionState = PositionState.UNKNOWN
+        self.version: int = 0
+        self.reset: Reset = reset
         """The way to choose the offset while it is UNKNOWN."""
-        self.reset_reason = ResetReason.OUT_OF_RANGE
+        self.reset_reason: ResetReason = ResetReason.OUT_OF_RANGE
         self.out_of_range: int | None = None
         """The offset that the broker refused, until the new one is known."""
         self.lookup_error: str | None = None
@@ -129,8 +129,8 @@ class Position:
         self.validated_leader: tuple[int, int] | None = None
         """The leader, and its epoch, whose log is known to contain the records that were read; see ``truncation``."""
         # Two flags, because a rebalance must not end the user's pause.
-        self.paused = False
-        self.pause_reason = PauseReason.NONE
+        self.paused: bool = False
+        self.pause_reason: PauseReason = PauseReason.NONE
 
     @property
     def is_known(self) -> bool:

@@ -38,17 +38,17 @@ class ReadingCore(SubscriptionObserver):
     def __init__(self, service: Service, options: ReadingOptions, whole_topics: Sequence[str] = ()) -> None:
         self.service = service
         self.options = options
-        self.client = Client(
+        self.client: Client = Client(
             options.client,
             connector=options.connector,
             runtime=options.runtime,
             report_metrics=self._report_metrics,
         )
-        self.subscription = Subscription(
+        self.subscription: Subscription = Subscription(
             Reset.of(options.consumer), options.consumer.max_partition_fetch_bytes, self, whole_topics
         )
-        self.fetching = Fetching(self.client, self.subscription, options.consumer, service.start_child)
-        self.positions = PositionWait(self.client, self.subscription)
+        self.fetching: Fetching = Fetching(self.client, self.subscription, options.consumer, service.start_child)
+        self.positions: PositionWait = PositionWait(self.client, self.subscription)
         self._is_fetching = False
 
     async def start(self) -> None:

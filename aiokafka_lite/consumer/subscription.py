@@ -61,10 +61,11 @@ class Subscription:
         whole_topics: Sequence[str] = (),
     ) -> None:
         self.reset = reset
-        self.whole_topics = tuple(whole_topics)
+        self.whole_topics: tuple[str, ...] = tuple(whole_topics)
         self.partitions: dict[TopicPartition, AssignedPartition] = {}
         self.ready: dict[TopicPartition, AssignedPartition] = {}
-        self.removed_records = self.removed_bytes = 0
+        self.removed_records: int = 0
+        self.removed_bytes: int = 0
         """The counts of consumed records and bytes of partitions that are no longer assigned."""
         self._fetch_size = fetch_size
         self._observer = observer

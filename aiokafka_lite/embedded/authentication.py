@@ -112,10 +112,10 @@ class Authentication:
     """The login of one connection. ``settings`` are its listener's; ``clock`` gives the loop's time in seconds."""
 
     def __init__(self, credentials: Credentials, settings: BrokerSettings, clock: Callable[[], float]) -> None:
-        self.state = LoginState.CONNECTED
-        self.name = ""
+        self.state: LoginState = LoginState.CONNECTED
+        self.name: str = ""
         """The name of the principal, after the first login."""
-        self.by_token = False
+        self.by_token: bool = False
         """Whether the last login used a delegation token."""
         self._credentials = credentials
         self._settings = settings

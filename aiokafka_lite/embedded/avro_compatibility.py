@@ -30,7 +30,7 @@ class AvroSchema:
         self.names: Names = {}
         for each in used:
             _define(json.loads(each), "", self.names)
-        self.root = _define(json.loads(text), "", self.names)
+        self.root: Any = _define(json.loads(text), "", self.names)
 
 
 def _define(schema: Any, namespace: str, names: Names) -> Any:

@@ -22,7 +22,7 @@ class BrokerSessions:
         replication: Replication,
         advertised_host: str,
     ) -> None:
-        self.changed = asyncio.Event()
+        self.changed: asyncio.Event = asyncio.Event()
         self._nodes = nodes
         self._controller = controller
         self._network = network

@@ -41,7 +41,7 @@ class CertificateAuthority:
         self._identifier = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
         builder = self._builder(self._name, self._key).add_extension(identifier, critical=False)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        self.cafile = self._write("ca", self._sign(builder.add_extension(_usage(signs=True), critical=True)))
+        self.cafile: str = self._write("ca", self._sign(builder.add_extension(_usage(signs=True), critical=True)))
 
     def __repr__(self) -> str:
         return f"<CertificateAuthority {self.cafile}>"

@@ -226,7 +226,7 @@ class ServerStream(FramedStreamReader):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.peer = f"client {transport.get_extra_info('peername')}"
+        self.peer: str = f"client {transport.get_extra_info('peername')}"
         self._server.connected(self)
 
     def stream_ended(self, error: Exception | None) -> None:
@@ -248,16 +248,17 @@ class ServerConnection:
         principal: str,
         authentication: Authentication | None,
     ) -> None:
-        self.connection_id = next(server.connection_ids)
+        self.connection_id: int = next(server.connection_ids)
         self.server = server
         self.stream = stream
-        self.listener = stream.listener.name
-        self.principal, self.has_token = principal, False
-        self.client_address = stream.client_address
+        self.listener: str = stream.listener.name
+        self.principal: str = principal
+        self.has_token: bool = False
+        self.client_address: str = stream.client_address
         self._time = asyncio.get_running_loop().time
         self.idle_since: float | None = None  # None until it is accepted, and while a request is being handled
         self.silent_since: float | None = None  # None until it is accepted, and after its first request
-        self.is_refused = False
+        self.is_refused: bool = False
         """Whether the broker closes the connection without an answer, because its IP address is above its quota."""
         self._is_accepted = False
         self._authentication = authentication

@@ -134,12 +134,12 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         downgrade: Callable[[ConsumerGroup], bool],
     ) -> None:
         super().__init__(group_id, environment)
-        self.assignment_epoch = 0
+        self.assignment_epoch: int = 0
         self.targets: dict[str, frozenset[TopicIdPartition]] = {}
         self._topics = GroupTopics(self._metadata, self.members)
         self._assignors = tuple(assignors)
         self._downgrade = downgrade
-        self.stored = StoredRecords(group_id, persist)
+        self.stored: StoredRecords = StoredRecords(group_id, persist)
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -390,7 +390,8 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         for (kind, member_id), value in records.items():
             if kind == GROUP:
                 group = decode_versioned(ConsumerGroupMetadataValue, value)[0]
-                self.epoch, self._metadata_hash = group.epoch, group.metadata_hash
+                self.epoch: int = group.epoch
+                self._metadata_hash = group.metadata_hash
             elif kind == TARGET_EPOCH:
                 target = decode_versioned(ConsumerGroupTargetAssignmentMetadataValue, value)[0]
                 self.assignment_epoch, self._assigned_at = target.assignment_epoch, target.assignment_timestamp

@@ -116,14 +116,15 @@ class ConsumerMember(HeartbeatMember):
         if surplus and _owns(owned, surplus):
             self.assigned, self.revoking = kept, surplus
             self.state = MemberState.UNREVOKED_PARTITIONS
-            self.previous_epoch = self.epoch
+            self.previous_epoch: int = self.epoch
             return
         missing = wanted - kept.keys()
         free = {each for each in missing if is_free(each)}
         self.assigned = {**kept, **dict.fromkeys(sorted(free), epoch)}
         self.revoking = {}
         self.state = MemberState.UNRELEASED_PARTITIONS if free != missing else MemberState.STABLE
-        self.previous_epoch, self.epoch = self.epoch, epoch
+        self.previous_epoch = self.epoch
+        self.epoch: int = epoch
 
     def _drop(self, surplus: Collection[TopicIdPartition], owned: Collection[TopicIdPartition] | None) -> None:
         """Remove topics that the subscription lost before a new target was computed without them."""

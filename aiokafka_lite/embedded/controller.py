@@ -76,7 +76,7 @@ class Controller:
         self.brokers: dict[int, Registration] = {}
         self.settings = settings
         self.features = features
-        self.decisions = 0
+        self.decisions: int = 0
         """The number of decisions so far: the end offset of the metadata log."""
         self._save = save
         self._send = publish
@@ -85,7 +85,7 @@ class Controller:
         self._catching_up: asyncio.TimerHandle | None = None
         self._next_first = 0
         self._next_producer_id = 0
-        self.producer_ids_reserved = 0
+        self.producer_ids_reserved: int = 0
         """The first producer id that is not reserved: after a crash, ids go on from here."""
 
     def __repr__(self) -> str:

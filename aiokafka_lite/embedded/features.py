@@ -77,8 +77,8 @@ class Features:
     """The features of a cluster. Owner: the Controller. ``epoch`` grows with each change."""
 
     def __init__(self, supported: Mapping[str, SupportedLevels]) -> None:
-        self.supported = dict(supported)
-        self.epoch = 0
+        self.supported: dict[str, SupportedLevels] = dict(supported)
+        self.epoch: int = 0
         self._levels = {name: levels.initial for name, levels in supported.items()}
 
     @classmethod

@@ -33,12 +33,12 @@ class SessionPartition:
     __slots__ = ("high_watermark", "index", "log_start_offset", "name", "topic_id", "wanted")
 
     def __init__(self, name: str, topic_id: bytes, index: int, wanted: FetchPartition) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.index = index
-        self.wanted = wanted
-        self.high_watermark = -1
-        self.log_start_offset = -1
+        self.name: str = name
+        self.topic_id: bytes = topic_id
+        self.index: int = index
+        self.wanted: FetchPartition = wanted
+        self.high_watermark: int = -1
+        self.log_start_offset: int = -1
 
     @property
     def key(self) -> SlotKey:

@@ -91,11 +91,11 @@ class Group:
         max_size: int = 2**31 - 1,
     ) -> None:
         self.group_id = group_id
-        self.state = GroupState.EMPTY
-        self.generation = 0
+        self.state: GroupState = GroupState.EMPTY
+        self.generation: int = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
-        self.members = Members()
+        self.members: Members = Members()
         self.pending: dict[str, asyncio.TimerHandle] = {}
         self.max_size = max_size
         self._call_later = call_later

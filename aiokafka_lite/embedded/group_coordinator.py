@@ -52,10 +52,10 @@ class GroupCoordinator:
         random: Random,
     ) -> None:
         self._node_id = node_id
-        self.log = GroupLog(metadata, replica_manager, now_ms)
+        self.log: GroupLog = GroupLog(metadata, replica_manager, now_ms)
         self._settings = settings
         self._now_ms = now_ms
-        self.transactional = TransactionalOffsets(self.log, self._store)
+        self.transactional: TransactionalOffsets = TransactionalOffsets(self.log, self._store)
         self._led: dict[int, int] = {}  # partition of the offsets topic → leader epoch at which it was loaded
         self._metadata = metadata
         self._hosted = HostedGroups(self.log, metadata, settings, now_ms, random)

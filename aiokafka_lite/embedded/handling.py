@@ -197,14 +197,14 @@ class RequestContext:
     __slots__ = ("broker", "busy", "client", "client_id", "header", "prepared", "principal", "throttle_ms", "version")
 
     def __init__(self, broker: BrokerParts, client: Client, header: RequestHeader) -> None:
-        self.broker = broker
-        self.client = client
-        self.header = header
-        self.client_id = header.client_id or ""
-        self.principal = client.principal
-        self.version = header.version
-        self.throttle_ms = 0
-        self.busy = 0.0
+        self.broker: BrokerParts = broker
+        self.client: Client = client
+        self.header: RequestHeader = header
+        self.client_id: str = header.client_id or ""
+        self.principal: str = client.principal
+        self.version: int = header.version
+        self.throttle_ms: int = 0
+        self.busy: float = 0.0
         """Seconds of CPU time that the preparation has taken."""
         self.prepared: dict[int, Any] = {}
         """The results of the preparation, for the handler. The keys are the ids of parts of the request."""

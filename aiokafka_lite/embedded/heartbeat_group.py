@@ -138,7 +138,8 @@ class HeartbeatGroup(ABC, Generic[M]):
 
     def __init__(self, group_id: str, environment: GroupEnvironment) -> None:
         self.group_id = group_id
-        self.epoch = self.assignment_epoch = 1
+        self.epoch: int = 1
+        self.assignment_epoch: int = 1
         self.members: dict[str, M] = {}
         self._metadata, self._setting, self._max_size = environment.metadata, environment.setting, environment.max_size
         self._call_later, self._now, self._now_ms = environment.call_later, environment.now, environment.now_ms

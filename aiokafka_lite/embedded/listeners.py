@@ -90,7 +90,7 @@ class Listener:
     def __init__(self, name: str, host: str, port: int) -> None:
         self.name = name
         self.host = host
-        self.port = port
+        self.port: int = port
         self._server: asyncio.Server | None = None
 
     def __repr__(self) -> str:

@@ -44,12 +44,12 @@ class StoredBatch:
         source: bytes | Callable[[], bytes],
         size: int = -1,
     ) -> None:
-        self.base_offset = base_offset
-        self.last_offset = last_offset
-        self.max_timestamp = max_timestamp
-        self.leader_epoch = leader_epoch
+        self.base_offset: int = base_offset
+        self.last_offset: int = last_offset
+        self.max_timestamp: int = max_timestamp
+        self.leader_epoch: int = leader_epoch
         self._source = source
-        self.size = len(source) if isinstance(source, bytes) else size
+        self.size: int = len(source) if isinstance(source, bytes) else size
 
     def __repr__(self) -> str:
         return f"<StoredBatch {self.base_offset}..{self.last_offset} epoch={self.leader_epoch} size={self.size}>"
@@ -100,7 +100,7 @@ class Segment:
     __slots__ = ("base_offset", "bases", "batches", "ends", "peaks")
 
     def __init__(self, base_offset: int) -> None:
-        self.base_offset = base_offset
+        self.base_offset: int = base_offset
         self.batches: list[StoredBatch] = []
         self.bases: list[int] = []
         self.ends: list[int] = []  # bytes up to and including the batch
@@ -169,10 +169,10 @@ class Log:
     def __init__(self, segment_bytes: int = 1024**3, made_by: Segments | None = None) -> None:
         self.segment_bytes = segment_bytes
         self._made_by = made_by or Segments()
-        self.start_offset = 0
-        self.end_offset = 0
-        self.high_watermark = 0
-        self.compacted_up_to = 0
+        self.start_offset: int = 0
+        self.end_offset: int = 0
+        self.high_watermark: int = 0
+        self.compacted_up_to: int = 0
         self.segments: list[Segment] = [self._made_by.create(0)]
         self.epochs: list[tuple[int, int]] = []  # (epoch, its first offset)
 

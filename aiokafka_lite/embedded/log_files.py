@@ -79,7 +79,7 @@ class FileSegment(Segment):
 
     def __init__(self, base_offset: int, path: Path, files: OpenFiles) -> None:
         super().__init__(base_offset)
-        self.path = path
+        self.path: Path = path
         self._files = files
         self._has_name = False
         """Whether the disk surely has the file's name."""

@@ -14,7 +14,7 @@ class MetadataView:
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
         self.brokers: Mapping[int, Registration] = {}
-        self.version = 0
+        self.version: int = 0
         """Grows with each change of a topic."""
         self._names: dict[bytes, str] = {}
 

@@ -26,7 +26,7 @@ from .authorizer import Authorizer
 from .broker_loggers import BrokerLoggers
 from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig
-from .configs import TopicConfig
+from .configs import BrokerSettings, TopicConfig
 from .connection import ServerConnection, ServerStream, UnsentResponses
 from .connection_limits import ConnectionLimits
 from .controller import Controller
@@ -128,23 +128,23 @@ class BrokerNode:
         self, cluster: ClusterParts, node_id: int, ports: Sequence[int], *, rack: str | None, versions: VersionRanges
     ) -> None:
         self.node_id = node_id
-        self.host = cluster.config.host
-        self.listeners = {
+        self.host: str = cluster.config.host
+        self.listeners: dict[str, Listener] = {
             name: Listener(name, self.host, port) for name, port in zip(cluster.security.protocols, ports, strict=True)
         }
         self.rack = rack
-        self.state = NodeState.STOPPED
-        self.clock_skew = 0.0
+        self.state: NodeState = NodeState.STOPPED
+        self.clock_skew: float = 0.0
         # A dict keeps the order, so that stopping is repeatable in virtual time.
         self.connections: dict[ServerConnection, None] = {}
-        self.faults = cluster.faults
-        self.history = cluster.history
-        self.connection_ids = cluster.connection_ids
-        self.long_work = asyncio.Lock()
-        self.versions = OfferedVersions(versions)
-        self.settings = cluster.controller.settings.of(str(node_id))
-        self.metadata = MetadataView()
-        self.replica_manager = ReplicaManager(
+        self.faults: Faults = cluster.faults
+        self.history: History = cluster.history
+        self.connection_ids: itertools.count[int] = cluster.connection_ids
+        self.long_work: asyncio.Lock = asyncio.Lock()
+        self.versions: OfferedVersions = OfferedVersions(versions)
+        self.settings: BrokerSettings = cluster.controller.settings.of(str(node_id))
+        self.metadata: MetadataView = MetadataView()
+        self.replica_manager: ReplicaManager = ReplicaManager(
             node_id,
             storage_limit=cluster.config.storage_limit,
             config_of=self._config_of,
@@ -152,7 +152,7 @@ class BrokerNode:
             wake_followers=lambda partition: self.in_sync.wake_followers(partition),
             preferred_replica=self._preferred_replica,
         )
-        self.in_sync = InSyncSets(
+        self.in_sync: InSyncSets = InSyncSets(
             self.replica_manager,
             cluster.leadership,
             wake=lambda follower, key: cluster.wake_fetcher(follower, node_id, key),
@@ -160,10 +160,10 @@ class BrokerNode:
             reaches_controller=lambda: cluster.network.reaches_controller(node_id),
             lag_max=self.settings.seconds("replica.lag.time.max.ms"),
         )
-        self.groups = GroupCoordinator(
+        self.groups: GroupCoordinator = GroupCoordinator(
             node_id, self.metadata, self.replica_manager, self.settings, now_ms=self.now_ms, random=cluster.random
         )
-        self.transactions = TransactionCoordinator(
+        self.transactions: TransactionCoordinator = TransactionCoordinator(
             node_id,
             self.metadata,
             self.replica_manager,
@@ -175,13 +175,15 @@ class BrokerNode:
             spawn=cluster.spawn,
         )
         slots = self.settings.number("max.incremental.fetch.session.cache.slots")
-        self.fetch_sessions = FetchSessions(cluster.random, slots)
-        self.share_log = ShareStateLog(self.metadata, self.replica_manager, self.now_ms)
-        self.shares = SharePartitions(self.metadata, self.replica_manager, cluster.share_groups, self.now_ms)
-        self.share_sessions = ShareSessions(self.settings.number("group.share.max.share.sessions"))
-        self.quotas = Quotas(cluster.quota_limits, self.time, self.settings)
-        self.limits = ConnectionLimits(self.settings, self.quotas, self.time)
-        self.parts = self._make_parts(cluster)
+        self.fetch_sessions: FetchSessions = FetchSessions(cluster.random, slots)
+        self.share_log: ShareStateLog = ShareStateLog(self.metadata, self.replica_manager, self.now_ms)
+        self.shares: SharePartitions = SharePartitions(
+            self.metadata, self.replica_manager, cluster.share_groups, self.now_ms
+        )
+        self.share_sessions: ShareSessions = ShareSessions(self.settings.number("group.share.max.share.sessions"))
+        self.quotas: Quotas = Quotas(cluster.quota_limits, self.time, self.settings)
+        self.limits: ConnectionLimits = ConnectionLimits(self.settings, self.quotas, self.time)
+        self.parts: BrokerParts = self._make_parts(cluster)
         self._cluster = cluster
         self._thawed = asyncio.Event()
         self._work = PeriodicWork(node_id, self.settings, lambda: self.is_running)

@@ -66,8 +66,8 @@ class Follower:
     __slots__ = ("caught_up_at", "end_offset")
 
     def __init__(self, now: float) -> None:
-        self.end_offset = -1  # unknown until its first fetch in this epoch
-        self.caught_up_at = now
+        self.end_offset: int = -1  # unknown until its first fetch in this epoch
+        self.caught_up_at: float = now
 
 
 class Partition:
@@ -85,19 +85,19 @@ class Partition:
         self.topic_id = topic_id
         self.node_id = node_id
         self.config = config
-        self.log = Log(config.segment_bytes, files)
-        self.producers = ProducerStates()
+        self.log: Log = Log(config.segment_bytes, files)
+        self.producers: ProducerStates = ProducerStates()
         self._files = files
         self._unflushed = 0
         self._flushed_at = -inf  # the loop's time
         if files is not None:
             files.open(self.log)
             self._load_producers()
-        self.state = PartitionState(replicas=(), isr=(), leader=-1, leader_epoch=-1, partition_epoch=-1)
+        self.state: PartitionState = PartitionState(replicas=(), isr=(), leader=-1, leader_epoch=-1, partition_epoch=-1)
         self.followers: dict[int, Follower] = {}
-        self.epoch_start = 0
-        self.must_truncate = False
-        self.offline = False
+        self.epoch_start: int = 0
+        self.must_truncate: bool = False
+        self.offline: bool = False
 
     def __repr__(self) -> str:
         role = "leader" if self.is_leader else "follower"

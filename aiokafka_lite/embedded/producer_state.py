@@ -68,9 +68,9 @@ class Verification:
     __slots__ = ("adds", "epoch", "lowest_sequence")
 
     def __init__(self, epoch: int, lowest_sequence: int, *, adds: bool = False) -> None:
-        self.adds = adds
-        self.epoch = epoch
-        self.lowest_sequence = lowest_sequence
+        self.adds: bool = adds
+        self.epoch: int = epoch
+        self.lowest_sequence: int = lowest_sequence
 
 
 ONGOING = Verification(NO_EPOCH, 0)
@@ -83,9 +83,9 @@ class ProducerStateEntry:
     __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "window")
 
     def __init__(self, epoch: int = NO_EPOCH, coordinator_epoch: int = -1) -> None:
-        self.epoch = epoch
-        self.coordinator_epoch = coordinator_epoch
-        self.last_timestamp = -1
+        self.epoch: int = epoch
+        self.coordinator_epoch: int = coordinator_epoch
+        self.last_timestamp: int = -1
         self.window: deque[BatchMetadata] = deque(maxlen=WINDOW)
 
     def find_duplicate(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
@@ -106,7 +106,7 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerStateEntry] = {}
-        self.transactions = TransactionIndex()
+        self.transactions: TransactionIndex = TransactionIndex()
         self._verifications: dict[int, Verification] = {}
 
     # Checks of the leader.

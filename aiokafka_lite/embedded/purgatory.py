@@ -29,7 +29,7 @@ class DelayedOperation(Generic[T]):
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
-        self.completed = False
+        self.completed: bool = False
         self.expired = False
         self.timer: Any = None
         self.waiter: asyncio.Future[T] | None = None

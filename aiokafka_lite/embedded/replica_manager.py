@@ -218,9 +218,9 @@ class ReplicaManager:
         self.node_id = node_id
         self.storage_limit = storage_limit
         self.partitions: dict[PartitionKey, Partition] = {}
-        self.produce_purgatory = DelayedOperationPurgatory()
-        self.fetch_purgatory = DelayedOperationPurgatory()
-        self.counters = BrokerCounters()
+        self.produce_purgatory: DelayedOperationPurgatory = DelayedOperationPurgatory()
+        self.fetch_purgatory: DelayedOperationPurgatory = DelayedOperationPurgatory()
+        self.counters: BrokerCounters = BrokerCounters()
         self._config_of = config_of
         self._files_of = files_of
         self._wake_followers = wake_followers

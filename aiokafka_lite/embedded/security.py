@@ -159,9 +159,9 @@ class ClusterSecurity:
     def __init__(
         self, config: Security, settings: BrokerSettings, random: Random, wall_clock: Callable[[], float]
     ) -> None:
-        self.protocols = tuple(config.protocols)
-        self.scram_users = ScramUsers()
-        self.tokens = DelegationTokens(settings, random)
+        self.protocols: tuple[str, ...] = tuple(config.protocols)
+        self.scram_users: ScramUsers = ScramUsers()
+        self.tokens: DelegationTokens = DelegationTokens(settings, random)
         of_listeners = {each: settings.of_listener(each) for each in self.protocols}
         self._mappings = {each: PrincipalMapping(own.value(MAPPING_RULES)) for each, own in of_listeners.items()}
         self._client_auth = {
@@ -173,7 +173,7 @@ class ClusterSecurity:
         scram = [each for each in mechanisms if each in HASHES]
         for name, password in self._users.items():
             self.scram_users.set_password(name, password, scram)
-        self.credentials = Credentials(
+        self.credentials: Credentials = Credentials(
             mechanisms, self._users, self.scram_users, self.tokens, config.check_token, wall_clock
         )
         self._credentials_of = {

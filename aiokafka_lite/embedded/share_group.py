@@ -99,8 +99,8 @@ class ShareGroup:
 
     def __init__(self, group_id: str, epoch: int = 0) -> None:
         self.group_id = group_id
-        self.epoch = epoch
-        self.assignment_epoch = epoch
+        self.epoch: int = epoch
+        self.assignment_epoch: int = epoch
         self.members: dict[str, ShareMember] = {}
         self.states: dict[TopicIdPartition, ShareState] = {}
         self.end_offset = 0

@@ -139,13 +139,13 @@ class SharePartition:
     """A share partition. Owner: the ``SharePartitions`` of the node that leads the partition."""
 
     def __init__(self, start_offset: int, batches: Iterable[StateBatch] = ()) -> None:
-        self.start_offset = start_offset
+        self.start_offset: int = start_offset
         known = {
             offset: _Record(batch.state, batch.delivery_count)
             for batch in batches
             for offset in range(max(batch.first, start_offset), batch.last + 1)
         }
-        self.end_offset = max(known, default=start_offset - 1) + 1
+        self.end_offset: int = max(known, default=start_offset - 1) + 1
         # By offset, in order. A record without state was acquired when the state was written.
         self._records = {each: known.get(each) or _Record() for each in range(start_offset, self.end_offset)}
         self._move_start()

@@ -134,14 +134,14 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
     def __init__(self, group_id: str, environment: GroupEnvironment, *, persist: Callable[[Rows], None]) -> None:
         super().__init__(group_id, environment)
         self.targets: dict[str, Tasks] = {}
-        self.topology = StreamsTopology(epoch=-1, subtopologies=[])
+        self.topology: StreamsTopology = StreamsTopology(epoch=-1, subtopologies=[])
         self.configured: TopologyTasks | None = None
         self._stored_topology: StreamsTopology | None = None  # the object whose record the log has
         self._validated_epoch, self._standby_replicas = -1, -1
         self._endpoint_epoch = 0
         self._shutdown_by: str | None = None
         self._first_assignment: asyncio.TimerHandle | None = None
-        self.stored = StoredRecords(group_id, persist)
+        self.stored: StoredRecords = StoredRecords(group_id, persist)
 
     @property
     def state(self) -> StreamsGroupState:
@@ -270,7 +270,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         counts = configured.counts if configured is not None and is_ready else {}
         stateful = configured.stateful if configured is not None else ()
         self.targets = assign_tasks(members, counts, stateful, self._standby_replicas)
-        self.assignment_epoch = self.epoch
+        self.assignment_epoch: int = self.epoch
         self._assigned_at = self._now_ms()
         return []
 
@@ -379,7 +379,8 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         for (kind, name), value in sorted(records.items(), key=lambda each: each[0]):  # a member before its tasks
             if kind == STREAMS_GROUP:
                 group = decode_versioned(StreamsGroupMetadataValue, value)[0]
-                self.epoch, self._metadata_hash = group.epoch, group.metadata_hash
+                self.epoch: int = group.epoch
+                self._metadata_hash = group.metadata_hash
                 self._validated_epoch = group.validated_topology_epoch
                 configs = group.last_assignment_configs or ()
                 self._standby_replicas = next((int(each.value) for each in configs), 0)

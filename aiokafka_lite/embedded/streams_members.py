@@ -117,7 +117,8 @@ class StreamsMember(HeartbeatMember):
         self.standby = kept_standby | taken_standby
         self.revoking, self.revoking_standby = {}, frozenset()
         self.state = TaskState.STABLE if self.tasks == target else TaskState.UNRELEASED_TASKS
-        self.previous_epoch, self.epoch = self.epoch, epoch
+        self.previous_epoch: int = self.epoch
+        self.epoch: int = epoch
         return True
 
     def _free_of(self, tasks: Iterable[TaskId], members: Collection[StreamsMember], *, as_active: bool) -> set[TaskId]:

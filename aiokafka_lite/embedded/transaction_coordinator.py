@@ -87,7 +87,7 @@ class TransactionCoordinator:
         spawn: Callable[[Callable[[], Coroutine[Any, Any, None]], str], object],
     ) -> None:
         self._node_id = node_id
-        self.log = TransactionLog(metadata, replica_manager, now_ms)
+        self.log: TransactionLog = TransactionLog(metadata, replica_manager, now_ms)
         self._settings = settings
         self._requests = requests
         self._now_ms = now_ms

@@ -64,7 +64,7 @@ class RecordsRejected(Exception):
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError] = ()) -> None:
         super().__init__(message)
         self.code = code
-        self.record_errors = tuple(record_errors)
+        self.record_errors: tuple[RecordError, ...] = tuple(record_errors)
 
 
 def is_framed(records: Buffer | None) -> bool:
@@ -159,15 +159,15 @@ class Validation:
     def __init__(
         self, batch: RecordBatch, records: Buffer, config: TopicConfig, now_ms: int, *, from_client: bool = True
     ) -> None:
-        self.batch = batch
-        self.config = config
+        self.batch: RecordBatch = batch
+        self.config: TopicConfig = config
         self._records, self._now_ms, self._from_client = records, now_ms, from_client
         self.restart()
 
     def restart(self) -> None:
         """Drop the decompressed records: the next step is the first one."""
         self._steps = _validate(self.batch, self._records, self.config, self._now_ms, from_client=self._from_client)
-        self.next_is_long = False
+        self.next_is_long: bool = False
         self._stored: Buffer | None = None
         self._refusal: RecordsRejected | None = None
 

@@ -26,12 +26,12 @@ class BaseMember(ABC):
     def __init__(self, group_id: str, *, instance_id: str | None, rack: str | None) -> None:
         self.group_id = group_id
         self.instance_id = instance_id
-        self.state = MemberState.UNJOINED
-        self.member_id = ""
-        self.generation = NO_GENERATION
+        self.state: MemberState = MemberState.UNJOINED
+        self.member_id: str = ""
+        self.generation: int = NO_GENERATION
         """The generation of the group; under the consumer protocol the epoch of the member."""
-        self.partitions = Ownership()
-        self.strategy = ""
+        self.partitions: Ownership = Ownership()
+        self.strategy: str = ""
         """The name of the assignment strategy in use; empty if it is not known."""
         self.leadership: Leadership | None = None
         """Set while this member assigns the partitions of all members, which only the classic protocol has."""

@@ -29,7 +29,7 @@ Rule 8: A coordinator refuses a join with an instance id that a member of the gr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ..errors import ErrorCode, ProtocolError
 from ..protocol.messages import (
@@ -111,7 +111,7 @@ class ConsumerMember(BaseMember):
     """
 
     protocol = "consumer"
-    transitions = TRANSITIONS
+    transitions: ClassVar[Transitions[MemberState, MemberEvent]] = TRANSITIONS
 
     def __init__(
         self,
@@ -124,8 +124,8 @@ class ConsumerMember(BaseMember):
         new_id: Callable[[], str],
     ) -> None:
         super().__init__(group_id, instance_id=instance_id, rack=rack)
-        self.strategy = assignor or ""
-        self.has_unnamed_topics = False
+        self.strategy: str = assignor or ""
+        self.has_unnamed_topics: bool = False
         """Whether metadata lacks the name of an assigned topic id (rule 6)."""
         self._rebalance_timeout = rebalance_timeout
         self._assignor = assignor
@@ -167,7 +167,7 @@ class ConsumerMember(BaseMember):
             case ConsumerHeartbeatAnswer() if event.attempt == self._attempt and self._sends:
                 return self._answered(event)
             case ConsumerHeartbeatAnswer() if self._is_late(event):
-                self.generation = event.response.member_epoch  # the last commit needs this identity
+                self.generation: int = event.response.member_epoch  # the last commit needs this identity
             case RequestFailed() if event.attempt == self._attempt:
                 # The heartbeat that leaves is not repeated: the coordinator evicts the member when its session ends.
                 if self.state is MemberState.LEAVING:
@@ -222,7 +222,7 @@ class ConsumerMember(BaseMember):
     def _heartbeat(self) -> SendHeartbeat:
         """The next heartbeat, with the fields that the coordinator does not have (rule 3)."""
         if not self.member_id:
-            self.member_id = self._new_id()
+            self.member_id: str = self._new_id()
         if self.state is MemberState.JOINING:
             self._was_known = self._may_be_known
         self._attempt += 1

@@ -96,7 +96,7 @@ class ConsumerProtocol:
             needs_heartbeats=lambda: member.state.sends_heartbeats,
             consequence="the coordinator evicts a member whose session ends",
         )
-        self.calm_at = 0.0
+        self.calm_at: float = 0.0
         """The loop's time at which the last successful heartbeat was sent. The next revocation began after it."""
 
     def start(self) -> None:

@@ -90,9 +90,9 @@ class Coordinator:
         self._choosing: anyio.CancelScope | None = None  # rule 5
         self._closing = False
         self._gone = LightEvent()
-        self.rebalances = RebalanceCounters()
-        self.heartbeats = RequestCounters()
-        self.offsets = Offsets(
+        self.rebalances: RebalanceCounters = RebalanceCounters()
+        self.heartbeats: RequestCounters = RequestCounters()
+        self.offsets: Offsets = Offsets(
             client,
             config,
             client_config,

@@ -11,8 +11,8 @@ class RequestCounters:
     __slots__ = ("failures", "last_success_at", "latencies")
 
     def __init__(self) -> None:
-        self.latencies = Latencies()
-        self.failures = 0
+        self.latencies: Latencies = Latencies()
+        self.failures: int = 0
         self.last_success_at: float | None = None
         """The loop's time."""
 
@@ -20,6 +20,10 @@ class RequestCounters:
         """Count a success of the request that was sent at ``began``. Both are the loop's times."""
         self.latencies.add(now - began)
         self.last_success_at = now
+
+    def failed(self) -> None:
+        """Count a failure."""
+        self.failures += 1
 
 
 class RebalanceCounters(RequestCounters):
@@ -49,5 +53,5 @@ class RebalanceCounters(RequestCounters):
     def fail(self) -> None:
         """End the rebalance without an assignment. Does nothing after ``end``."""
         if self._began is not None:
-            self.failures += 1
+            self.failed()
             self._began = None

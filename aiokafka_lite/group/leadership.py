@@ -33,8 +33,8 @@ class Leadership:
                 self.problems.append(f"{error}; the member gets no partitions")
                 self._left_out.append(each.member_id)
         wanted = frozenset(topic for member in members for topic in member.topics)
-        self.topics = frozenset(topic for topic in wanted if self._is_valid(topic))
-        self.members = tuple(members)
+        self.topics: frozenset[str] = frozenset(topic for topic in wanted if self._is_valid(topic))
+        self.members: tuple[GroupMember, ...] = tuple(members)
         self.is_outdated = False
         """Whether partitions changed after the assignment was made. If so, the group has to rebalance once it is
         STABLE."""

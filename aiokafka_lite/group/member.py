@@ -30,6 +30,7 @@ Invariants that once broke:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from ..errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.messages import SyncGroupRequest
@@ -119,7 +120,7 @@ class Member(BaseMember):
     """
 
     protocol = "classic"
-    transitions = TRANSITIONS
+    transitions: ClassVar[Transitions[MemberState, MemberEvent]] = TRANSITIONS
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class Member(BaseMember):
         rack: str | None = None,
     ) -> None:
         super().__init__(group_id, instance_id=instance_id, rack=rack)
-        self.cooperative = all(strategy.cooperative for strategy in strategies)
+        self.cooperative: bool = all(strategy.cooperative for strategy in strategies)
         """Whether to continue reading during a rebalance. All strategies must allow it, because any of them may be
         chosen."""
         self._strategies = {strategy.name: strategy for strategy in strategies}
@@ -251,7 +252,7 @@ class Member(BaseMember):
     def _join_answered(self, event: JoinAnswer) -> list[Action]:
         response, code = event.response, ErrorCode.of(event.response.error_code)
         if self.state is MemberState.LEAVING:  # the answer that AwaitJoin waits for: leave under the given id
-            self.member_id = response.member_id
+            self.member_id: str = response.member_id
             return self._send_leave()
         if self.state is not MemberState.JOINING:
             return []
@@ -268,8 +269,8 @@ class Member(BaseMember):
         self._advance(MemberEvent.JOINED)
         self._is_confirmed = self._is_confirmed and self.member_id == response.member_id
         self.member_id = response.member_id
-        self.generation = response.generation_id
-        self.strategy = response.protocol_name or ""
+        self.generation: int = response.generation_id
+        self.strategy: str = response.protocol_name or ""
         # SyncGroup is another attempt than JoinGroup, so a late failure of the JoinGroup does not count for it (rule
         # 1).
         self._attempt += 1

@@ -47,8 +47,8 @@ class MemberRequests:
         post: Callable[[Event], None],
         on_error: Callable[[KafkaError], None],
     ) -> None:
-        self.channel = CoordinatorChannel(client, config.group_id)
-        self.place = f"group {config.group_id}"
+        self.channel: CoordinatorChannel = CoordinatorChannel(client, config.group_id)
+        self.place: str = f"group {config.group_id}"
         """The place of its outages."""
         self._client = client
         self._config = config

@@ -102,7 +102,7 @@ class Offsets:
         self._lookups = OffsetLookups(
             client, self._channel, config.group_id, client_config, fetching_identity, on_refused, on_error
         )
-        self.commits = RequestCounters()
+        self.commits: RequestCounters = RequestCounters()
         """The requests that commit offsets, each attempt by itself."""
         self._marked: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata | None] = {}  # the keys are the assigned partitions

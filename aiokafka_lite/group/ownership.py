@@ -23,7 +23,7 @@ class Ownership:
         # The last assignment survives a revocation: an eager member owns nothing when it joins, and a sticky strategy
         # still needs its last partitions.
         self.last_assignment: frozenset[TopicPartition] = frozenset()
-        self.last_generation = NO_GENERATION
+        self.last_generation: int = NO_GENERATION
         self._number = 0
 
     def replace(

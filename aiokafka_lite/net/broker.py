@@ -83,7 +83,7 @@ class Broker:
         outages: Outages | None = None,
         memory: WaitingFrameMemory | None = None,
     ) -> None:
-        self.node = node
+        self.node: Node = node
         self._outages = Outages() if outages is None else outages
         self._config = config
         self._connector = connector

@@ -100,13 +100,13 @@ class Connection:
         """
         self.host = host
         self.port = port
-        self.node_id = node_id if node_id is not None and node_id >= 0 else None
-        self.address = format_address(host, port)
-        self.peer = self.address if self.node_id is None else f"broker {self.node_id} ({self.address})"
-        self.closed_on_versions = False
+        self.node_id: int | None = node_id if node_id is not None and node_id >= 0 else None
+        self.address: str = format_address(host, port)
+        self.peer: str = self.address if self.node_id is None else f"broker {self.node_id} ({self.address})"
+        self.closed_on_versions: bool = False
         """Whether the peer closed the connection after ApiVersions. Then an older version of ApiVersions may work."""
-        self.opened_at = 0.0
-        self.session_ends = 0.0
+        self.opened_at: float = 0.0
+        self.session_ends: float = 0.0
         """The loop's time at which the login expires; 0.0 if it does not."""
         self.closed: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
         self._connector = connector

@@ -50,7 +50,7 @@ class AgreedVersions:
     __slots__ = ("_capped", "_picked", "table")
 
     def __init__(self, table: VersionTable) -> None:
-        self.table = table
+        self.table: VersionTable = table
         self._picked: dict[type[Message], int] = {}
         self._capped: dict[type[Message], int] = {}  # the version that was last used under ``at_most``, for diagnoses
 

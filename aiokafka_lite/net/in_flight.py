@@ -139,11 +139,11 @@ class InFlightRequests:
         max_open: float = math.inf,
         counters: TrafficCounters | None = None,
     ) -> None:
-        self.throttled_until = 0.0
+        self.throttled_until: float = 0.0
         """The loop's time until which the broker throttles this client; 0.0 if it does not."""
         self.hide_secrets: Callable[[Message], None] | None = None
         """Hides the secrets of the login in the error texts of responses. None without a login."""
-        self.last_used = 0.0
+        self.last_used: float = 0.0
         """The loop's time of the last request."""
         self._peer = peer
         self._client_id = client_id

@@ -22,7 +22,7 @@ class ReconnectBackoff:
     """
 
     def __init__(self, initial: float, maximum: float, random: Callable[[], float]) -> None:
-        self.retry_at = 0.0
+        self.retry_at: float = 0.0
         """The loop's time of the next attempt; in the past, or 0.0, if it may begin at once."""
         self._backoff = Backoff(initial, maximum, random=random)
         self._pause = 0.0

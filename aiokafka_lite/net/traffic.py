@@ -28,15 +28,15 @@ class TrafficCounters:
     )
 
     def __init__(self) -> None:
-        self.connects = 0
-        self.connect_failures = 0
-        self.requests = 0
-        self.responses = 0
-        self.bytes_sent = 0
-        self.bytes_received = 0
-        self.throttle_time = 0.0
+        self.connects: int = 0
+        self.connect_failures: int = 0
+        self.requests: int = 0
+        self.responses: int = 0
+        self.bytes_sent: int = 0
+        self.bytes_received: int = 0
+        self.throttle_time: float = 0.0
         self.last_response_at: float | None = None  # the loop's time
-        self.latencies = Latencies()
+        self.latencies: Latencies = Latencies()
 
 
 class Latencies:
@@ -45,8 +45,8 @@ class Latencies:
     __slots__ = ("_recent", "count", "total")
 
     def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
+        self.count: int = 0
+        self.total: float = 0.0
         self._recent: deque[float] | None = None  # made when it is needed: an empty one takes 760 bytes
 
     def add(self, seconds: float) -> None:

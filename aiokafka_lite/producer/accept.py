@@ -75,7 +75,7 @@ class Acceptor:
         clock: Callable[[], float],
         service: Service,
     ) -> None:
-        self.in_order = FifoLock()
+        self.in_order: FifoLock = FifoLock()
         self._accumulator = accumulator
         self._topics = accumulator.topics
         self._settlement = settlement

@@ -88,7 +88,7 @@ class Accumulator:
         self._timers = timers
         sealed: deque[Sealed] = deque()
         self._sealed = sealed
-        self.choice = PartitionChoice(partitioner, client.view, sealed)
+        self.choice: PartitionChoice = PartitionChoice(partitioner, client.view, sealed)
         self._spawn = spawn
         self._make_partition = partial(
             PartitionProducer,

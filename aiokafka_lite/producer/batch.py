@@ -67,25 +67,25 @@ class Batch(BatchResult):
         self.base_offset = UNKNOWN_OFFSET
         self.log_append_time = -1
         self.log_start_offset = -1
-        self.moved = None
+        self.moved: list[tuple[BatchResult, int]] | None = None
         self._waiters = None
         self._followers = None
         self._error = None
         self._failure = None
-        self.builder = builder
-        self.opened = opened
-        self.deadline = deadline
-        self.due = False
-        self.reserved = 0
+        self.builder: BatchBuilder = builder
+        self.opened: float = opened
+        self.deadline: float = deadline
+        self.due: bool = False
+        self.reserved: int = 0
         self.queued_for: int | None = None
-        self.queued_bytes = 0
+        self.queued_bytes: int = 0
         self.identity: ProducerIdAndEpoch = NO_PRODUCER_ID
-        self.sequence = NO_SEQUENCE
-        self.attempts = 0
+        self.sequence: int = NO_SEQUENCE
+        self.attempts: int = 0
         self.sent_to: bytes | None = None
         self.last_error: Exception | None = None
-        self.may_be_written = False
-        self.is_written = False
+        self.may_be_written: bool = False
+        self.is_written: bool = False
 
     @property
     def count(self) -> int:

@@ -10,10 +10,10 @@ class Counters:
     """
 
     def __init__(self) -> None:
-        self.requests_sent = 0
-        self.batches_sent = 0
-        self.records_sent = 0
-        self.bytes_sent = 0
+        self.requests_sent: int = 0
+        self.batches_sent: int = 0
+        self.records_sent: int = 0
+        self.bytes_sent: int = 0
         self.records_delivered = 0
         self.records_failed = 0
         self.retries = 0

@@ -185,13 +185,13 @@ class BatchResult:
     )
 
     def __init__(self, topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.settled = False
-        self.has_failed = False
-        self.base_offset = UNKNOWN_OFFSET
-        self.log_append_time = -1
-        self.log_start_offset = -1
+        self.topic: str = topic
+        self.partition: int = partition
+        self.settled: bool = False
+        self.has_failed: bool = False
+        self.base_offset: int = UNKNOWN_OFFSET
+        self.log_append_time: int = -1
+        self.log_start_offset: int = -1
         self.moved: list[tuple[BatchResult, int]] | None = None
         self._waiters: list[asyncio.Future[None]] | None = None
         self._followers: list[Callable[[], None]] | None = None

@@ -57,8 +57,8 @@ class _Group:
         batch: Batch | None = None,
         prepared: Sequence[PreparedRecord] = (),
     ) -> None:
-        self.count = len(results)
-        self.size = size
+        self.count: int = len(results)
+        self.size: int = size
         self._batch = batch
         self._prepared = prepared
         self._results = results

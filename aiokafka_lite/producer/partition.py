@@ -129,12 +129,12 @@ class PartitionProducer(PartitionBatches):
     ) -> None:
         super().__init__(topic_partition, batches, load, sealed, now)
         self.topic_id: bytes | None = None  # known after the topic was created again
-        self.state = START
-        self.level = 0
+        self.state: PartitionState = START
+        self.level: int = 0
         self.leader: int | None = None
         self.leader_epoch: int | None = None
-        self.in_flight = 0
-        self.sequences = None if ids is None else Sequences(topic_partition, ids)
+        self.in_flight: int = 0
+        self.sequences: Sequences | None = None if ids is None else Sequences(topic_partition, ids)
         self._depth = depth if ids is not None else 1
         self._make_backoff = make_backoff
         self._backoff: Backoff | None = None  # created at the first failure, because idle partitions should be small
@@ -287,7 +287,7 @@ class PartitionProducer(PartitionBatches):
     def expired(self, batch: Batch) -> Next:
         """Remove a batch whose ``delivery_timeout`` has ended, also if it is in flight. The caller fails it."""
         if batch is self.open:
-            self.open = None
+            self.open: Batch | None = None
         else:
             # ``in_flight`` does not change: the request is still with the broker, and its answer ends it.
             (self.sent if batch in self.sent else self.unsent).remove(batch)
@@ -353,7 +353,7 @@ class PartitionProducer(PartitionBatches):
         # From now on, entries in the queue of the old leader are stale. Without the level, its sender would take a
         # batch and send it to a broker that does not lead the partition.
         self.level += 1
-        self.broker = self.leader
+        self.broker: int | None = self.leader
         self._must_pause = self._skip_pause = False
         return Next.OFFER if self.is_ready else Next.NOTHING
 

@@ -67,7 +67,7 @@ class PartitionBatches:
         sealed: deque[Sealed],
         now: Callable[[], float],
     ) -> None:
-        self.topic_partition = topic_partition
+        self.topic_partition: TopicPartition = topic_partition
         self.broker: int | None = None
         self.open: Batch | None = None
         # These are lists, because a producer may have ten thousand idle partitions: an empty deque takes 760 bytes, a

@@ -30,7 +30,7 @@ class PartitionChoice:
     def __init__(self, partitioner: Partitioner, view: ClusterView, sealed: deque[Sealed]) -> None:
         self._view = view
         self._sealed = sealed
-        self.is_default = type(partitioner) is DefaultPartitioner
+        self.is_default: bool = type(partitioner) is DefaultPartitioner
         self._default = partitioner if type(partitioner) is DefaultPartitioner else None
         self._partitioner = partitioner
         self._name = type(partitioner).__name__

@@ -79,19 +79,21 @@ class Pipeline:
         self.id_refusal: KafkaError | None = None
         """The error with which brokers refuse a producer id, until they assign one."""
         self._timers = Timers(self._crash)
-        self.counters = Counters()
-        self.ids = self._make_ids(config)
+        self.counters: Counters = Counters()
+        self.ids: ProducerIds | None = self._make_ids(config)
         budget = ByteBudget(config.buffer_memory)
         batches = BatchFactory(config)
         load: Counter[int] = Counter()  # the bytes of sealed batches by broker
         self._dispatcher = Dispatcher(client, self._timers, budget, config.linger, self._start_sender)
-        self.settlement = Settlement(client, budget, self._dispatcher, self._timers, self.counters, config, failures)
+        self.settlement: Settlement = Settlement(
+            client, budget, self._dispatcher, self._timers, self.counters, config, failures
+        )
         answers = Answers(client, batches, self.settlement, self._dispatcher, self.counters, config)
         transactional_ids = self.ids if isinstance(self.ids, TransactionalIds) else None
         requests = ProduceRequests(client, config, batches, self.counters, transactional_ids)
         context = SenderContext(client, config, self._dispatcher, answers, requests, self._timers)
-        self.senders = Senders(context, load, self._spawn_sender)
-        self.accumulator = Accumulator(
+        self.senders: Senders = Senders(context, load, self._spawn_sender)
+        self.accumulator: Accumulator = Accumulator(
             client,
             config,
             partitioner,
@@ -104,12 +106,12 @@ class Pipeline:
             ids=self.ids,
             spawn=self._spawn,
         )
-        self.room = Room(budget, config.max_block, service, self.accumulator.flush)
-        self.acceptor = Acceptor(
+        self.room: Room = Room(budget, config.max_block, service, self.accumulator.flush)
+        self.acceptor: Acceptor = Acceptor(
             self.accumulator, self.settlement, self.room, config, serialization, interceptors, clock, service
         )
         appender = BulkAppender(self.accumulator, self._dispatcher)
-        self.many_acceptor = ManyAcceptor(
+        self.many_acceptor: ManyAcceptor = ManyAcceptor(
             self.acceptor,
             self.accumulator,
             appender,
@@ -120,10 +122,10 @@ class Pipeline:
             on_refused=self.record_refused,
             takes_lists=not interceptors and serialization.plain_keys and serialization.plain_values,
         )
-        self.arrow_acceptor = ArrowAcceptor(
+        self.arrow_acceptor: ArrowAcceptor = ArrowAcceptor(
             self.accumulator, appender, self.room, batches, config, clock, service, self.acceptor
         )
-        self.transactions = self._make_transactions(config)
+        self.transactions: Transactions | None = self._make_transactions(config)
 
     def _make_ids(self, config: ProducerConfig) -> ProducerIds | None:
         if config.transactional_id is not None:

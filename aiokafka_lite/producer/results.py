@@ -82,7 +82,7 @@ class ListPiece(Piece):
     ) -> None:
         self.runs: list[Run] = []
         self._timestamp = timestamp
-        self.value_sizes = value_sizes
+        self.value_sizes: list[int] = value_sizes
         self._key_sizes = key_sizes
         self._order = order
 

@@ -18,8 +18,8 @@ class Room:
     __slots__ = ("_expedite", "_max_block", "_service", "budget", "waiting")
 
     def __init__(self, budget: ByteBudget, max_block: float, service: Service, expedite: Callable[[], None]) -> None:
-        self.budget = budget
-        self.waiting = 0
+        self.budget: ByteBudget = budget
+        self.waiting: int = 0
         self._max_block = max_block
         self._service = service
         self._expedite = expedite

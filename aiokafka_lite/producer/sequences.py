@@ -54,7 +54,7 @@ class Sequences:
 
     def __init__(self, topic_partition: TopicPartition, ids: ProducerIds) -> None:
         self.identity: ProducerIdAndEpoch | None = None
-        self.is_pipelined = False
+        self.is_pipelined: bool = False
         self._topic_partition = topic_partition
         self._ids = ids
         self._next = 0

@@ -174,11 +174,15 @@ class Serialization:
     __slots__ = ("is_async", "key", "plain_keys", "plain_values", "value")
 
     def __init__(self, key: GivenSerializer[Never] | None, value: GivenSerializer[Never] | None) -> None:
-        self.key = BytesSerializer() if key is None else as_serializer("key_serializer", key)
-        self.value = BytesSerializer() if value is None else as_serializer("value_serializer", value)
-        self.plain_keys = key is None
-        self.plain_values = value is None
-        self.is_async = is_async(self.key) or is_async(self.value)
+        self.key: AnySerializer | BytesSerializer = (
+            BytesSerializer() if key is None else as_serializer("key_serializer", key)
+        )
+        self.value: AnySerializer | BytesSerializer = (
+            BytesSerializer() if value is None else as_serializer("value_serializer", value)
+        )
+        self.plain_keys: bool = key is None
+        self.plain_values: bool = value is None
+        self.is_async: bool = is_async(self.key) or is_async(self.value)
 
 
 Serialized: TypeAlias = tuple[bytes, tuple[Header, ...]]

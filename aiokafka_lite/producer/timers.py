@@ -21,7 +21,7 @@ class Timers:
         self._loop = asyncio.get_running_loop()
         self._crash = crash
         self.now: Callable[[], float] = self._loop.time
-        self.stopped = False
+        self.stopped: bool = False
 
     def at(self, when: float, function: Callable[[*Ts], object], *args: *Ts) -> asyncio.TimerHandle:
         """Call ``function(*args)`` at the loop's time ``when``, in seconds."""

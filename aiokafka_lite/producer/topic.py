@@ -86,17 +86,17 @@ class TopicProducer:
     )
 
     def __init__(self, name: str, make_partition: Callable[[TopicPartition], PartitionProducer], now: float) -> None:
-        self.name = name
-        self.last_used = now
-        self.used_until = 0.0
+        self.name: str = name
+        self.last_used: float = now
+        self.used_until: float = 0.0
         self.partitions: dict[int, PartitionProducer] = {}
         self.vanished: list[PartitionProducer] = []
         self.pending: PendingRecords | None = None
         self.unplaced: PendingRecords | None = None
-        self.is_asking = False
-        self.is_known = False
-        self.is_open = False
-        self.topic_id = ZERO_UUID
+        self.is_asking: bool = False
+        self.is_known: bool = False
+        self.is_open: bool = False
+        self.topic_id: bytes = ZERO_UUID
         self._make_partition = make_partition
         self._seen: tuple[TopicView | None, object] | None = None
 

@@ -101,7 +101,7 @@ class TransactionCoordinator:
     def __init__(
         self, client: Client, transactional_id: str, transaction_timeout: float, ids: TransactionalIds
     ) -> None:
-        self.has_started = False
+        self.has_started: bool = False
         self._markers_until = -math.inf
         self._is_certain = True
         self._has_warned = False
@@ -114,7 +114,7 @@ class TransactionCoordinator:
         self._transactional_id = transactional_id
         self._transaction_timeout = transaction_timeout
         self._ids = ids
-        self.channel = TransactionChannel(client, transactional_id, transaction_timeout, ids)
+        self.channel: TransactionChannel = TransactionChannel(client, transactional_id, transaction_timeout, ids)
 
     def begin(self) -> None:
         """Begin a transaction. The coordinator does not know it yet."""

@@ -80,9 +80,9 @@ class TransactionMachine:
     """The state, the cause of a failure, and the number of the present or last transaction."""
 
     def __init__(self) -> None:
-        self.state = START
+        self.state: TransactionState = START
         self.cause: Exception | None = None
-        self.number = 0
+        self.number: int = 0
 
     @property
     def is_open(self) -> bool:

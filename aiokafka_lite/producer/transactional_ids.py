@@ -30,9 +30,9 @@ class TransactionalIds(ProducerIds):
 
     def __init__(self, request_partitions: Callable[[], None]) -> None:
         super().__init__(_nothing)
-        self.generation = 1
-        self.accepts_batches = False
-        self.is_outdated = False
+        self.generation: int = 1
+        self.accepts_batches: bool = False
+        self.is_outdated: bool = False
         self.wanted: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
         self._request_partitions = request_partitions
@@ -45,7 +45,7 @@ class TransactionalIds(ProducerIds):
 
     def received(self, identity: ProducerIdAndEpoch) -> None:
         """Store the identity that the coordinator assigned."""
-        self.newest = identity
+        self.newest: ProducerIdAndEpoch | None = identity
         self.is_outdated = False
 
     def added(self, topic_partition: TopicPartition) -> None:

@@ -89,7 +89,7 @@ class Transactions:
         spawn: Spawn,
     ) -> None:
         assert config.transactional_id is not None
-        self.transactional_id = config.transactional_id
+        self.transactional_id: str = config.transactional_id
         self._transaction_timeout = config.transaction_timeout
         self._client = client
         self._ids = ids
@@ -100,10 +100,10 @@ class Transactions:
         self._flush = flush
         self._spawn = spawn
         self._machine = TransactionMachine()
-        self.open_number = 0
+        self.open_number: int = 0
         """The number of the transaction that the coordinator has not ended; 0 if there is none."""
         self._coordinator = TransactionCoordinator(client, config.transactional_id, config.transaction_timeout, ids)
-        self.parts = TransactionParts(
+        self.parts: TransactionParts = TransactionParts(
             self._machine,
             self._coordinator,
             ids,

@@ -60,7 +60,7 @@ class ClientProtocol(Generic[P]):
     __slots__ = ("_in_flight", "_next", "peer")
 
     def __init__(self, peer: str) -> None:
-        self.peer = peer
+        self.peer: str = peer
         self._next = 0
         self._in_flight: deque[InFlight[P]] = deque()
 

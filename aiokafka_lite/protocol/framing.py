@@ -86,10 +86,10 @@ class FrameMemory:
     __slots__ = ("_make_room", "held", "limit", "reserved")
 
     def __init__(self, limit: int, *, reserved: int = 0, make_room: Callable[[], bool] = lambda: False) -> None:
-        self.limit = limit
-        self.reserved = reserved
+        self.limit: int = limit
+        self.reserved: int = reserved
         self._make_room = make_room
-        self.held = 0
+        self.held: int = 0
 
     def __repr__(self) -> str:
         return f"<FrameMemory held={self.held} limit={self.limit}>"
@@ -128,9 +128,9 @@ class WaitingFrameMemory:
     __slots__ = ("_first", "_shared", "_waiting", "held", "limit")
 
     def __init__(self, limit: int, largest: int) -> None:
-        self.limit = limit
+        self.limit: int = limit
         self._shared = limit - largest
-        self.held = 0
+        self.held: int = 0
         self._first: FrameSplitter | None = None
         self._waiting: dict[FrameSplitter, Callable[[], bool]] = {}
 
@@ -204,8 +204,8 @@ class FrameSplitter:
         intake_size: int = INTAKE_SIZE,
         memory: FrameMemory | WaitingFrameMemory | None = None,
     ) -> None:
-        self.max_size = max_size
-        self.peer = peer
+        self.max_size: int = max_size
+        self.peer: str = peer
         self._memory = memory
         self.error: ProtocolError | None = None
         self._limit = -1  # negative at first, so that the first size is compared with other protocols; then max_size
@@ -219,7 +219,7 @@ class FrameSplitter:
         self._filled = 0
         self._writable = 0  # the end of the part of the large buffer that may be written
         self._counted = 0  # bytes that ``memory`` counts for the large frame
-        self.starved = False
+        self.starved: bool = False
         """Whether the large frame waits for room in a ``WaitingFrameMemory``."""
 
     def __repr__(self) -> str:

@@ -27,9 +27,9 @@ class PartialResponse(Response):
     def __init__(self, cls: type[Response], version: int, array: str, data: bytes, position: int, peer: str) -> None:
         self._name = cls.__name__
         self._decoders = part_decoders(cls, version, array)
-        self.version = version
-        self.peer = peer
-        self.data = data
+        self.version: int = version
+        self.peer: str = peer
+        self.data: bytes = data
         self._first = position
         self.begin()
 

@@ -120,17 +120,17 @@ class _Variable(Protocol[T]):
     ) -> T | None: ...
 
 
-int8 = cast("_Fixed[int]", partial(_field, "b"))
-int16 = cast("_Fixed[int]", partial(_field, "h"))
-uint16 = cast("_Fixed[int]", partial(_field, "H"))
-int32 = cast("_Fixed[int]", partial(_field, "i"))
-int64 = cast("_Fixed[int]", partial(_field, "q"))
-float64 = cast("_Fixed[float]", partial(_field, "d"))
-boolean = cast("_Fixed[bool]", partial(_field, "?"))
-uuid = cast("_Fixed[bytes]", partial(_field, "16s"))
-string = cast("_Variable[str]", partial(_field, "string"))
-blob = cast("_Variable[bytes]", partial(_field, "bytes"))
-record_set = cast("_Variable[Blob]", partial(_field, "records"))
+int8: _Fixed[int] = cast("_Fixed[int]", partial(_field, "b"))
+int16: _Fixed[int] = cast("_Fixed[int]", partial(_field, "h"))
+uint16: _Fixed[int] = cast("_Fixed[int]", partial(_field, "H"))
+int32: _Fixed[int] = cast("_Fixed[int]", partial(_field, "i"))
+int64: _Fixed[int] = cast("_Fixed[int]", partial(_field, "q"))
+float64: _Fixed[float] = cast("_Fixed[float]", partial(_field, "d"))
+boolean: _Fixed[bool] = cast("_Fixed[bool]", partial(_field, "?"))
+uuid: _Fixed[bytes] = cast("_Fixed[bytes]", partial(_field, "16s"))
+string: _Variable[str] = cast("_Variable[str]", partial(_field, "string"))
+blob: _Variable[bytes] = cast("_Variable[bytes]", partial(_field, "bytes"))
+record_set: _Variable[Blob] = cast("_Variable[Blob]", partial(_field, "records"))
 """A record set: a ``blob`` that is decoded as a memoryview into the frame, because it may have megabytes."""
 
 

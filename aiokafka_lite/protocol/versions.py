@@ -25,7 +25,7 @@ class VersionTable:
     def __init__(self, ranges: dict[int, Versions], peer: str, features: dict[str, int] | None = None) -> None:
         self._features = features or {}
         self._ranges = ranges
-        self.peer = peer
+        self.peer: str = peer
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse, peer: str) -> VersionTable:

@@ -83,6 +83,7 @@ class RegistryHttp:
         random: Callable[[], float],
     ) -> None:
         self._httpx = extra("httpx", "schema-registry")
+        self.urls: list[str]
         self.urls, in_url = _addresses(url)
         if (username is None) != (password is None):
             raise ConfigurationError("username and password are required together")

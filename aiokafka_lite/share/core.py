@@ -57,17 +57,17 @@ class ShareCore:
 
     def __init__(self, service: Service, options: ShareOptions) -> None:
         self.options = options
-        self.client = Client(
+        self.client: Client = Client(
             options.client,
             connector=options.connector,
             runtime=options.runtime,
             report_metrics=self._report_metrics,
         )
-        self.in_flight = InFlight()
-        self.counters = Counters()
+        self.in_flight: InFlight = InFlight()
+        self.counters: Counters = Counters()
         self.lock_timeout: float | None = None
         """The seconds of the last acquisition lock; None before the first record."""
-        self.membership = Membership(
+        self.membership: Membership = Membership(
             self.client,
             ShareMember(
                 options.share.group_id,

@@ -60,10 +60,10 @@ class Acquisition:
         *,
         unread: AcquiredRecords | None = None,
     ) -> None:
-        self.partition = partition
-        self.key = key
-        self.node_id = node_id
-        self.expires_at = expires_at
+        self.partition: TopicPartition = partition
+        self.key: TopicIdPartition = key
+        self.node_id: int = node_id
+        self.expires_at: float = expires_at
         self.lost: KafkaError | None = None
         """The error that ended the session in which the records were acquired, or None."""
         self.buffered: deque[ShareRecord] = deque(records)
@@ -155,9 +155,9 @@ class InFlight:
 
     def __init__(self) -> None:
         self._acquisitions: list[Acquisition] = []
-        self.taken = 0
+        self.taken: int = 0
         """The number of records that were returned to the user."""
-        self.expired = 0
+        self.expired: int = 0
         """The number of records that were dropped before they were returned to the user, because their lock had
         expired."""
 

@@ -74,11 +74,11 @@ class ShareMember:
     def __init__(self, group_id: str, member_id: str, topics: Sequence[str], rack: str | None = None) -> None:
         self.group_id = group_id
         self.member_id = member_id
-        self.topics = tuple(sorted(topics))
+        self.topics: tuple[str, ...] = tuple(sorted(topics))
         self.rack = rack
-        self.state = ShareMemberState.JOINING
-        self.epoch = JOIN_EPOCH
-        self.heartbeat_interval = DEFAULT_INTERVAL
+        self.state: ShareMemberState = ShareMemberState.JOINING
+        self.epoch: int = JOIN_EPOCH
+        self.heartbeat_interval: float = DEFAULT_INTERVAL
         self.assignment: frozenset[TopicIdPartition] = frozenset()
         self._is_answered = False  # whether the last heartbeat was answered without an error
 

@@ -52,8 +52,8 @@ class Membership:
         topic_names: Callable[[], Mapping[bytes, str]],
     ) -> None:
         self.member = member
-        self.heartbeats = RequestCounters()
-        self.rebalances = 0
+        self.heartbeats: RequestCounters = RequestCounters()
+        self.rebalances: int = 0
         """How often the assigned partitions have changed."""
         self._client = client
         self._on_assignment = on_assignment

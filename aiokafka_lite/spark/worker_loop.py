@@ -46,7 +46,7 @@ class WorkerLoop:
     """An event loop in a thread of its own, and the components on it. Other threads call ``run`` and ``lease``."""
 
     def __init__(self, *, idle_timeout: float = IDLE_TIMEOUT) -> None:
-        self.pid = os.getpid()
+        self.pid: int = os.getpid()
         self._idle_timeout = idle_timeout
         self._leases: dict[Hashable, _Lease] = {}
         self._ending: set[Future[None]] = set()

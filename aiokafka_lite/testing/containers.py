@@ -17,8 +17,8 @@ from typing import Any
 try:
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.wait_strategies import LogMessageWaitStrategy
-except ImportError as error:
-    raise ImportError(f"Kafka in a container needs testcontainers ({error}): pip install testcontainers") from error
+except ImportError as _error:
+    raise ImportError(f"Kafka in a container needs testcontainers ({_error}): pip install testcontainers") from _error
 
 DEFAULT_IMAGE = "apache/kafka:4.3.1"
 _PORT = 9092
@@ -98,7 +98,7 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
             raise EngineMissing(f"Kafka in a container: {problem}")
         super().__init__(image, **kwargs)
         self.host = host
-        self.port = free_port(host) if port is None else port
+        self.port: int = free_port(host) if port is None else port
         # Without the address, the engine would publish the port on every interface, for the whole network.
         self.ports[str(_PORT)] = (host, self.port)  # type: ignore[assignment, unused-ignore]
         self.with_env("KAFKA_HEAP_OPTS", f"-Xmx{heap_megabytes}m -Xms128m")

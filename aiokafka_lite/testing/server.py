@@ -29,7 +29,7 @@ class EmbeddedKafkaServer:
     """
 
     def __init__(self, brokers: int = 1, **arguments: Any) -> None:
-        self.cluster = EmbeddedCluster(brokers, **arguments)
+        self.cluster: EmbeddedCluster = EmbeddedCluster(brokers, **arguments)
         self._stack: ExitStack | None = None
 
     def __repr__(self) -> str:

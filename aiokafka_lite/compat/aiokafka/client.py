@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Unpack
+from typing import NoReturn, Unpack
 
 from ... import admin as native
 from ...config import ClientConfig
@@ -139,9 +139,9 @@ class AIOKafkaClient:
         nodes = [each.nodeId for each in self.cluster.brokers()]
         return random.choice(nodes) if nodes else None
 
-    send = missing(_NO_REQUESTS)
-    ready = missing(_NO_REQUESTS)
-    coordinator_lookup = missing(_NO_REQUESTS)
+    send: Callable[..., NoReturn] = missing(_NO_REQUESTS)
+    ready: Callable[..., NoReturn] = missing(_NO_REQUESTS)
+    coordinator_lookup: Callable[..., NoReturn] = missing(_NO_REQUESTS)
 
     def __repr__(self) -> str:
         return f"<AIOKafkaClient client_id={self._client_id}>"

@@ -22,7 +22,7 @@ class ClusterMetadata:
     def __init__(self, brokers: Iterable[BrokerMetadata] = (), controller: int | None = None) -> None:
         self._brokers = {each.nodeId: each for each in brokers}
         self._partitions: dict[str, dict[int, PartitionMetadata]] = {}
-        self.controller = None if controller is None else self._brokers.get(controller)
+        self.controller: BrokerMetadata | None = None if controller is None else self._brokers.get(controller)
         self.internal_topics: set[str] = set()
         self.unauthorized_topics: set[str] = set()
 

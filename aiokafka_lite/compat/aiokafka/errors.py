@@ -132,7 +132,7 @@ class BrokerResponseError(KafkaError):
 class NoError(BrokerResponseError):
     errno = 0
     message = "NO_ERROR"
-    description = ErrorCode.NONE.description
+    description: str = ErrorCode.NONE.description
 
 
 _RENAMED = {

@@ -38,7 +38,7 @@ class Listening(native.RebalanceListener):
     def __init__(self, on_change: Callable[[], None]) -> None:
         self.listener: ConsumerRebalanceListener | None = None
         self.is_stopped = False
-        self.has_new_topics = False
+        self.has_new_topics: bool = False
         """Whether the topics or their partitions may have changed. The owner clears it when it looks them up."""
         self._on_change = on_change
         self._has_revoked = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 from ... import consumer as native
 from ...arguments import must_be
@@ -100,7 +101,7 @@ class PositionCalls:
             return None
         return self._consumer.metrics().partitions[partition].last_stable_offset
 
-    last_poll_timestamp = missing("last_poll_timestamp() has no counterpart")
+    last_poll_timestamp: Callable[..., NoReturn] = missing("last_poll_timestamp() has no counterpart")
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         consumer = await self._ready()

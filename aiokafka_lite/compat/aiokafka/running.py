@@ -49,9 +49,9 @@ class RunningConsumer:
     ) -> None:
         self._make = make
         self._has_topics = has_topics
-        self.now = make()
+        self.now: native.Consumer[bytes, bytes] = make()
         """The consumer of the present subscription or assignment."""
-        self.is_running = False
+        self.is_running: bool = False
         self._retired: list[native.Consumer] = []
         self._starting = asyncio.Lock()
         self._closing: asyncio.Task[None] | None = None

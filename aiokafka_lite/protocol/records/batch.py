@@ -97,7 +97,7 @@ class RecordBatch:
         """Read the header of the only batch in ``data``. Raises CorruptRecord if it is malformed."""
         self.data: memoryview = memoryview(data)
         data = self.data
-        self.size = len(data)
+        self.size: int = len(data)
         if self.size > _MAGIC_AT and data[_MAGIC_AT] < 2:  # the same place in all formats
             self._read_legacy_header()
             return
@@ -368,7 +368,7 @@ class BatchBuilder:
         self._base_timestamp = self._max_timestamp = -1
         self._attributes = 0  # the codec, after the records are compressed
         self._raw_size = 0  # bytes before compression, after the batch was built
-        self.count = 0
+        self.count: int = 0
 
     def append(self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> bool:
         """Add a record. Returns False if the batch is full or was built. ``timestamp`` is in milliseconds.

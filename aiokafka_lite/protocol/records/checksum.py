@@ -32,4 +32,4 @@ def _package() -> Checksum:
     return cast(Checksum, crc32c)
 
 
-crc32c = _extension() or _package()
+crc32c: Checksum = _extension() or _package()

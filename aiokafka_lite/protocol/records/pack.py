@@ -48,11 +48,11 @@ class RecordLists:
     __slots__ = ("_contents", "_ends", "_headers", "key_sizes", "keys", "timestamp", "value_sizes", "values")
 
     def __init__(self, values: list[bytes], keys: list[bytes] | None, headers: Headers, timestamp: int) -> None:
-        self.values = values
-        self.keys = keys
-        self.timestamp = timestamp
-        self.value_sizes = list(map(len, values))
-        self.key_sizes = None if keys is None else list(map(len, keys))
+        self.values: list[bytes] = values
+        self.keys: list[bytes] | None = keys
+        self.timestamp: int = timestamp
+        self.value_sizes: list[int] = list(map(len, values))
+        self.key_sizes: list[int] | None = None if keys is None else list(map(len, keys))
         self._headers = encode_headers(headers) if headers else ZERO_HEADERS
         self._contents: list[int] = []
         self._ends: list[int] = []

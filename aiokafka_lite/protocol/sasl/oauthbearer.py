@@ -38,7 +38,7 @@ class OAuthBearerExchange:
         self.quoted, self.hide_secrets = redactor.quoted, redactor.hide_in
         pairs = [f"{name}={value}\x01".encode() for name, value in (extensions or {}).items()]
         self._message = b"n,,\x01auth=Bearer " + token.encode() + b"\x01" + b"".join(pairs) + b"\x01"
-        self.objection = ""
+        self.objection: str = ""
 
     def __repr__(self) -> str:
         return "<OAuthBearerExchange>"

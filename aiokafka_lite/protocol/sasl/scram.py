@@ -51,7 +51,7 @@ class ScramExchange:
         self._without_proof = b""
         self._server_signature: bytes | None = None
         self._verified = False
-        self.objection = ""
+        self.objection: str = ""
 
     def __repr__(self) -> str:
         return f"<ScramExchange {self._hash_name}>"

@@ -224,7 +224,7 @@ class ArrowDecoder:
         corrupt: Corrupt,
     ) -> None:
         types = arrow_types()
-        self.schema = extra("pyarrow").schema([(name, types[name]) for name in names])
+        self.schema: Any = extra("pyarrow").schema([(name, types[name]) for name in names])
         self._names = tuple(names)
         self._max_rows = max_rows
         self._max_bytes = max_bytes

@@ -78,10 +78,10 @@ class Rows:
             raise SerializationError(f"column 'value' of records for topic {topic!r} is required")
         given: Mapping[str, Any] = dict(zip(names, batch.columns))
         self.count: int = batch.num_rows
-        self.values = self._bytes("value", given["value"])
+        self.values: Any = self._bytes("value", given["value"])
         self.keys = self._bytes("key", given["key"]) if "key" in given else None
         self.headers = self._headers(given["headers"]) if "headers" in given else None
-        self.partitions = self._partitions(given["partition"]) if "partition" in given else None
+        self.partitions: Any | None = self._partitions(given["partition"]) if "partition" in given else None
         self.timestamps = self._timestamps(given["timestamp"], now) if "timestamp" in given else None
         self._now = now
         self._numbers: Numbers | None = None
