@@ -40,11 +40,12 @@ class Admin(Component):
     ``close()``, or inside ``async with``; any number of tasks may call at the same time. The constructor raises
     ConfigurationError.
 
-    A call on many items returns ``Results``: each item has its own result or its own error, even if a broker is down or
-    the time has passed. A call on one item returns its result or raises. Wrong arguments raise TypeError or ValueError
-    before a request is sent. Every call takes ``timeout`` in seconds, ``api_timeout`` by default, and retries retriable
-    errors until then: a controller, coordinator or leader that has moved, a lost connection. If the broker is too old,
-    UnsupportedVersion names the release that is needed. No call creates a topic as a side effect.
+    A call on many items returns ``Results``, in which each item has its own result or its own error. If a broker is
+    down, only its items fail. A call on one item returns its result or raises. Wrong arguments raise TypeError or
+    ValueError before a request is sent. Every call takes ``timeout`` in seconds, ``api_timeout`` by default. Until then
+    it retries retriable errors, for example after a lost connection, or when a controller, coordinator or leader has
+    moved. If the broker is too old, UnsupportedVersion names the release that is needed. No call creates a topic as a
+    side effect.
     """
 
     def __init__(

@@ -97,7 +97,7 @@ class OffsetsOfPartitions:
     async def look_up(
         self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel, deadline: Deadline
     ) -> Results[TopicPartition, FoundOffset | None]:
-        """Do the same as ``list``, with checked arguments and the deadline of the call that it is a step of."""
+        """Do the same as ``list``, as a step of another call: with checked arguments, and the deadline of that call."""
 
         async def ask(
             peer: Peer, items: list[TopicPartition]

@@ -1,7 +1,7 @@
 """Topics: create, delete, describe (whole or in pages), list, add partitions.
 
-Changes go to the controller. Descriptions come from any broker, and its metadata may be a moment old: a new topic may
-not be listed yet, and a deleted topic may still be listed.
+Changes go to the controller. Descriptions come from any broker. Its metadata may be a moment old: a new topic may be
+missing, and a deleted topic may still be listed.
 
 - Topics can be deleted by id since Kafka 2.8, and described by id since Kafka 3.1.
 - Pages use DescribeTopicPartitions (KIP-966) if a broker has it. Otherwise one Metadata response is cut into pages.

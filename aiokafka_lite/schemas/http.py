@@ -1,4 +1,4 @@
-"""Requests to a schema registry over HTTP: the first of its addresses that answers, retries, and what errors mean.
+"""Requests to a schema registry over HTTP: the choice of an address, retries, and the meaning of errors.
 
 Rule 1: a lost connection and the statuses 408, 429 and 5xx are retried at the next address, at once. After each round
 over all addresses there is a pause. ``timeout`` ends the retries with KafkaTimeout.

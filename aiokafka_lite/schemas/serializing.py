@@ -243,7 +243,7 @@ async def _add_referenced(
         if name in path or len(path) == DEEPEST_REFERENCE:
             names = ", ".join(map(printable, [*path[-3:], name]))
             raise ProtocolError(
-                "the schemas of the registry refer to each other in a circle, with the same name on two levels, or more"
+                "the schemas of the registry refer to each other in a circle, use a name on two levels, or are more"
                 f" than {DEEPEST_REFERENCE} levels deep; the last names are {names}"
             )
         if len(found) == MOST_REFERENCED:

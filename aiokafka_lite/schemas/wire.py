@@ -1,8 +1,10 @@
 """Confluent's wire format: how a key or value names the schema that it was written with.
 
-A prefix of the bytes is magic byte 0 and the id in 4 bytes, big-endian. A header (Confluent Platform 8) is magic byte 1
-and the GUID in 16 bytes; its name says whether it belongs to the key or to the value. Protobuf adds the path of the
-message type in its file: a count and the indexes as zigzag varints, where the path ``[0]`` is the single byte 0.
+- A prefix of the bytes: magic byte 0, and the id in 4 bytes, big-endian.
+- Or a header (Confluent Platform 8): magic byte 1, and the GUID in 16 bytes. The name of the header says whether it
+  belongs to the key or to the value.
+- Protobuf adds the path of the message type in its file: a count, and the indexes as zigzag varints. The path ``[0]``
+  is the single byte 0.
 """
 
 from __future__ import annotations

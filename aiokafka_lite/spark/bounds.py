@@ -60,7 +60,7 @@ class Edge(Enum):
 
 
 class Unmatched(Enum):
-    """How to begin in a partition that has no record at or after the given timestamp."""
+    """The start in a partition without a record at or after the given timestamp."""
 
     ERROR = "error"
     LATEST = "latest"

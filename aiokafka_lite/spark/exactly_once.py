@@ -14,8 +14,8 @@ transactional id, commits. After rule 1, a task reads the marker. If it is of th
 the rows, and the task writes nothing. It still reads its rows, because the computation of the query may keep a state,
 and compares their number and size with the marker. So each task of a batch is committed once, in any number of runs.
 
-Rule 3: a run decides a batch before it commits any task of it. The decision is a marker with the number of tasks in the
-group of the query, committed in a transaction with the id of the query. The driver begins that transaction when its
+Rule 3: a run decides a batch before it commits any task of it. The decision is a marker with the number of tasks: an
+offset of the query's group, committed in a transaction with the query's id. The driver begins that transaction when its
 tasks have finished, which fences earlier drivers. Then it reads the marker, and commits the decision if there is none.
 So a batch is decided once: a driver cannot decide after its successor has begun. A run without an open transaction
 commits nothing, so it only reads the decision.
@@ -45,7 +45,7 @@ F or of a third run. All tasks of F had started before S began. There are three 
 - The task of S started after that of F. It found the marker of F, or has fenced F.
 - The task of F started after that of S. Then S is refused by rule 5, and commits nothing.
 
-So F commits nothing after the first commit of S. S has repeated nothing of what F committed before, unless S has other
+So F commits nothing after the first commit of S. S has repeated no rows that F committed before, unless S has other
 rows in a task, with the same number and size (rule 2).
 
 The state after a kill of the driver, and what the next run does:
@@ -156,13 +156,18 @@ def write_rows(target: Target, place: Place, batches: Iterable[pyarrow.RecordBat
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     if first is None:
+        # Without rows there is no transaction. The driver aborts a transaction that an earlier run of this task has
+        # left.
         return Prepared(place)
     loop, rows = worker_loop(), _Counted(chain([first], filled))
     topic = next(by_topic(target.topic, first))[0]
+    # Rule 1: the start ends the transaction of an earlier attempt, and fences it. So the marker is read after the
+    # start.
     with _started_producer(loop, target.properties, place) as producer:
         with _leased_admin(loop, target.properties) as admin:
             marker = loop.run(_read_marker(admin, place.transactional_id, {topic}))
         if _is_written(place.batch, marker, place.transactional_id):
+            # Rule 2: the rows are computed all the same, because the query may keep a state.
             for _ in rows:
                 pass
             _check_same(place, marker, rows)
@@ -174,6 +179,7 @@ def write_rows(target: Target, place: Place, batches: Iterable[pyarrow.RecordBat
         for batch in rows:
             loop.run(task.accept(list(by_topic(target.topic, batch))))
         outcome = loop.run(task.finish())
+        # The transaction stays open for the driver, which ends it from another process.
         transaction = loop.run(producer.detach_transaction())
         return Prepared(place, topic, rows.rows, rows.size, transaction, outcome, begun_at)
 

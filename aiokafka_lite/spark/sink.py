@@ -129,8 +129,8 @@ def batch_writer(options: Write, schema: StructType, *, overwrite: bool) -> Batc
         raise ConfigurationError("mode overwrite is not possible: a topic cannot be overwritten; write .mode('append')")
     if options.transactional_id_prefix is not None:
         raise ConfigurationError(
-            f"option delivery={EXACTLY_ONCE} is for streams: a batch write has no checkpoint, by which a repeated task"
-            " could be recognized; leave it out, or use writeStream with .trigger(availableNow=True)"
+            f"option delivery={EXACTLY_ONCE} is for streams: a batch write has no checkpoint to recognize a repeated"
+            " task; leave it out, or use writeStream with .trigger(availableNow=True)"
         )
     return BatchWriter(_checked(options, schema))
 

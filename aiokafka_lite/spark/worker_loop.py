@@ -1,8 +1,9 @@
 """One event loop per worker process: Spark calls from its own threads, and clients are leased from task to task.
 
 Spark reuses its Python workers for many tasks, and asks for rows from a thread of its own. So each process has one
-daemon thread with one event loop. Components that are expensive to start (connections, metadata, a producer) are kept
-in this loop by their settings, leased to tasks, and closed when they are not used for ``IDLE_TIMEOUT`` seconds.
+daemon thread with one event loop. Components that are expensive to start, such as connections, metadata and a producer,
+stay in this loop. Tasks lease them by their settings. A component is closed after ``IDLE_TIMEOUT`` seconds without a
+lease.
 
 Workers are forked. A forked process cannot use its parent's loop, whose thread it does not have, and makes its own.
 """

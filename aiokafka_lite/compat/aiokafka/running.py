@@ -41,7 +41,8 @@ class Managed(ClientOwner, AsyncContext, ABC):
 class RunningConsumer:
     """Starts and closes the consumers that ``make`` makes. Owner: the ``AIOKafkaConsumer``.
 
-    ``has_topics`` tells whether there are topics for the subscription. Without them there is no assignment to wait for.
+    ``has_topics`` returns whether there are topics for the subscription. Without them there is no assignment to wait
+    for.
     """
 
     def __init__(
