@@ -195,6 +195,8 @@ class RegistryHttp:
             raise IllegalStateError("the schema registry client was closed while it waited for an answer")
         if answer.is_success and content is not None:
             return content
+        if answer.is_redirect:
+            problem = f"it redirects to {_place(answer.headers.get('location', ''))}"
         raise _refusal(url, _named(method, path, subject), subject, answer.status_code, content, problem)
 
     def _open_client(self) -> Any:
@@ -297,7 +299,17 @@ def _lost(url: str, error: BaseException) -> KafkaError:
                 f"the certificate of {url} is not trusted: {reason.verify_message}; pass an ssl_context with its CA"
             )
         reason = reason.__cause__ or reason.__context__
-    return ConnectionLost(f"{url} does not answer: {error or type(error).__name__}", sent=True)
+    # The errors of httpx for an exceeded time have no text.
+    return ConnectionLost(f"{url} does not answer: {str(error) or type(error).__name__}", sent=True)
+
+
+def _place(location: str) -> str:
+    """The address that an answer redirects to, without the parts that may contain a secret (rule 3)."""
+    try:
+        parts = urlsplit(location)
+    except ValueError:
+        return "an address that is not valid"
+    return harmless(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")), _LONGEST_QUOTE)
 
 
 class _UnusableAnswer(Exception):
@@ -326,9 +338,11 @@ def _refusal(url: str, what: str, subject: str | None, status: int, content: obj
         code = given if isinstance(given, int) else status
     if status in _RETRIABLE or status >= 500:
         return ConnectionLost(f"{url} answered {what} with HTTP status {status}: {message or 'no message'}", sent=True)
-    if 200 <= status < 300:
+    if status < 400:
         message = problem
-    advice = _ADVICE.get(code) or _ADVICE.get(status, "check that url is the address of a schema registry")
+    advice = _ADVICE.get(code) or _ADVICE.get(status)
+    if advice is None or code == 404:  # a registry has codes of its own: 40401 to 40409
+        advice = "check that url is the address of a schema registry"
     return SchemaRegistryError(
         f"{url} refused {what}: {message or 'no message'} (HTTP status {status}, code {code}); {advice}",
         status=status,

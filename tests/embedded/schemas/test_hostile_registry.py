@@ -54,7 +54,7 @@ SENSELESS: list[Any] = [
 
 @asynccontextmanager
 async def registry_that_sends(
-    *pieces: bytes, headers: str = "", pause: float = 0.0, **settings: Any
+    *pieces: bytes, status: str = "200 OK", headers: str = "", pause: float = 0.0, **settings: Any
 ) -> AsyncIterator[SchemaRegistryClient]:
     """A client of a server that answers each request with these bytes, one piece after the other."""
 
@@ -64,7 +64,7 @@ async def registry_that_sends(
         try:
             await reader.readuntil(b"\r\n\r\n")
             size = sum(map(len, pieces))
-            writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n{headers}Connection: close\r\n\r\n".encode())
+            writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {size}\r\n{headers}Connection: close\r\n\r\n".encode())
             for piece in pieces:
                 writer.write(piece)
                 await writer.drain()
@@ -193,3 +193,33 @@ async def test_references_without_end_are_an_error(width: int, says: str) -> Non
     registry = InventiveRegistry(endless)
     with pytest.raises(ProtocolError, match=says):
         await referenced(registry, (await registry.by_version("s", 0)).schema)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "text"),
+    [
+        (
+            "308 Permanent Redirect",
+            "Location: https://me:pass@other/subjects?key=pass\r\n",
+            r"it redirects to https://other/subjects \(HTTP status 308, code 308\); check that url is the address of a",
+        ),
+        (
+            "302 Found",
+            "Location: https://[other\r\n",
+            r"it redirects to an address that is not valid \(HTTP status 302, code 302\); check that url",
+        ),
+        ("404 Not Found", "", r"no message \(HTTP status 404, code 404\); check that url is the address of a"),
+    ],
+)
+async def test_a_web_server_that_is_no_registry_is_an_error(status: str, headers: str, text: str) -> None:
+    async with registry_that_sends(b"<html>", status=status, headers=headers) as registry:
+        with pytest.raises(SchemaRegistryError, match=text) as caught:
+            await registry.latest("orders")
+    assert "pass" not in str(caught.value)
+
+
+async def test_the_error_for_a_registry_that_is_too_slow_names_the_reason() -> None:
+    settings = {"timeout": 0.2, "request_timeout": 0.05, "retry_backoff": 0.001}
+    async with registry_that_sends(b"[", b"]", pause=1.0, **settings) as registry:
+        with pytest.raises(KafkaTimeout, match="does not answer: ReadTimeout"):
+            await registry.subjects()
