@@ -5,7 +5,7 @@ Rule 2: the delay doubles with each candidate that does not answer, so a cluster
   requests.
 Rule 3: the first answer cancels the attempts that still run.
 
-So one frozen broker costs about a second, while its own request times out after ``request_timeout`` (30 s).
+So a frozen broker costs about a second. Without the hedge, it costs ``request_timeout`` (30 s).
 """
 
 from __future__ import annotations

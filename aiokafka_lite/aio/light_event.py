@@ -1,9 +1,9 @@
 """An event that takes less memory than asyncio's. A client has twenty events, and tasks wait for few of them.
 
 Producers, consumers and admin clients use it for an event that lives as long as the client: in services, connections,
-metadata, groups, fetching and transactions. ``asyncio.Event`` is used where the saving would be small: events of one
-call, claim or session, and the few events of a ``ConsumerGroup``, a share consumer, the embedded broker and the command
-line.
+metadata, groups, fetching and transactions. ``asyncio.Event`` is used where the saving would be small. These are events
+of one call, claim or session, and the few events of a ``ConsumerGroup``, a share consumer, the embedded broker and the
+command line.
 """
 
 from __future__ import annotations

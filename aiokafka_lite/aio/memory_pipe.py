@@ -1,7 +1,7 @@
 """Two connected asyncio transports in memory, which behave like TCP.
 
-One side receives the bytes of the other by ``loop.call_soon``: in order, never within the call of ``write``, and
-without a socket, so it works in virtual time. Flow control, half close, close and reset are those of a socket.
+One side receives the bytes of the other by ``loop.call_soon``: in order, and never within the call of ``write``. No
+socket is used, so a pipe works in virtual time. Flow control, half close, close and reset are those of a socket.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks that a response about the cluster makes sense, before the client uses it. The codec has checked the bytes.
+"""Checks the values of a response about the cluster before the client uses it. The codec has checked the bytes.
 
 Each check raises a ProtocolError that names the wrong value. Then the whole response is refused: the last good snapshot
 stays, another broker is asked, and requests are paced as after any failure. docs/responses.md lists the rules for all
@@ -36,7 +36,7 @@ class BrokerAddress(Protocol):
 
 
 def check_brokers(response: MetadataResponse) -> None:
-    """Raise ProtocolError unless the brokers make sense."""
+    """Raise ProtocolError if a broker is listed twice, or has an invalid id or address."""
     seen = set()
     for broker in response.brokers:
         check_endpoint(broker)
@@ -68,7 +68,7 @@ def _wrong_in(endpoint: BrokerAddress) -> str:
 
 
 def check_topic(topic: MetadataResponseTopic) -> None:
-    """Raise ProtocolError unless the topic and its partitions make sense."""
+    """Raise ProtocolError if the topic has neither name nor id, or an invalid partition number or epoch."""
     if not topic.name and topic.topic_id == ZERO_UUID:
         raise _senseless("a topic has neither a name nor an id")
     # Fast path for the usual case: numbers in order, without a gap.

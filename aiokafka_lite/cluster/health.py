@@ -17,8 +17,8 @@ class Health(Snapshot):
     """The health of a client at one moment.
 
     ``is_live`` is False if the client cannot recover by itself, so that the process should be restarted. ``is_ready``
-    is False while it cannot do its work: before its start, while it closes, while no broker answers, or while it is not
-    a member of its group. ``problems`` has a text for each reason.
+    is False while the client cannot do its work. It has not started, it closes, no broker answers, or it is not a
+    member of its group. ``problems`` has a text for each reason.
     """
 
     is_live: bool

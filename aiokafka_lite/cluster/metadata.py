@@ -6,9 +6,9 @@ change, so two snapshots can be compared by identity.
 
 Rules of this file, each of which follows from a bug:
 
-Rule 1: Brokers hear of a new leader at different times, so an answer may be stale. A partition with a lower leader
-        epoch than the known one is always ignored (KIP-320). A broker that has lost the controller still answers, with
-        old leaders.
+Rule 1: Brokers get new metadata at different times, so an answer may name an old leader. A partition with a lower
+        leader epoch than the known one is always ignored (KIP-320). A broker that has lost the controller still
+        answers, with old leaders.
 Rule 2: A topic that was deleted and created again starts at epoch 0. Another topic id resets everything known of the
         topic (KIP-516). Where topic ids are unknown, an answer that the topic does not exist resets it.
 Rule 3: Epochs in answers older than Metadata v9 are unreliable and are ignored: the answer is taken as it is.
@@ -183,10 +183,10 @@ def merging(
     """Make the next snapshot after an answer.
 
     Yields None after each slice of the work (rule 6), and at the end the snapshot. Raises ProtocolError if the answer
-    makes no sense or cannot be decoded.
+    is invalid or cannot be decoded.
 
-    ``asked`` are the requested names, None for all topics. Topics outside the answer stay while they are in ``keep``;
-    after an answer about all topics they get the error UNKNOWN_TOPIC_OR_PARTITION, since that answer is complete.
+    ``asked`` are the requested names, None for all topics. Topics outside the answer stay while they are in ``keep``.
+    After an answer about all topics, they get the error UNKNOWN_TOPIC_OR_PARTITION, because that answer is complete.
     ``epochs_reliable`` is False for answers before version 9. An answer with another cluster id replaces everything.
     """
     response = answer.message
@@ -239,8 +239,8 @@ def merge_leader(
 ) -> ClusterView:
     """The next snapshot after a hint about a new leader in a Produce or Fetch error (KIP-951).
 
-    Returns the same snapshot if the hint cannot be used: the leader is below zero, the epoch is not above the known
-    epoch, the partition is unknown, or the broker has no usable address. ``endpoints`` came with the hint.
+    Returns the same snapshot if the hint cannot be used. Then the leader is below zero, its epoch is not above the
+    known one, the partition is unknown, or the broker has no usable address. ``endpoints`` came with the hint.
     """
     topic = view.topics.get(topic_partition[0])
     partition = None if topic is None else topic.partition(topic_partition[1])

@@ -44,7 +44,7 @@ def problem_of_topic_name(name: object) -> str | None:
 class TrackedTopics:
     """The topics in use. Added topics stay until they are removed, used topics for ``idle`` seconds after the last use.
 
-    Without this limit, a producer that writes to ever new topics would request metadata of all of them (KIP-526).
+    Without this limit, a producer that writes to more and more topics would request metadata of all (KIP-526).
     """
 
     def __init__(self, idle: float) -> None:

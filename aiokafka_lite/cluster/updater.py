@@ -4,11 +4,11 @@ Rules of this file:
 
 Rule 1: ``run`` is the only task that sends requests. Callers take a ticket (``demand``) and wait for it
         (``wait_served``), so cancelling a caller never cancels a request that others wait for.
-Rule 2: Requests are paced, because an endless loop of metadata requests is the most usual bug of this code in other
-        clients. A topic that was never requested is requested at once. Everything else waits ``retry_backoff`` after
-        an answer, doubled up to ``retry_backoff_max`` while answers bring no change. A round without an answer backs
-        off in the same way. Calls that only a user repeats, such as ``groups.list()``, demand metadata ``at_once``:
-        they are not paced.
+Rule 2: Requests are paced, because endless loops of metadata requests are the most frequent bug of this code in other
+        clients. A topic that was never requested is requested at once. Everything else waits ``retry_backoff`` after an
+        answer, doubled up to ``retry_backoff_max`` while answers bring no change. A round without an answer backs off
+        in the same way. Calls that only a user repeats, such as ``groups.list()``, demand metadata ``at_once``: they
+        are not paced.
 Rule 3: A round asks the reachable brokers, then the bootstrap addresses (KIP-899). A broker that fails is marked
         unreachable; when all are unreachable, all are marked reachable again. If a broker is silent, the next one is
         asked as well (``aio.hedged``).

@@ -10,7 +10,7 @@ Rule 2: A written request that is not answered in time ends the connection: no l
 
 Rule 3: A response that does not belong to the oldest request ends the connection: no later response can be trusted.
 
-Rule 4: Requests are held back, in order, in three cases: the broker throttles this client (KIP-219), the connection
+Rule 4: Requests are held back, in order, for three reasons. The broker throttles this client (KIP-219), the connection
 logs in again (KIP-368), or ``max_open`` requests have no response. A held request was not sent, so its timeout does not
 end the connection. ``_is_holding`` is one flag for the three reasons, because each request reads it.
 
@@ -184,8 +184,8 @@ class InFlightRequests:
         """Write a request, or hold it back, and return the promise of its response.
 
         With ``in_parts``, the name of an array, a large response is a PartialResponse. Raises ConnectionLost if the
-        transport is closed, UnsupportedVersion if the request needs a newer version than the broker has, and ValueError
-        if no version can carry the request.
+        transport is closed. Raises UnsupportedVersion if the request needs a newer version than the broker has, and
+        ValueError if no version can carry it.
         """
         future: asyncio.Future[R] = self._loop.create_future()
         self._send(request, version, timeout, future, None, in_parts)

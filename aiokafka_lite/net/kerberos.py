@@ -116,7 +116,7 @@ class Kerberos:
     async def exchange(self, host: str) -> GssapiExchange:
         """A new exchange with the broker on this host, with a ticket for it.
 
-        Raises ConnectionLost if the KDC cannot be found or reached, or is busy, because it may answer later, and
+        Raises ConnectionLost if the KDC cannot be found or reached, or is busy: a later attempt may succeed. Raises
         AuthenticationError for any other error of Kerberos.
         """
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._begin, host)

@@ -86,9 +86,9 @@ class Login:
     async def exchange(self, host: str) -> Exchange:
         """A new exchange of messages with a broker, with a new token or ticket where the mechanism has one.
 
-        Raises AuthenticationError if the token provider raises it or returns a value that is not a string, and if
-        Kerberos has no ticket for the broker. Any other exception of the provider becomes a ConnectionLost, because the
-        next token may be valid. An unreachable KDC is a ConnectionLost too.
+        Raises AuthenticationError if the token provider raises it, or returns a value that is not a string. Raises it
+        also if Kerberos has no ticket for the broker. Any other exception of the provider becomes a ConnectionLost,
+        because the next token may be valid. An unreachable KDC is a ConnectionLost too.
         """
         if self._kerberos is not None:
             return await self._kerberos.exchange(host)

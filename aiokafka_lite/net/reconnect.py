@@ -17,7 +17,7 @@ STABLE_AFTER = 1.0
 class ReconnectBackoff:
     """The pause between attempts to one broker. It grows with each failure. Owned by that broker.
 
-    The broker is healthy only if a connection lived longer than ``STABLE_AFTER`` and than the pause before it. Without
+    The broker is healthy only if a connection lived longer than both ``STABLE_AFTER`` and the pause before it. Without
     this rule, the client would connect without a pause to a broker that accepts connections and drops them at once.
     """
 

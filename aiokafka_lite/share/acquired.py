@@ -48,7 +48,7 @@ class DecodedBatch(NamedTuple):
     """The acquired records of one batch.
 
     ``settled`` has the offsets without a record (GAP), or all of a damaged batch (REJECT), whose error is ``failure``.
-    ``size`` is the number of bytes in memory, about.
+    ``size`` is the approximate number of bytes in memory.
     """
 
     records: Sequence[ShareRecord]
@@ -67,7 +67,7 @@ class AcquiredRecords:
     - REJECT: offsets of data that is no batch
     - RELEASE: offsets behind the last whole batch of an incomplete answer. A later fetch begins with them.
 
-    ``failure`` is the error of the rejected data. The constructor raises ProtocolError for offsets that make no sense.
+    ``failure`` is the error of the rejected data. The constructor raises ProtocolError for invalid offsets.
     """
 
     __slots__ = ("_batches", "_check_crc", "_max_size", "_partition", "failure", "settled")

@@ -73,7 +73,7 @@ class ShareAnswers:
         return any(now - at < REFUSED_FOR for at in self._refused.values())
 
     def _name_of(self, key: TopicIdPartition, results: Container[TopicIdPartition]) -> TopicPartition:
-        """The partition that an answer has a result for. Raises ProtocolError if it was not requested, or has one."""
+        """The partition of a result. Raises ProtocolError if it was not requested, or already has a result."""
         name = self.names.get(key)
         if name is None:
             raise ProtocolError(f"broker {self._node_id} answered for a partition that was not requested: {key}")
@@ -124,7 +124,7 @@ class ShareAnswers:
         return some, refused, refusal
 
     def _check_lock(self, milliseconds: int, began: float) -> None:
-        """Raise KafkaTimeout if the lock has ended: its records would be fetched again and again without a pause."""
+        """Raise KafkaTimeout if the lock has already ended. Its records would be fetched again without a pause."""
         took = asyncio.get_running_loop().time() - began
         if took * 1000 >= milliseconds:
             raise KafkaTimeout(

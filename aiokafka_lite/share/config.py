@@ -20,8 +20,8 @@ MOST_FETCH_RECORDS = 10_000
 class ShareConfig:
     """How a share consumer reads and acknowledges records (KIP-932).
 
-    Other settings belong to the group at the brokers (``share.auto.offset.reset`` and others): the start of a new
-    group, the isolation level, the acquisition lock and the limit of deliveries.
+    Brokers keep the other settings with the group (``share.auto.offset.reset`` and others): the start of a new group,
+    the isolation level, the acquisition lock, the limit of deliveries.
     """
 
     group_id: str

@@ -42,8 +42,8 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
     returned and that the program has not acknowledged. With ``"explicit"``, a read raises IllegalStateError while a
     returned record is not acknowledged. In both modes, ``close`` releases the records that are not acknowledged.
 
-    ``on_acknowledged`` is called with a partition, offsets, and None or the error that refused their acknowledgements;
-    if it raises, the next read raises its exception once. ``on_deserialization_error`` decides about a record that the
+    ``on_acknowledged`` is called with a partition, offsets, and None or the error that refused their acknowledgements.
+    If it raises, the next read raises its exception once. ``on_deserialization_error`` decides about a record that the
     deserializers refuse: ``"raise"`` releases it and raises DeserializationError once, ``"reject"`` rejects it,
     ``"raw"`` returns its bytes. A damaged batch is rejected, and the read raises CorruptRecord once.
 
@@ -97,7 +97,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
 
         The default is 3 seconds. It is longer if ``fetch_max_wait`` is above 0.6, because a fetch may be in progress.
         The last read's records are released, also in implicit mode: call ``commit`` first if they are processed. Raises
-        the exception that ended the consumer before, if there is one, or an error that no read has raised.
+        the exception that had already ended the consumer, or an error that no read has raised.
         """
         check_timeout(timeout)
         await super().close(self._core.close_timeout if timeout is None else timeout)
@@ -119,8 +119,8 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
     async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[ShareRecord[K, V]]:
         """Up to ``max_records`` acquired records; if there are none, wait ``timeout`` seconds for some.
 
-        Raises IllegalStateError in explicit mode while a returned record is not acknowledged, and while another task
-        reads; AuthorizationError, DeserializationError, CorruptRecord, each once.
+        Raises IllegalStateError while another task reads and, in explicit mode, while a returned record is not
+        acknowledged. Raises AuthorizationError, DeserializationError and CorruptRecord, each once.
         """
         whole("max_records", max_records, low=1)
         check_wait(timeout)
@@ -231,7 +231,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
 
     @property
     def member_id(self) -> str:
-        """The id of this member, which it has chosen itself."""
+        """The id of this member. The consumer has chosen it."""
         return self._core.membership.member.member_id
 
     @property

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DECODED_AHEAD = 16 << 20
-"""Bytes of records, about, that one read decodes in many batches. One larger batch is decoded nevertheless."""
+"""The approximate bytes of records that one read decodes. A larger single batch is decoded as well."""
 
 CLOSE_MARGIN = 0.5
 """Seconds beyond ``fetch_max_wait`` for the answers to the requests under way when the consumer closes."""
@@ -209,7 +209,8 @@ class ShareCore:
 
     async def _run_fetcher(self, fetcher: BrokerShareFetcher) -> None:
         await fetcher.run()
-        # Nothing was awaited since the fetcher decided to end. When its broker is wanted again, it gets another one.
+        # Nothing was awaited since the fetcher decided to end. When its broker is wanted again, the broker gets another
+        # fetcher.
         if self._is_running:
             del self._fetchers[fetcher.node_id]
 
@@ -362,7 +363,7 @@ class ShareCore:
         return await self._fetchers[self.in_flight.find(record).node_id].renew(record)
 
     def flush(self) -> list[asyncio.Future[None]]:
-        """Send all acknowledgements at once. Each promise is kept when its acknowledgements have results."""
+        """Send all acknowledgements at once. Each future is done when its acknowledgements have results."""
         return [fetcher.flush() for fetcher in self._fetchers.values()]
 
     def take_result(self) -> AcknowledgementResult:

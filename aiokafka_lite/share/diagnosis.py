@@ -30,7 +30,7 @@ class ShareGroupReport:
 class SharePartitionReport:
     """A partition that is assigned, or whose records this consumer holds.
 
-    ``buffered`` records are not yet returned to the program, ``returned`` records are not yet acknowledged, and the
+    ``buffered`` records are not yet returned to the program. ``returned`` records are not yet acknowledged. The
     acknowledgements of ``acknowledged`` records are not yet sent to the broker. ``lock_ends_in`` is the time in seconds
     until their first acquisition lock ends. It is negative if the lock has ended, and None without records.
     """

@@ -1,4 +1,4 @@
-"""The acknowledgements for one broker: which of them the next request carries, and who waits for their results."""
+"""The acknowledgements for one broker: which of them the next request carries, and which calls wait for results."""
 
 from __future__ import annotations
 
