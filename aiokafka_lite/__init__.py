@@ -1,9 +1,8 @@
 """An asyncio-native Apache Kafka client, and an embedded Kafka broker for tests.
 
-The names here are what most programs need. The rest is in ``aiokafka_lite.admin``, ``.producer``, ``.consumer``,
-``.group`` (assignment strategies), ``.share``, ``.errors``, ``.types``, ``.config``, ``.metrics``, ``.embedded`` and
-``.testing``.
-Each name is imported at its first use, so ``import aiokafka_lite`` itself is fast.
+This module has the names that most programs need. The others are in ``aiokafka_lite.admin``, ``.producer``,
+``.consumer``, ``.group`` (assignment strategies), ``.share``, ``.errors``, ``.types``, ``.config``, ``.metrics``,
+``.embedded`` and ``.testing``. Each name is imported at its first use, so ``import aiokafka_lite`` itself is fast.
 """
 
 from __future__ import annotations

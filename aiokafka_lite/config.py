@@ -589,8 +589,8 @@ class GroupConfig:
     def time_to_revoke(self) -> float:
         """Seconds that the user may hold partitions that must be revoked, before the member joins without waiting.
 
-        Counted from the last heartbeat before the rebalance. Shorter than the rebalance timeout, which the coordinator
-        counts from the first member's JoinGroup: this member has to join again within it.
+        The time counts from the last heartbeat before the rebalance. It is shorter than the rebalance timeout, because
+        this member has to join again within that timeout. The coordinator counts it from the first member's JoinGroup.
         """
         limit = self.time_to_rebalance
         return max(limit / 2, limit - self.heartbeat_interval)

@@ -139,9 +139,9 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
                 for record in records:
                     producer.send_nowait("bills", bill_of(record.value), key=record.key)
 
-    The request for the next batch commits the present batch: its offsets, and the records that were sent for it,
-    become visible together. With ``commit_interval`` in seconds, several batches are one transaction, which is
-    committed at the first request after that time, or while no records come. A batch has at most ``max_records``
+    The request for the next batch commits the present batch: its offsets, and the records that were sent for it, become
+    visible together. With ``commit_interval`` in seconds, several batches are one transaction. It is committed at the
+    first request after that time, or when the time ends and no records arrive. A batch has at most ``max_records``
     records.
 
     If the group revokes a partition before the commit, or the cluster aborts the transaction, consumers with
@@ -268,7 +268,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
             await asyncio.sleep(pause)
 
     def _add(self, records: list[Record[K, V]]) -> bool:
-        """Add a batch to the open transaction, or to a new one. Returns False if it is new."""
+        """Add a batch to the open transaction, or to a new one. Returns False if the transaction is new."""
         is_open = self._open is not None
         if self._open is None:
             self._open = _Transaction(asyncio.get_running_loop().time())

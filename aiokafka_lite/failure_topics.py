@@ -30,8 +30,8 @@ class FailureTopics:
     ``error.message``. The first failure adds ``origin.topic``, ``origin.partition``, ``origin.offset`` and
     ``origin.timestamp``, with numbers as decimal text. A message longer than 1,000 characters is cut. The record is
     finished when the producer's send is acknowledged. An error of the send ends ``consume``, so no failed record is
-    lost. The added headers make the record larger: let ``max_request_size`` of the producer and ``max.message.bytes``
-    of these topics allow some kilobytes more than those of the first topic.
+    lost. The added headers make the record larger. So ``max_request_size`` of the producer and ``max.message.bytes`` of
+    these topics must be some kilobytes larger than for the first topic.
 
     If the consumer has deserializers, the producer needs the serializers that reverse them.
     """

@@ -208,7 +208,7 @@ def _strategies(value: str) -> tuple[str, ...]:
 class _Meaning(NamedTuple):
     """The keyword argument for a property, and the function that parses its value.
 
-    It raises KeyError or ValueError for a wrong one.
+    The function raises KeyError or ValueError for a wrong value.
     """
 
     setting: str

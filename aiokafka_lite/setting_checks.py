@@ -43,7 +43,7 @@ UNUSUAL = {
 
 
 class FromMilliseconds(float):
-    """Seconds that were given in milliseconds, such as ``linger.ms``. A long time is meant, and is not logged."""
+    """Seconds that were given in milliseconds, such as ``linger.ms``. A long time is intended, and not logged."""
 
 
 SHORTEST_PAUSE = 0.001

@@ -172,9 +172,9 @@ class OffsetAndMetadata:
 class GroupMetadata:
     """The identity of a group's member, as ``Consumer.group_metadata`` returns it.
 
-    A producer sends it with the offsets that it commits in a transaction, so that the coordinator can refuse the
-    offsets of a former member (KIP-447). ``generation_id`` is -1 and ``member_id`` empty for a consumer that is not a
-    member; the coordinator then checks nothing.
+    A producer sends it with the offsets of a transaction, so that the coordinator can refuse the offsets of a former
+    member (KIP-447). ``generation_id`` is -1 and ``member_id`` empty for a consumer that is not a member; the
+    coordinator then checks nothing.
     """
 
     group_id: str

@@ -81,11 +81,12 @@ class Workers(ConsumerGroupHandler[K, V]):
     record that is not finished. So after a crash or a rebalance a record may be processed again, but no record is
     skipped (at least once).
 
-    An attempt that raises, or takes longer than ``timeout`` seconds, is repeated after ``backoff`` seconds, doubled
-    each time up to ``max_backoff``, for ``attempts`` attempts in all. Then ``on_failure`` decides. ``"raise"`` ends
-    ``consume`` with the exception, and the record is not committed. ``"skip"`` logs the exception and continues. An
-    async function of the record and the exception, such as ``FailureTopics``, finishes the record when it returns. If
-    it has an attribute ``delays``, a mapping of topics to seconds, records of these topics wait for that time.
+    An attempt fails if it raises, or takes longer than ``timeout`` seconds. A record has ``attempts`` attempts in all.
+    The pause between two attempts is ``backoff`` seconds, doubled each time up to ``max_backoff``. After the last one,
+    ``on_failure`` decides. ``"raise"`` ends ``consume`` with the exception, and the record is not committed. ``"skip"``
+    logs the exception and continues. An async function of the record and the exception, such as ``FailureTopics``,
+    finishes the record when it returns. If it has an attribute ``delays``, a mapping of topics to seconds, records of
+    these topics wait for that time.
 
     In each partition, at most ``max_pending`` records are read after the first unfinished one. When partitions are
     revoked, no further record begins, and records in progress must end before the rebalance timeout of the group. When

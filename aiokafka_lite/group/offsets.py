@@ -151,9 +151,7 @@ class Offsets:
             self._moved_back.discard(partition)
 
     def refuse(self, partition: TopicPartition, offset: int) -> bool:
-        """Record an offset that was marked too late: the user's next commit has it in ``refused``. Always returns
-        False.
-        """
+        """Record an offset that was marked too late. The next commit has it in ``refused``. Always returns False."""
         self._refused[partition] = offset
         return False
 
