@@ -101,6 +101,7 @@ class Service:
 
     ``on_start`` prepares the component and ``on_close`` ends it in an orderly way; both run in the root task.
     ``start()`` raises the exception of ``on_start``. ``on_close`` is cancelled when the time for closing is over.
+    ``describe_start`` returns the error text of a start that exceeded a number of seconds, or "".
     Errors, log lines and task names contain the name of ``component``.
     """
 
@@ -109,6 +110,7 @@ class Service:
         component: object,
         on_start: Callable[[], Awaitable[object]],
         on_close: Callable[[], Awaitable[object]],
+        describe_start: Callable[[float], str],
     ) -> None:
         self.name: str = type(component).__name__
         """The component's class. The names of its tasks begin with it."""
@@ -116,8 +118,7 @@ class Service:
         self._component = weakref.ref(component)
         self._on_start = weakref.WeakMethod(on_start)
         self._on_close = weakref.WeakMethod(on_close)
-        self.describe_start: Callable[[float], str] | None = None
-        """Returns the error text of a start that exceeded this number of seconds, or "". Set by the component."""
+        self._describe_start = weakref.WeakMethod(describe_start)
         self._state = ServiceState.NEW
         self.failure: BaseException | None = None
         """The exception that ended the component, or None."""
@@ -294,11 +295,14 @@ class Service:
         """Whether the service runs and no other service owns it, so that only its component can close it."""
         return self._state in (ServiceState.STARTING, ServiceState.RUNNING) and not self._is_attached
 
+    def describe_start(self, timeout: float) -> str:
+        """The text that the component has for a start that exceeded ``timeout`` seconds, or an empty string."""
+        describe = self._describe_start()
+        return "" if describe is None else describe(timeout)
+
     def _describe_late_start(self, timeout: float) -> str:
-        for service in (self, *self._attached):
-            if service.describe_start is not None and (text := service.describe_start(timeout)):
-                return text
-        return f"{self!r} did not start within {timeout:g} s"
+        texts = (service.describe_start(timeout) for service in (self, *self._attached))
+        return next(filter(None, texts), f"{self!r} did not start within {timeout:g} s")
 
     async def _run(self) -> None:
         """The root task."""
@@ -468,13 +472,17 @@ class Component(AsyncContext):
     """
 
     def __init__(self) -> None:
-        self._service = Service(self, self._on_start, self._on_close)
+        self._service = Service(self, self._on_start, self._on_close, self._describe_late_start)
 
     async def _on_start(self) -> None:
         """Prepare the component for use."""
 
     async def _on_close(self) -> None:
         """End in an orderly way: flush records, leave the group."""
+
+    def _describe_late_start(self, timeout: float) -> str:
+        """The error of a start that exceeded ``timeout`` seconds; empty if the component has no special text."""
+        return ""
 
     @property
     def state(self) -> ServiceState:

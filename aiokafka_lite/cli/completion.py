@@ -49,11 +49,14 @@ def _names(context: typer.Context, incomplete: str, ask: Callable[[Admin], Await
     import asyncio
     import logging
 
+    import anyio
+
     from ..errors import KafkaError
 
     async def look_up() -> list[str]:
-        async with asyncio.timeout(LIMIT), connection.admin() as admin:
-            return await ask(admin)
+        with anyio.fail_after(LIMIT):
+            async with connection.admin() as admin:
+                return await ask(admin)
 
     given = context.params
     connection = Connection(given.get("bootstrap_server"), given.get("config"), given.get("properties") or (), LIMIT)

@@ -88,7 +88,6 @@ class Client(Component):
             self.runtime,
         )
         self._updater = Updater(config, self._brokers, self.runtime, self.outages)
-        self._service.describe_start = self._updater.describe_late_start
         self._coordinators = Coordinators(
             lambda: self._brokers.by_load(self.view),
             lambda broker: self._requests.mark_unreachable(broker),
@@ -117,6 +116,9 @@ class Client(Component):
             )
 
         return make
+
+    def _describe_late_start(self, timeout: float) -> str:
+        return self._updater.describe_late_start(timeout)
 
     def __repr__(self) -> str:
         return (

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import NoReturn, Unpack
 
+import anyio
+
 from ... import admin as native
 from ...config import ClientConfig
 from .cluster import ClusterMetadata, fetch
@@ -117,9 +119,8 @@ class AIOKafkaClient:
         return False
 
     async def _wait_for_topic(self, use: Awaitable[object]) -> None:
-        with suppress(KafkaError, TimeoutError):
-            async with asyncio.timeout(TIME_TO_CREATE):
-                await use
+        with suppress(KafkaError), anyio.move_on_after(TIME_TO_CREATE):
+            await use
 
     def set_topics(self, topics: Iterable[str]) -> asyncio.Future[bool]:
         """Update the metadata, which has all topics.
