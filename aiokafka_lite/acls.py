@@ -1,6 +1,6 @@
 """Access control lists: an operation that a principal may do, or may not do, on resources.
 
-The admin client and the embedded broker share these values. The numbers are those of Kafka's protocol.
+The admin client and the embedded broker share these values. The numbers are from Kafka's protocol.
 """
 
 from __future__ import annotations

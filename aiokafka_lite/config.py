@@ -463,7 +463,7 @@ class ProducerConfig:
         self._check_idempotence("transactional_id")
 
     def _check_idempotence(self, what: str) -> None:
-        """Check what idempotence requires. ``what`` is the setting that asks for it."""
+        """Check the requirements of idempotence. ``what`` is the setting that asks for idempotence."""
         if not self.waits_for_all:
             raise ConfigurationError(f'{what} requires acks="all", got acks={self.acks!r}')
         if not self.retries:

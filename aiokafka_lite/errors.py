@@ -222,7 +222,7 @@ def _unpickled(kind: type[KafkaError], args: tuple[object, ...]) -> KafkaError:
 
 
 class ConfigurationError(KafkaError, ValueError):
-    """A setting is wrong. The message names the setting, what is allowed, and the given value."""
+    """A setting is wrong. The message names the setting, the allowed values and the given value."""
 
 
 class IllegalStateError(KafkaError, RuntimeError):

@@ -318,7 +318,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
     async def _finish(self) -> None:
         """Commit the open transaction, or abort it if that is not possible.
 
-        Raises an error for which a repetition does not help.
+        Raises an error if a repetition cannot help.
         """
         async with self._finishing:
             await self._end()  # a transaction whose end was cancelled

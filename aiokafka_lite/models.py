@@ -52,8 +52,8 @@ class ModelSerializer(Generic[T]):
 class ModelDeserializer(Generic[T]):
     """Reads JSON as objects of one class: ``ModelDeserializer(Order)``.
 
-    ``model`` is as for ``ModelSerializer``. Pydantic and msgspec validate what they read. For dataclasses and classes
-    of attrs, the types of the fields are checked; ``aiokafka_lite.plain_models`` lists the allowed types.
+    ``model`` is as for ``ModelSerializer``. Pydantic and msgspec validate the data. For dataclasses and classes of
+    attrs, the types of the fields are checked; ``aiokafka_lite.plain_models`` lists the allowed types.
     """
 
     def __init__(self, model: type[T] | ModelAdapter[T]) -> None:

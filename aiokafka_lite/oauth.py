@@ -35,11 +35,11 @@ class ClientCredentials:
     """Requests tokens from the token endpoint of an identity provider, by the grant ``client_credentials`` of OAuth 2.
 
     A token is used for all logins during 80 % of its lifetime. ``cafile`` is a PEM file with the authorities to trust
-    for ``url``, by default those of the system; ``timeout`` is in seconds. Redirects are not followed, because they
-    would send the secret to another host.
+    for ``url``, by default the authorities of the system; ``timeout`` is in seconds. Redirects are not followed,
+    because they would send the secret to another host.
 
-    A call raises AuthenticationError if the endpoint refuses the credentials, and ConnectionLost, after which the
-    client tries again, for any other failure. The constructor raises ConfigurationError.
+    A call raises AuthenticationError if the endpoint refuses the credentials. It raises ConnectionLost for any other
+    failure, and the client tries again. The constructor raises ConfigurationError.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ def _json(content: bytes) -> dict[str, object]:
 class TokenFromFile:
     """Reads the token from a file at each login, for a process that renews the file, as Kubernetes does.
 
-    A call raises ConnectionLost, after which the client tries again, if the file cannot be read or is empty.
+    A call raises ConnectionLost if the file cannot be read or is empty, and the client tries again.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -1,8 +1,8 @@
 """Read Kafka's client properties from a file, and convert them to keyword arguments of this package's clients.
 
-The names are those of the Java client, and librdkafka's names for certificates and credentials. A value may be a
-reference: ``file:/path`` stands for the content of a file, ``env:NAME`` for an environment variable. References are
-resolved when the settings are made, on the machine that makes them.
+The names are the Java client's, and librdkafka's for certificates and credentials. A value may be a reference:
+``file:/path`` stands for the content of a file, ``env:NAME`` for an environment variable. References are resolved when
+the settings are made, on the machine that makes them.
 """
 
 from __future__ import annotations

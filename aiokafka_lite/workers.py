@@ -76,10 +76,10 @@ class Workers(ConsumerGroupHandler[K, V]):
         group = ConsumerGroup(servers, group_id="billing")
         await group.consume(["orders"], Workers(bill, concurrency=64))
 
-    ``order`` says which records wait for one another: ``"key"``, those with the same key (records without a key do not
-    wait); ``"partition"``, those of the same partition; ``"none"``, no records. Offsets are committed up to the first
-    record that is not finished. So after a crash or a rebalance a record may be processed again, but no record is
-    skipped (at least once).
+    ``order`` says which records wait for one another: with ``"key"``, records with the same key (records without a key
+    do not wait); with ``"partition"``, records of the same partition; with ``"none"``, no records. Offsets are
+    committed up to the first record that is not finished. So after a crash or a rebalance a record may be processed
+    again, but no record is skipped (at least once).
 
     An attempt fails if it raises, or takes longer than ``timeout`` seconds. A record has ``attempts`` attempts in all.
     The pause between two attempts is ``backoff`` seconds, doubled each time up to ``max_backoff``. After the last one,

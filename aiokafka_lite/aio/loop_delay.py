@@ -13,7 +13,7 @@ INTERVAL = 1.0
 """Seconds between two measurements."""
 
 KEPT = 60
-"""Measurements that are kept: those of the last minute."""
+"""The number of measurements that are kept: one minute."""
 
 
 class LoopDelay:

@@ -1,7 +1,7 @@
 """Two connected asyncio transports in memory, which behave like TCP.
 
 One side receives the bytes of the other by ``loop.call_soon``: in order, and never within the call of ``write``. No
-socket is used, so a pipe works in virtual time. Flow control, half close, close and reset are those of a socket.
+socket is used, so a pipe works in virtual time. Flow control, half close, close and reset work as for a socket.
 """
 
 from __future__ import annotations

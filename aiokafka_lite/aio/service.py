@@ -413,8 +413,8 @@ class Service:
     def _fail_by_cancellation(self, what: str) -> None:
         """Fail after a cancellation that did not come from this service, usually from the end of ``asyncio.run``.
 
-        ``asyncio.run`` cancels all tasks of all components at once. One log line is enough: that of the first task of
-        the outermost component.
+        ``asyncio.run`` cancels all tasks of all components at once. Only the first task of the outermost component logs
+        a line.
         """
         why = "was cancelled from outside, as when the event loop ends before close(): use it in 'async with'"
         self._fail(IllegalStateError(f"{what} {why}"), logs=self.failure is None and not self._is_attached)

@@ -23,7 +23,7 @@ STALL_LIMIT = 10.0
 """Real seconds without a timer and without I/O, after which the loop raises TimeoutError, because it is deadlocked."""
 
 ROUNDING = 1e-6
-"""Seconds. A timer that is nearer than this after a jump is the one that the clock jumped to."""
+"""Seconds. After a jump, a timer that is due within this time is the timer of the jump."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -61,8 +61,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def jump(self, seconds: float) -> None:
         """Move the clock to the next timer, which is ``seconds`` away."""
         self.now += seconds
-        # The sum may be rounded to a time just before the timer, and the loop runs the timer all the same. Code that
-        # waits until that time would then wait again and again, because the clock does not move meanwhile.
+        # The sum may be rounded to a time just before the timer, but the loop still runs the timer. Code that waits
+        # until that time would then wait again and again, because the clock does not move meanwhile.
         if self._scheduled and 0 < self._scheduled[0].when() - self.now < ROUNDING:
             self.now = self._scheduled[0].when()
 

@@ -90,7 +90,7 @@ class Answer(Generic[T]):
             if place < len(before):
                 name, encoded = before[place]
                 same = known.get(name)
-                # The known topic must be the one that was made of these bytes: a hint may have replaced it since.
+                # The known topic must have been made of these bytes: a hint may have replaced it since.
                 if same is not None and same is merged.get(name) and response.skip(encoded):
                     self._encoded.append(before[place])
                     place += 1

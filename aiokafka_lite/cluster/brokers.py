@@ -1,7 +1,7 @@
-"""The brokers that a client can connect to: those of the snapshot, and the bootstrap addresses.
+"""The brokers that a client can connect to: the brokers of the snapshot, and the bootstrap addresses.
 
-Owns the ``Broker`` objects, marks those that are unreachable, and chooses a broker for a request that any broker can
-answer. Does no I/O itself.
+Owns the ``Broker`` objects, marks unreachable ones, and chooses a broker for a request that any broker can answer. Does
+no I/O itself.
 """
 
 from __future__ import annotations

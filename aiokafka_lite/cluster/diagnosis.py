@@ -112,7 +112,7 @@ class Diagnosis(Snapshot):
 
 
 def common(service: Service, client: Client, *configs: object, fatal: BaseException | None = None) -> dict[str, object]:
-    """The common fields, as arguments of a subclass. ``configs`` are more settings, such as those of the producer.
+    """The common fields, as arguments of a subclass. ``configs`` are more settings, such as the producer's.
 
     ``fatal`` is an error after which the client cannot do its work, although its tasks still run.
     """

@@ -11,7 +11,7 @@ Rule 1: Brokers get new metadata at different times, so an answer may name an ol
         answers, with old leaders.
 Rule 2: A topic that was deleted and created again starts at epoch 0. Another topic id resets everything known of the
         topic (KIP-516). Where topic ids are unknown, an answer that the topic does not exist resets it.
-Rule 3: Epochs in answers older than Metadata v9 are unreliable and are ignored: the answer is taken as it is.
+Rule 3: Epochs in answers older than Metadata v9 are unreliable and are ignored: the answer is used unchanged.
 Rule 4: A topic that is missing for a moment keeps its partitions, and has no leaders until it appears again. Dropping
         it would move keys to other partitions and lose the epochs.
 Rule 5: Partitions are never removed from an existing topic. If a partition is missing in an answer with the same topic
@@ -77,7 +77,7 @@ class TopicView:
     partitions: tuple[PartitionView, ...] = ()
     is_internal: bool = False
     lacks_leader: bool = field(init=False, compare=False, repr=False)
-    """Whether a partition has no leader. Kept, because each answer asks that of all topics."""
+    """Whether a partition has no leader. Stored, because each answer checks this for all topics."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lacks_leader", None in [partition.leader for partition in self.partitions])

@@ -44,7 +44,7 @@ RETRY_AFTER = 30.0
 """Seconds until the subscription is requested again after a failure."""
 
 FIRST_SHARE = 0.5, 1.5
-"""The share of the interval after which the first push comes, at random: clients that start together do not push
+"""The limits of the random share of the interval before the first push. So clients that start together do not push
 together."""
 
 COMPRESSIONS = (Compression.ZSTD, Compression.LZ4, Compression.GZIP)
@@ -143,7 +143,7 @@ class Telemetry:
         return code not in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
     def _deltas(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
-        """The metrics, in which each counter is replaced by its increase since the last accepted push."""
+        """The metrics. Each counter is replaced by its increase since the last accepted push."""
         for each in metrics:
             if not each.is_counter:
                 yield each

@@ -1,4 +1,4 @@
-"""Reading records: ``Consumer`` and what it returns.
+"""Reading records: ``Consumer`` and the types that it returns.
 
 Each name is imported at its first use: a program that needs only a part, such as a Spark worker, imports only that
 part.

@@ -71,7 +71,7 @@ class Buffer:
         self.start: int = -1
         self.end: int = -1
         self.end_epoch: int | None = None
-        """The leader epoch of the last batch before ``end``, or the one that came with the offset of a seek."""
+        """The leader epoch of the last batch before ``end``, or the epoch that came with the offset of a seek."""
         self._batches: deque[FetchedBatch] = NO_BATCHES
         self.bytes: int = 0
         """Bytes of the waiting batches; the unpacked one does not count."""

@@ -23,8 +23,8 @@ from .subscription import Subscription
 class ClaimReader:
     """Takes records of one partition, for one claim. Owner: the session's run.
 
-    As in ``Reader``, ``current`` is an iterator that costs nothing per record, so ``settle`` removes it before anything
-    changes what may be delivered. ``on_room`` is called when the buffer has room again.
+    As in ``Reader``, ``current`` is an iterator that costs nothing per record, so ``settle`` removes it before any
+    change of the next records. ``on_room`` is called when the buffer has room again.
     """
 
     def __init__(

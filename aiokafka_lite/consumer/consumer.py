@@ -60,8 +60,8 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     with a ``group_id``, a compiled regular expression that must match whole names. The members of the group share the
     partitions. Reading begins at the group's committed offsets. Requesting the next record, list or batch marks all
     records returned before as processed, and the consumer commits the marks. One task should read. ``strategies``
-    (range, cooperative-sticky and roundrobin by default; those of this package also by name, as in ``["range"]``) and
-    ``listener`` need a group. With ``group_protocol="consumer"`` the brokers assign the partitions (KIP-848), and
+    (range, cooperative-sticky and roundrobin by default; strategies of this package also by name, as in ``["range"]``)
+    and ``listener`` need a group. With ``group_protocol="consumer"`` the brokers assign the partitions (KIP-848), and
     ``strategies`` is refused. A consumer with a ``group_id`` and no ``topics`` is not a member: the group only stores
     the offsets of the partitions given to ``assign``.
 
@@ -383,10 +383,10 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     ) -> list[Record[K, V]]:
         """Up to ``max_records`` fetched records. If there are none, wait ``timeout`` seconds for some.
 
-        The list may have records of several partitions, those of each in order. With ``partitions``, the call reads
-        only these; all of them must be assigned. The timeout does not interrupt decoding. It interrupts an async
-        deserializer, and the records that are deserialized by then are returned. So the timeout must be long enough for
-        one record; 0 is possible if the deserializer does not wait.
+        The list may have records of several partitions. The records of each partition are in order. With
+        ``partitions``, the call reads only these; all of them must be assigned. The timeout does not interrupt
+        decoding. It interrupts an async deserializer, and the records that are deserialized by then are returned. So
+        the timeout must be long enough for one record; 0 is possible if the deserializer does not wait.
         """
         return await poll(self._core, max_records, timeout, partitions)
 

@@ -63,7 +63,7 @@ class FetchPlan:
 
 
 class PlannedPartition:
-    """One partition in the plan, and what it adds to the sums of the plan. Owner: the planner.
+    """One partition in the plan, and its part of the sums of the plan. Owner: the planner.
 
     ``key`` is None unless the partition is fetched now. ``version`` is the position's version, and ``offset`` the end
     of the buffer: an answer counts only if both are still the same.

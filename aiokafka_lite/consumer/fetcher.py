@@ -47,7 +47,7 @@ SHORT_WAIT = 0.01
 hold the request for the same time at first, see ``_max_wait``."""
 
 SESSION_CLOSE_TIMEOUT = 0.3
-"""Seconds for the request that ends a fetch session. Without it the broker evicts the session later by itself."""
+"""Seconds for the request that ends a fetch session. Without it, the broker evicts the session later."""
 
 
 class BrokerFetcher:

@@ -87,7 +87,7 @@ class SessionRun:
             self.over.set()
 
     async def wait_for_claims(self, timeout: float) -> None:
-        """Wait ``timeout`` seconds for the claims, then cancel those that still run."""
+        """Wait ``timeout`` seconds for the claims, then cancel the claims that still run."""
         if self.tasks:
             with anyio.move_on_after(timeout):
                 await self.over.wait()
@@ -116,7 +116,7 @@ class _Refusals:
         self.count = 0
 
     def begin(self, position: int | None) -> None:
-        """Begin an attempt. A position other than that of the last attempt means that a transaction was committed."""
+        """Begin an attempt. A position other than at the last attempt means that a transaction was committed."""
         identity = self._session.member_id, self._session.generation_id
         if position != self._position:
             self.count = 0

@@ -136,7 +136,7 @@ async def list_offsets(
     """
     loop = asyncio.get_running_loop()
     at = loop.time() + timeout
-    for name in dict.fromkeys(partition.topic for partition in wanted):  # not a set: the order is that of requests
+    for name in dict.fromkeys(partition.topic for partition in wanted):  # not a set, because requests follow this order
         # This is outside of the deadline below, because its error text names the problem of the topic.
         # Rounded, because the text of a KafkaTimeout names it.
         await client.topic(name, timeout=round(at - loop.time(), 3))
@@ -144,7 +144,7 @@ async def list_offsets(
 
 
 class _Lookup:
-    """One call of ``list_offsets``: what was found, and the last error of each partition that is still missing."""
+    """One call of ``list_offsets``: the found offsets, and the last error of each partition that is still missing."""
 
     def __init__(
         self,

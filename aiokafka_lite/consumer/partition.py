@@ -244,7 +244,7 @@ class AssignedPartition:
     def fetch_from(self, node_id: int | None, replanned: dict[AssignedPartition, None] | None) -> None:
         """Move the partition to this broker.
 
-        The list is that of changed partitions in the plan of the broker's fetcher.
+        ``replanned`` has the changed partitions in the plan of the broker's fetcher.
         """
         self.replan()  # the fetcher of the previous broker
         self.node_id, self.replanned = node_id, replanned

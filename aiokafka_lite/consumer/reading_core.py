@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class ReadingCore(SubscriptionObserver):
     """Client, subscription and fetching of one reading component. Owner: the component that ``service`` belongs to.
 
-    ``whole_topics`` are the topics of which every partition is read without a group.
+    All partitions of ``whole_topics`` are read, without a group.
     """
 
     def __init__(self, service: Service, options: ReadingOptions, whole_topics: Sequence[str] = ()) -> None:

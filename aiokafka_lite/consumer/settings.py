@@ -174,7 +174,7 @@ def strategies_of(
 
 
 def default_strategies() -> tuple[AssignmentStrategy, ...]:
-    """The defaults of Java's client: range, and cooperative-sticky, to which a group can be moved without stopping it.
+    """The defaults of Java's client: range, and cooperative-sticky, so that a running group can move to the second.
 
     Then roundrobin, the only default of aiokafka, so that a group of aiokafka can be moved member by member. Other
     groups are not affected: the coordinator chooses the strategy that most members prefer, among those that all members

@@ -3,9 +3,9 @@
 Rules of this file:
 
 1. Every change of an assignment, a position or a pause by the user or the group goes through ``assign``, ``extend`` or
-   ``change``. Each does the same steps in the same order: settle the iteration over records, report what moved or was
-   removed, change, update the turns, notify. A caller that forgets one of these steps leaves readers waiting although
-   there are records, or repeats records.
+   ``change``. Each does the same steps in the same order: settle the iteration over records, report moved and removed
+   partitions, change, update the turns, notify. A caller that forgets one of these steps leaves readers waiting
+   although there are records, or repeats records.
 2. Fetchers and the position keeper change one partition at a time (a batch, an offset, an error), and call
    ``update_ready`` for each. After all partitions of an answer they call ``notify_ready`` once.
 3. A partition in ``ready`` is readable, assigned, and without a reader of its own. The consumer's reader takes the
@@ -50,7 +50,7 @@ class SubscriptionObserver:
 class Subscription:
     """The assigned partitions, in the order of the assignment. Owner: the consumer.
 
-    ``whole_topics`` are the topics of which every partition is assigned, also those that are added later.
+    All partitions of ``whole_topics`` are assigned, also partitions that are added later.
     """
 
     def __init__(

@@ -40,7 +40,8 @@ from .topic_watcher import Spawn, TopicWatcher
 logger = logging.getLogger(__name__)
 
 JOIN_MARGIN = 5.0
-"""Seconds that JoinGroup may take beyond the rebalance timeout, at which the coordinator answers at the latest."""
+"""Seconds that JoinGroup may take beyond the rebalance timeout. The coordinator answers when the timeout ends, or
+earlier."""
 
 GATHER_TIMEOUT = 5.0
 """Seconds that the leader waits for the metadata of unknown topics. After that, it assigns without them."""

@@ -76,7 +76,7 @@ RELEASES = 5
 """The maximum number of times that a member releases its instance id to join again (rule 8)."""
 
 UNNAMED_ANSWERS = 5
-"""Answers without the name of an assigned topic, after which the assignment is requested again (rule 6)."""
+"""The number of answers with an unnamed topic until the assignment is requested again (rule 6)."""
 
 _API = "ConsumerGroupHeartbeat"
 

@@ -38,8 +38,8 @@ FEATURE = "group.version"
 """The feature of clusters with consumer groups; level 1 is the first level that has them."""
 
 MISSED_INTERVALS = 3
-"""The number of heartbeat intervals after which an answer is no longer awaited. With the brokers' defaults, this is a
-third of a session."""
+"""The number of heartbeat intervals that an answer may take. With the brokers' defaults, this is a third of a
+session."""
 
 POLL_MARGIN = 0.001
 """Seconds to wait beyond ``max_poll_interval``, so that it has certainly ended."""

@@ -82,7 +82,7 @@ class Handovers:
             self._deadlines[action.number] = self._calm_at() + self._config.time_to_revoke
         # Other members may own the partitions already, so waiting for the user would protect nothing.
         if isinstance(action, Lose):
-            self._offsets.forget(action.partitions)  # at once: a late commit must not undo what the next owner commits
+            self._offsets.forget(action.partitions)  # at once: a late commit must not overwrite one of the next owner
             self._stop_waiting()
         self._queue.put_nowait(action)
 

@@ -382,7 +382,7 @@ class Member(BaseMember):
         return []
 
     def _rebalance(self) -> list[Action]:
-        """Join again. First release all partitions or, if cooperative, those of topics no longer subscribed."""
+        """Join again. First release all partitions or, if cooperative, only the partitions of unsubscribed topics."""
         surplus = self.partitions.owned
         if self.cooperative:
             surplus = frozenset(each for each in surplus if each.topic not in self._topics)

@@ -82,7 +82,7 @@ def fetch_request(
     versions: VersionTable,
     member: Identity | None = None,
 ) -> OffsetFetchRequest:
-    """A request for committed offsets without those that an open transaction may still abort (KIP-447).
+    """A request for committed offsets, without offsets that an open transaction may still abort (KIP-447).
 
     With ``member``, the request names this member, and the coordinator refuses it if it has evicted the member
     (KIP-848).

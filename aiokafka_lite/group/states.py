@@ -1,6 +1,6 @@
 """The states of a member of a group, and the events that move it, in both protocols.
 
-``member.TRANSITIONS`` has the moves of the classic protocol, ``consumer_member.TRANSITIONS`` those of the consumer
+``member.TRANSITIONS`` has the moves of the classic protocol, ``consumer_member.TRANSITIONS`` the moves of the consumer
 protocol (KIP-848), which has no SYNCING.
 """
 

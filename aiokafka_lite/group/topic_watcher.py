@@ -216,7 +216,7 @@ def topic_racks(view: ClusterView, names: Iterable[str]) -> TopicRacks:
         topic = view.topics.get(name)
         if topic is None or not topic.partitions or not (topic.error is ErrorCode.NONE or topic.error.retriable):
             continue
-        # Metadata may lack a partition in the middle. It is assigned all the same, without racks.
+        # Metadata may lack a partition in the middle. It is still assigned, but without racks.
         held: list[frozenset[str]] = [frozenset()] * (topic.partitions[-1].partition + 1)
         for partition in topic.partitions:
             held[partition.partition] = frozenset(

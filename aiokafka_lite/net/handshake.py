@@ -1,4 +1,4 @@
-"""The first requests of a connection, before those of users: the broker's versions, then the SASL login.
+"""The first requests of a connection, before any request of a user: the broker's versions, then the SASL login.
 
 The login is repeated on the open connection before the broker's session ends (KIP-368). The connection owns the states
 and the transport. A handshake only sends its requests, and explains the likely cause of a failure.

@@ -33,9 +33,9 @@ class BrokerTraffic(Snapshot):
 
     ``node_id`` is negative for a bootstrap address. ``requests`` and ``bytes_sent`` count written requests, handshakes
     included; ``responses`` and ``bytes_received`` count the responses. ``requests_in_flight`` have no response yet.
-    ``connects`` are attempts to connect, and ``connect_failures`` those of them that failed. Latencies are in seconds,
-    from writing a request to its answer, over the last ``RECENT`` answers; None before the first one. They contain the
-    time that a broker holds a Fetch or JoinGroup request on purpose. ``latency_total`` is the sum of ``latency_count``
+    ``connects`` are attempts to connect, and ``connect_failures`` the failed attempts. Latencies are in seconds, from
+    writing a request to its answer, over the last ``RECENT`` answers; None before the first one. They include the time
+    for which a broker holds a Fetch or JoinGroup request on purpose. ``latency_total`` is the sum of ``latency_count``
     latencies. ``throttle_time`` is the sum, in seconds, of the pauses that the broker requested.
     """
 

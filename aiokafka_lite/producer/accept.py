@@ -283,7 +283,7 @@ class Acceptor:
         return delivery
 
     async def _accept_later(self, record: PreparedRecord) -> Delivery:
-        # Read before the wait. After the wait, another transaction may be open, to which the record does not belong.
+        # Read before the wait. After the wait, another transaction may be open, and the record does not belong to it.
         number = self._settlement.transaction
         await self._wait_for_room(record, number)
         return self._append(*record)

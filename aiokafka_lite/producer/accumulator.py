@@ -208,7 +208,7 @@ class Accumulator:
             self._update(topic, view)
 
     def _update(self, topic: TopicProducer, view: ClusterView) -> None:
-        # First, so that no record below is placed by older metadata than that of its topic's partitions.
+        # First, because no record below may be placed by older metadata than its topic's partitions have.
         self.choice.view_changed(view)
         # Most changes of metadata do not concern a topic. With thousands of partitions, this check keeps them cheap.
         if topic.update(view):
@@ -395,7 +395,7 @@ class Accumulator:
         is_due = unplaced.times[0] + self._longest_wait <= now
         if not is_due and not any(record.partition in topic.partitions for record in unplaced.records):
             return
-        # Reset before the records move: those that have to wait on start another ``PendingRecords``.
+        # Reset before the records move: records that still have to wait start another ``PendingRecords``.
         topic.unplaced = None
         self._settlement.remove_pending(unplaced)
         for record, sent_at in zip(unplaced.records, unplaced.times):

@@ -35,7 +35,7 @@ class Batch(BatchResult):
      - ``reserved``: the bytes of ``buffer_memory`` that its records use.
      - ``queued_for``, ``queued_bytes``: the broker whose load the sealed batch counts for, and the bytes.
      - ``identity``, ``sequence``: assigned when the batch is first sent, and kept through retries.
-     - ``may_be_written``: a request failed with an error after which the broker may still have written the batch.
+     - ``may_be_written``: a request failed, and the broker may nevertheless have written the batch.
      - ``is_written``: a later batch of the same sequence was acknowledged, which proves that this one is written.
      - ``sent_to``: the id of the topic that the batch was sent to; zero if it was sent by name.
     """

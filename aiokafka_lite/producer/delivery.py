@@ -314,7 +314,7 @@ class Delivery:
     Any number of tasks may await it, any number of times. Cancelling an await ends only the wait: an accepted record is
     sent in any case.
 
-    A delivery is an awaitable, not a future, so it costs almost nothing. This works with it as it is:
+    A delivery is an awaitable, not a future, so it costs almost nothing. These work with a delivery directly:
 
      - ``await delivery``, ``asyncio.wait_for(delivery, 5)``, ``asyncio.gather(*deliveries)``,
        ``asyncio.as_completed(deliveries)``, ``asyncio.shield(delivery)``, ``asyncio.ensure_future``

@@ -89,8 +89,8 @@ class _Group:
 class Failures(AsyncIteration):
     """Failed deliveries since this stream was created. It ends when the producer has ended and no failure remains.
 
-    ``dropped`` counts records for which the stream had no room, because they were not taken fast enough: it holds at
-    most ``max_bytes`` of records. Made by ``Producer.failures``. One task takes from it.
+    The stream holds at most ``max_bytes`` of records. ``dropped`` counts the records without room, because the user
+    takes records too slowly. Made by ``Producer.failures``. One task takes from it.
     """
 
     def __init__(self, max_bytes: int) -> None:

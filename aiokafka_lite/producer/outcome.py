@@ -34,7 +34,7 @@ _NOT_APPENDED = (
 
 
 def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool, transactional: bool = False) -> Outcome:
-    """Classify the answer to a batch of ``count`` records, ``refused`` of which the answer names as invalid (KIP-467).
+    """Classify the answer to a batch of ``count`` records. The answer names ``refused`` of them as invalid (KIP-467).
 
     Two answers are deliberately handled in a special way:
 

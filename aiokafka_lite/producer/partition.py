@@ -15,7 +15,7 @@ batch. Queue entries of an older level are stale and are skipped.
 Invariants that have been bugs in Kafka clients:
 
  - Without idempotence a partition has one batch in flight. With two, the second could be written before the first is
-   retried. With idempotence, ``sequences`` has the rules of what may be in flight.
+   retried. With idempotence, ``sequences`` has the rules for batches in flight.
  - An expired batch that a broker acknowledges later must not be removed twice: every answer first checks
    ``batch.settled``.
 """

@@ -98,8 +98,7 @@ class Sequences:
         The batches sent before it are written as well: a broker accepts no batch after a gap. A broker that has
         forgotten the producer accepts any sequence number, so batches that were certainly not written are excluded.
         """
-        # An expired batch is no longer in ``sent``. The comparison of the numbers finds the batches before it all the
-        # same.
+        # An expired batch is no longer in ``sent``. The comparison of the numbers still finds the batches before it.
         for earlier in sent:
             if earlier is batch:
                 break
@@ -123,7 +122,7 @@ class Sequences:
         self._renumber = True
 
     def outdated(self, batch: Batch) -> None:
-        """Record that the broker knows a newer epoch of the producer id than that of a batch."""
+        """Record that the broker knows a newer epoch of the producer id than the epoch of a batch."""
         self._ids.discard(batch.identity)
         if batch.identity == self.identity:
             self._needs_new_epoch = True

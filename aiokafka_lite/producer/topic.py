@@ -53,8 +53,8 @@ class PendingRecords(BatchResult):
 class TopicProducer:
     """Owner of a topic's partitions.
 
-     - ``partitions``: by number, those that metadata lists. It is a dict, so that an answer with a huge number adds
-       only one entry.
+     - ``partitions``: the partitions that metadata lists, by number. It is a dict, so that an answer with a huge number
+       adds only one entry.
      - ``pending``: records that were sent while the topic was not known.
      - ``unplaced``: records for partitions that metadata does not list. A broker leaves out a new partition whose
        replicas are all down, if it keeps its metadata in ZooKeeper.

@@ -300,8 +300,8 @@ class TransactionCalls(ABC):
         """Commit offsets of a group in the open transaction: they are committed together with its records.
 
         ``offsets`` has the offset of the next record to read of each partition. ``group_metadata`` is the result of
-        ``Consumer.group_metadata``, with which the coordinator of the group detects a former member. Brokers before
-        Kafka 2.5 do not check it; the first such call of a producer logs a warning.
+        ``Consumer.group_metadata``. With it, the group's coordinator detects a former member. Brokers before Kafka 2.5
+        do not check it; the first such call of a producer logs a warning.
 
         Raises CommitFailed if the group has taken the partitions away, KafkaTimeout after ``timeout`` seconds (by
         default ``api_timeout``), AuthorizationError, ProducerFenced. After an error, and after a cancellation, the

@@ -73,7 +73,7 @@ class TransactionChannel:
         """Make one attempt. Stores the versions of the connection, and the level of the feature that it reports."""
 
         def noted(versions: VersionTable) -> Request[R]:
-            if versions is not self._versions:  # those of another connection
+            if versions is not self._versions:  # the versions of another connection
                 # A proxy may limit the versions of a cluster that has finalized generation 2.
                 is_possible = all(map(versions.supports, REQUIRED_BY_GENERATION_2))
                 self._level = versions.level(FEATURE) if is_possible else 0
@@ -103,8 +103,8 @@ class TransactionChannel:
     ) -> None:
         """Repeat an attempt until it succeeds, or is no longer needed. Raises an error if a retry cannot help.
 
-        ``is_outdating``: a lost answer makes the epoch outdated, and calls ``on_lost``. ``channel`` is the
-        channel that the attempt uses, by default that of the transactional id. ``on_failed`` gets each error before the
+        ``is_outdating``: a lost answer makes the epoch outdated, and calls ``on_lost``. ``channel`` is the channel that
+        the attempt uses, by default the channel of the transactional id. ``on_failed`` gets each error before the
         pause. ``refused_item`` names the item with the code that the attempt returned, for the text of the error.
         """
         backoff = self._client.retry_backoff()

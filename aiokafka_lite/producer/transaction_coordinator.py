@@ -76,8 +76,8 @@ from .transactional_ids import TransactionalIds
 logger = logging.getLogger(__name__)
 
 LONGEST_MARKER_WAIT = 0.02
-"""Seconds that a transaction of generation 2 waits for the markers of the previous one, before it begins nevertheless.
-A partition leader that meets CONCURRENT_TRANSACTIONS waits as long."""
+"""The longest time in seconds that a transaction of generation 2 waits for the markers of the previous one. A partition
+leader that meets CONCURRENT_TRANSACTIONS waits as long."""
 
 _MARKER_PAUSES = (0.0, 0.0, 0.0, 0.001, 0.002, 0.004, 0.008, 0.016)
 """Seconds between the requests of ``wait_markers``. With 0, only the round trip of a request is between two requests. A
@@ -127,7 +127,7 @@ class TransactionCoordinator:
     # Requests to the coordinator of the transactional id.
 
     async def initialize(self, present: ProducerIdAndEpoch | None = None) -> None:
-        """Get the producer id, or a newer epoch than that of ``present``.
+        """Get the producer id, or a newer epoch than the epoch of ``present``.
 
         The coordinator ends an open transaction first.
         """

@@ -278,7 +278,7 @@ def _answered(
 
 
 def final_codes(codes: Mapping[TopicPartition, ErrorCode]) -> dict[TopicPartition, ErrorCode]:
-    """The codes with which offsets were refused, where a retry cannot help."""
+    """The codes of the refused offsets, where a retry cannot help."""
     return {each: code for each, code in codes.items() if code is not ErrorCode.NONE and not code.retriable}
 
 

@@ -108,7 +108,7 @@ class ShareCore:
         return max(CLOSE_TIMEOUT, steps + CLOSE_MARGIN)
 
     async def close(self) -> None:
-        """Acknowledge what the user has acknowledged, release everything else, close the sessions, leave the group.
+        """Send the user's acknowledgements, release all other records, close the sessions, leave the group.
 
         The member also leaves if the call is cancelled. Otherwise its partitions would be idle until its session ends.
         """

@@ -169,7 +169,7 @@ class InFlight:
 
     @property
     def acquisitions(self) -> Sequence[Acquisition]:
-        """All acquisitions of which records are held."""
+        """All acquisitions with records that this consumer holds."""
         return self._acquisitions
 
     # Records for the user.
@@ -283,7 +283,7 @@ class InFlight:
         return any(each.node_id == node_id and not each.is_over for each in self._acquisitions)
 
     def take_acknowledged(self, node_id: int, now: float) -> tuple[list[Acknowledgements], list[Acknowledgements]]:
-        """The acknowledgements to send to this broker, and those that have failed already (rule 1)."""
+        """The acknowledgements to send to this broker, and the ones that have failed already (rule 1)."""
         to_send: list[Acknowledgements] = []
         failed: list[Acknowledgements] = []
         for acquisition in self._acquisitions:

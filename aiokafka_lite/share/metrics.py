@@ -30,7 +30,7 @@ class ShareConsumerMetrics(Snapshot):
 
     ``fetch_latency`` is from a ShareFetch request to its response, with the time that the broker waits for records;
     ``fetch_failures`` counts the requests without a response. ``acknowledge_latency`` and ``acknowledge_failures`` are
-    those of ShareAcknowledge requests. ``acquisition_lock_timeout`` is in seconds, None before the first record.
+    the same for ShareAcknowledge requests. ``acquisition_lock_timeout`` is in seconds, None before the first record.
     """
 
     group_id: str

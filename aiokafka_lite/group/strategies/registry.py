@@ -21,7 +21,7 @@ STRATEGIES: tuple[type[AssignmentStrategy], ...] = (
 )
 
 BY_NAME: dict[str, type[AssignmentStrategy]] = {strategy.name: strategy for strategy in STRATEGIES}
-"""The strategies by their names in the protocol, which are those of Java's ``partition.assignment.strategy``."""
+"""The strategies by their names in the protocol, which are the same as for Java's strategies."""
 
 
 def checked_strategies(given: object) -> tuple[AssignmentStrategy, ...]:
