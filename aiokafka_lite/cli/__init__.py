@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """Entry point of ``aiokafka-lite``."""
+    _replace_closed_streams()
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401
@@ -15,3 +17,10 @@ def main() -> None:
     from .commands import main as run_command
 
     run_command()
+
+
+def _replace_closed_streams() -> None:
+    """Open the null device for each standard stream that the shell has closed, as in ``<&-``: its object is None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115

@@ -17,13 +17,15 @@ Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not ask. Without a terminal, the command does not ask either.")
 ]
 
+LONGEST_LINE = 1 << 20
+
 
 async def confirmed(question: str, yes: bool) -> bool:
     """Whether the user agrees. Nothing is asked with ``yes``, or if stdin or stderr is not a terminal."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if (await _read_line()).strip().lower() in ("y", "yes"):
+    if (await read_line()).strip().lower() in ("y", "yes"):
         return True
     say("nothing was changed")
     return False
@@ -40,20 +42,28 @@ async def ask_hidden(question: str) -> str:
     termios.tcsetattr(terminal, termios.TCSADRAIN, hidden)
     try:
         print(question, end="", file=sys.stderr, flush=True)
-        return await _read_line()
+        return await read_line()
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
         print(file=sys.stderr)  # the Enter key was not shown either
 
 
-async def _read_line() -> str:
-    """The next line of the terminal without its end; empty at the end of stdin."""
+async def read_line() -> str:
+    """The next line of stdin without its end; empty at the end of stdin. Raises ValueError for bytes that are no line.
+
+    The bytes after the line are lost if stdin is a pipe.
+    """
     from .descriptors import read
 
     line = bytearray()
     while b"\n" not in line and (piece := await read(sys.stdin.fileno())):
         line += piece
-    return line.partition(b"\n")[0].decode(errors="replace").rstrip("\r")
+        if len(line) > LONGEST_LINE:
+            raise ValueError(f"the first line of stdin must have at most {LONGEST_LINE} bytes")
+    try:
+        return line.partition(b"\n")[0].decode().rstrip("\r")
+    except UnicodeDecodeError:
+        raise ValueError("the first line of stdin must be UTF-8") from None
 
 
 def say_done(items: Iterable[object], what: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .confirm import Yes, ask_hidden, confirmed, listed, say_done
+from .confirm import Yes, ask_hidden, confirmed, listed, read_line, say_done
 from .options import Shared, command
 from .output import Table, show_changes, show_errors
 from .running import FAILED
@@ -94,7 +94,7 @@ async def read_password() -> str:
         if password != await ask_hidden("Repeat for confirmation: "):
             raise ValueError("the two passwords differ; nothing was changed")
     else:
-        password = sys.stdin.readline().rstrip("\r\n")
+        password = await read_line()
     if not password:
         raise ValueError("users add requires a password on the first line of stdin")
     return password

@@ -1,7 +1,8 @@
-"""The prompt for a password hides it, and a signal ends it."""
+"""The password of ``users add``, from a prompt or from a pipe: a signal ends the wait for it."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import signal
@@ -18,11 +19,51 @@ def shows_input(terminal: int) -> bool:
     return bool(termios.tcgetattr(terminal)[3] & termios.ECHO)
 
 
+COMMAND = [sys.executable, "-m", "aiokafka_lite", "users", "add", "alice"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_wait_for_a_pipe_that_stays_silent(number: signal.Signals) -> None:
+    reading, writing = os.pipe()
+    with (
+        subprocess.Popen(COMMAND, stdin=reading, stderr=subprocess.PIPE) as process,
+        os.fdopen(writing, "wb", 0) as pipe,
+    ):
+        try:
+            pipe.write(b"half a line")
+            while fcntl.ioctl(reading, termios.FIONREAD, b"1234") != bytes(4):
+                assert process.poll() is None
+                os.sched_yield()
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=DEADLINE)
+            assert (process.returncode, errors) == (128 + number, b"")
+        finally:
+            process.kill()
+            os.close(reading)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (b"", "requires a password"),
+        (b"\xff\n", "must be UTF-8"),
+        (b"x" * (1 << 21), "must have at most"),
+        (None, "requires a password"),
+    ],
+    ids=["empty", "binary", "huge", "closed"],
+)
+def test_wrong_input_is_one_line_of_error(given: bytes | None, problem: str) -> None:
+    closed = ["sh", "-c", '"$@" <&-', "sh"] if given is None else []
+    process = subprocess.run([*closed, *COMMAND], input=given, capture_output=True, check=False, timeout=DEADLINE)
+    errors = process.stderr.decode()
+    assert (process.returncode, errors.count("\n")) == (2, 1), errors
+    assert problem in errors
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_prompt_and_the_terminal_shows_input_again(number: signal.Signals) -> None:
     outside, terminal = pty.openpty()
-    command = [sys.executable, "-m", "aiokafka_lite", "users", "add", "alice"]
-    with subprocess.Popen(command, stdin=terminal, stderr=terminal, start_new_session=True) as process:
+    with subprocess.Popen(COMMAND, stdin=terminal, stderr=terminal, start_new_session=True) as process:
         try:
             seen = b""
             while b"Password: " not in seen:
