@@ -1,4 +1,4 @@
-"""What ``make lint`` checks beside ruff, mypy and import-linter: plain words, sizes, and import circles.
+"""The checks of ``make lint`` beside ruff, mypy and import-linter: plain words, sizes, and import circles.
 
 Run it as ``python -m tests.house_rules``. It prints a line for each finding and exits with 1 if there is any.
 """

@@ -39,8 +39,8 @@ REQUESTS = {
     "EndTxn": EndTxnRequest.api_key,
 }
 MOMENTS = ("unsent", "sent", "answered")
-"""The worker dies before it sends the request, after it has sent the request, or after the broker has answered but
-before the client sees the answer."""
+"""The worker dies before it sends the request, after it has sent the request, or when the answer has come and the
+client has not seen it."""
 BODY = ("begun", "written", "processed")
 """The worker dies before it sends the first record of the batch, after this record is written, or after all are
 sent."""

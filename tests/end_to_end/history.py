@@ -80,7 +80,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What the producer's settings and the topic's replication promise. The order is always promised."""
+    """Promises that follow from the producer's settings and the topic's replication. The order is always promised."""
 
     lossless: bool = True
     """An acknowledged record stays at the offset of its acknowledgement."""

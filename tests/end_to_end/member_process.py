@@ -26,8 +26,7 @@ WORK = 0.004
 """Seconds of work for a record."""
 
 LONG_WORK = 0.8
-"""Seconds of work for one record in fifty, the second of a batch: long enough to see a commit that counts it as
-processed too early."""
+"""Seconds of work for one record in fifty, the second of a batch: a commit that counts it too early is seen."""
 
 _TIMES = {"session_timeout": SESSION_TIMEOUT, "heartbeat_interval": 0.5}
 """Under the consumer protocol the brokers set both."""

@@ -64,7 +64,7 @@ async def filled_topic(kafka: Kafka, count: int = 10) -> list[TopicPartition]:
 
 
 async def newest_tool(kafka: Kafka, name: str, *arguments: str) -> str:
-    """What one of the newest Kafka's tools says: not every image has all of them, and old ones lack options."""
+    """The output of a tool of the newest Kafka: not every image has all tools, and old tools lack options."""
     if java_problem() is None:
         return await asyncio.to_thread(run_tool, NEWEST, name, kafka.bootstrap_servers, *arguments)
     return await asyncio.to_thread(kafka.tool, name, *arguments)
@@ -359,7 +359,7 @@ async def test_quotas(kafka: Kafka, admin: Admin) -> None:
     await until(is_removed)
 
 
-async def test_a_broker_that_is_not_there_is_named(kafka: Kafka) -> None:
+async def test_an_address_without_a_broker_is_named(kafka: Kafka) -> None:
     with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
         async with asyncio.timeout(DEADLINE):
             async with Admin("127.0.0.1:1", api_timeout=1.0):

@@ -25,8 +25,8 @@ from tests.end_to_end.reading import read
 from tests.waiting import DEADLINE, error_of
 
 Use = Callable[[str, float], Awaitable[None]]
-"""Work with an address for a time. The timeouts of connections and requests keep their defaults: on a busy machine a
-slow answer must not become a timeout, which is another error than the expected one."""
+"""Work with an address for a time. The timeouts of connections and requests keep their defaults. On a busy machine, a
+slow answer would otherwise be a timeout instead of the expected error."""
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -78,7 +78,7 @@ async def test_a_person_is_asked_before_a_topic_is_deleted(embedded: Kafka) -> N
             assert answer in person.screen
 
 
-async def test_a_person_learns_after_a_second_why_nothing_happens() -> None:
+async def test_a_person_sees_after_a_second_why_nothing_happens() -> None:
     async with terminal("topics", "list", "-b", f"127.0.0.1:{free_port()}", "--timeout", "3") as person:
         assert await person.ended() == 1
         assert re.search(r"still connecting: \S", person.screen), person.screen

@@ -43,7 +43,7 @@ async def test_the_demo_says_in_one_line_that_no_broker_is_there() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_the_broker_serves_until_it_is_told_to_stop(number: signal.Signals) -> None:
+async def test_the_broker_serves_until_a_signal_stops_it(number: signal.Signals) -> None:
     async with broker("--port", "0", "--brokers", "3") as (process, servers):
         assert len(servers.split(",")) == 3
         async with Producer(servers) as producer:

@@ -42,7 +42,7 @@ async def topic(kafka: Kafka) -> str:
 
 
 async def until(call: Callable[[Any], Awaitable[Any]], argument: Any, condition: Callable[[Any], bool]) -> None:
-    """Repeat the call until its result is as wanted: brokers learn of topics and of ended transactions one by one."""
+    """Repeat the call until its result is as wanted: topics and ended transactions get to brokers one by one."""
     async with asyncio.timeout(DEADLINE):
         while not condition(await call(argument)):
             await asyncio.sleep(0.05)
@@ -91,7 +91,7 @@ async def test_records_are_written_and_read_with_their_metadata(library: Any, ka
     assert second.value == "TEA"
 
 
-async def test_a_member_commits_by_hand_and_the_next_one_goes_on(library: Any, kafka: Kafka, topic: str) -> None:
+async def test_a_member_commits_by_hand_and_the_next_one_continues(library: Any, kafka: Kafka, topic: str) -> None:
     await write(library, kafka, topic, 9)
     settings = {
         "bootstrap_servers": kafka.bootstrap_servers,

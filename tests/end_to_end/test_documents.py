@@ -1,8 +1,7 @@
 """The programs and tests printed in docs/*.md, run as they are printed; only the address is the broker's under test.
 
-The programs of a page run one after the other on a cluster of their own, and each has to end by itself. Some pages have
-a test of their own, because their programs do not end, or need more than a cluster: the README, the tutorial, and the
-page about Admin.
+The programs of a page run one after the other on a cluster of their own, and each has to end by itself. The README, the
+tutorial, and the page about Admin have tests of their own: their programs do not end, or need more than a cluster.
 """
 
 from __future__ import annotations

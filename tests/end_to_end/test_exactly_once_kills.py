@@ -1,8 +1,8 @@
 """Workers are killed at random steps, and each record is once in the output. The workers are processes.
 
 A chain of three groups (eager, cooperative, static) carries records from topic to topic. Workers are killed with
-SIGKILL and started again, half of them under a transactional id that was used before: for half a minute on the newest
-Kafka, for less elsewhere. EXACTLY_ONCE_SECONDS sets another time.
+SIGKILL and started again, half of them with a transactional id that was used before. This takes half a minute on the
+newest Kafka, and less elsewhere. EXACTLY_ONCE_SECONDS sets another time.
 """
 
 from __future__ import annotations

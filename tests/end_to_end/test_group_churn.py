@@ -68,7 +68,7 @@ class Stay:
     how: str = ""
 
 
-class Said:
+class Reports:
     """The reports of all members of a test."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Member(Protocol):
 class Process:
     """A member that is a process of its own."""
 
-    def __init__(self, name: str, instance: str, said: Said, arguments: Arguments) -> None:
+    def __init__(self, name: str, instance: str, said: Reports, arguments: Arguments) -> None:
         self.name = name
         self.instance = instance
         self._said = said
@@ -184,7 +184,7 @@ class Process:
 class Neighbour:
     """A member that lives in the process of the test."""
 
-    def __init__(self, name: str, instance: str, said: Said, arguments: Arguments) -> None:
+    def __init__(self, name: str, instance: str, said: Reports, arguments: Arguments) -> None:
         self.name = name
         self.instance = instance
         self._said = said
@@ -214,7 +214,7 @@ class Members:
     """The living members of a group."""
 
     def __init__(self, kafka: Kafka, topic: str, strategy: str, *, static: bool) -> None:
-        self.said = Said()
+        self.said = Reports()
         self.topic = topic
         self.living: list[Member] = []
         self.killed: list[tuple[float, list[Stay]]] = []
@@ -270,7 +270,7 @@ class Members:
             self._free.insert(0, member.instance)  # the next member is its restart
 
     async def end(self) -> None:
-        """End all members, whatever the outcome of the test."""
+        """End all members, after any outcome of the test."""
         await asyncio.gather(*(member.kill() for member in self.living), return_exceptions=True)
 
 
@@ -413,7 +413,7 @@ def all_taken_over(members: Members) -> bool:
     return all(taker(members.said, stay) is not None for _, stays in members.killed for stay in stays)
 
 
-def taker(said: Said, stay: Stay) -> Stay | None:
+def taker(said: Reports, stay: Stay) -> Stay | None:
     later = (each for each in said.stays[stay.partition] if each.since > stay.until)
     return min(later, key=lambda each: each.since, default=None)
 
@@ -428,19 +428,19 @@ def late_takeovers(members: Members) -> Iterable[str]:
                 yield f"{stay} was taken over by {after} {after.since - waited_for:.1f} s after the last kill"
 
 
-def clashes(said: Said) -> Iterable[str]:
+def clashes(said: Reports) -> Iterable[str]:
     """Two owners at the same time, or an owner with an older generation than the one before."""
     for stays in said.stays.values():
         in_order = sorted(stays, key=lambda stay: stay.since)
         for before, after in pairwise(in_order):
-            # A member that was silent for a whole session learns of the loss after another member owns the partition.
+            # A member that was silent for a whole session notices the loss after another member owns the partition.
             # That is harmless: the coordinator refuses commits of an older generation.
             fenced = before.how == "lost" and before.generation < after.generation
             if (after.since < before.until and not fenced) or after.generation < before.generation:
                 yield f"{before} and {after}"
 
 
-def unmarked(commits: list[tuple[float, dict[int, int]]], said: Said) -> Iterable[str]:
+def unmarked(commits: list[tuple[float, dict[int, int]]], said: Reports) -> Iterable[str]:
     """Commits of records that were not processed at that time."""
     done_by: dict[int, list[float]] = {}  # by offset, the time at which all earlier records were processed
     for partition in range(PARTITIONS):

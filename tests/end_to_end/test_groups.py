@@ -69,7 +69,7 @@ def member(
     )
 
 
-async def test_a_group_goes_on_where_it_left_off(kafka: Kafka, group_protocol: GroupProtocolName) -> None:
+async def test_a_group_continues_at_its_committed_offsets(kafka: Kafka, group_protocol: GroupProtocolName) -> None:
     topic, group = await kafka.create_topic(partitions=3), new_group()
     await write(kafka, topic, 3, 10)
     async with member(kafka, topic, group, group_protocol) as consumer:
@@ -85,7 +85,9 @@ async def test_a_group_goes_on_where_it_left_off(kafka: Kafka, group_protocol: G
         assert {offset and offset.offset for offset in found.values()} == {10}
 
 
-async def test_what_was_not_asked_beyond_is_read_again(kafka: Kafka, group_protocol: GroupProtocolName) -> None:
+async def test_a_record_whose_next_record_was_not_requested_is_read_again(
+    kafka: Kafka, group_protocol: GroupProtocolName
+) -> None:
     topic, group = await kafka.create_topic(partitions=1), new_group()
     await write(kafka, topic, 1, 10)
     async with member(kafka, topic, group, group_protocol) as consumer:
@@ -170,8 +172,8 @@ async def test_a_handler_reads_claims(kafka: Kafka, group_protocol: GroupProtoco
 @pytest.mark.parametrize(
     "promise",
     [
-        test_a_group_goes_on_where_it_left_off,
-        test_what_was_not_asked_beyond_is_read_again,
+        test_a_group_continues_at_its_committed_offsets,
+        test_a_record_whose_next_record_was_not_requested_is_read_again,
         test_topics_that_match_are_read_also_those_that_come_later,
         test_a_static_member_that_restarts_costs_no_rebalance,
         test_a_handler_reads_claims,
@@ -387,7 +389,7 @@ class KafkaPythonPeer:
     def _rejoin_if_forgotten(consumer: Any) -> None:
         """Join again after a join that ended between two polls.
 
-        kafka-python 3.0.12 then never completes it: it keeps its old assignment, sends no heartbeats, and the
+        kafka-python 3.0.12 then never completes the join: it keeps its old assignment and sends no heartbeats. So the
         coordinator evicts it. On a busy machine, a join takes longer than one poll.
         """
         coordinator = consumer._coordinator

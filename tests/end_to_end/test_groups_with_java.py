@@ -35,9 +35,9 @@ JAVAS = {
 async def java_member(kafka: Kafka, topic: str, group: str, strategy: str) -> AsyncIterator[list[int]]:
     """A member by Kafka's console consumer. It ends after HALF records; then the list has its values.
 
-    It ends when it has read all of its records, so that no other member reads one of them. It reads from the beginning:
-    with Java's default, "latest", it skips records that the test writes before it has looked up the ends of its
-    partitions.
+    It ends when it has read all of its records, so that no other member reads one of them. It reads from the beginning.
+    With Java's default, "latest", it would skip records that the test writes before the member has looked up the ends
+    of its partitions.
     """
     values: list[int] = []
     reading = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", str(HALF))

@@ -38,7 +38,7 @@ def test_a_good_history_breaks_no_promise() -> None:
     assert violations(history, [*log(b"a", b"b", b"written"), *log(b"c", where=THERE)]) == []
 
 
-def test_outcomes_tell_what_is_known() -> None:
+def test_the_error_of_a_send_determines_its_outcome() -> None:
     history = History()
     pending = history.invoke(HERE, b"a")
     assert pending.outcome is Outcome.PENDING
@@ -136,12 +136,12 @@ def test_each_kind_of_bad_history_is_found(
 
 
 @pytest.mark.parametrize("case", [lost, misplaced, duplicated, written_late_after_it_failed])
-def test_what_was_not_promised_is_not_broken(case: Callable[[], tuple[History, list[Found]]]) -> None:
+def test_a_promise_that_was_not_made_is_not_broken(case: Callable[[], tuple[History, list[Found]]]) -> None:
     assert violations(*case(), LOOSE) == []
 
 
 @pytest.mark.parametrize("case", [reordered_in_the_log, resurrected, invented, repeated, unsettled])
-def test_some_promises_hold_always(case: Callable[[], tuple[History, list[Found]]]) -> None:
+def test_some_promises_always_hold(case: Callable[[], tuple[History, list[Found]]]) -> None:
     assert violations(*case(), LOOSE) != []
 
 

@@ -1,4 +1,4 @@
-"""What the producer promises while a cluster of three nodes fails, on Apache Kafka and on the embedded cluster.
+"""The promises of the producer while a cluster of three nodes fails, on Apache Kafka and on the embedded cluster.
 
 In each scenario, producers of four kinds write to two topics. One topic has a single replica, on the broker that fails.
 The other has three replicas, and mostly that broker as its leader. Consumers read along, by themselves and in a group.
@@ -242,8 +242,8 @@ async def test_a_broker_is_frozen_for_longer_than_records_may_wait(cluster: Brea
 async def test_too_few_replicas_are_in_sync(cluster: BreakableCluster, topics: Topics) -> None:
     """A record with acks=all is acknowledged only if enough replicas have it; acks=1 does not wait for them.
 
-    When two of three nodes are down, a cluster whose nodes are also its controllers cannot decide anything, and may not
-    know which replicas are in sync. So the exact error is checked while only one node is down.
+    The nodes are also the controllers: with two of three down, the cluster can decide nothing, and may not know which
+    replicas are in sync. So the exact error is checked while only one node is down.
     """
     delivery_timeout = 3.0
     pair = f"pair-{topics.alone}"

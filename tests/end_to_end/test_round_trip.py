@@ -42,7 +42,7 @@ async def test_every_part_of_a_record_comes_back(kafka: Kafka) -> None:
 
 @pytest.mark.parametrize("key", [None, b"", b"k"])
 @pytest.mark.parametrize("value", [None, b"", b"v"])
-async def test_null_and_empty_are_told_apart(kafka: Kafka, key: bytes | None, value: bytes | None) -> None:
+async def test_null_and_empty_are_different(kafka: Kafka, key: bytes | None, value: bytes | None) -> None:
     topic = await kafka.create_topic(partitions=1)
     async with Producer(kafka.bootstrap_servers) as producer:
         await producer.send(topic, value, key=key)
@@ -148,7 +148,7 @@ async def filled(kafka: Kafka, count: int = 10, partitions: int = 1) -> str:
     return topic
 
 
-async def test_a_consumer_reads_from_where_it_was_told_to(kafka: Kafka) -> None:
+async def test_a_consumer_reads_from_the_given_position(kafka: Kafka) -> None:
     topic = await filled(kafka)
     partition = TopicPartition(topic, 0)
     async with Consumer(kafka.bootstrap_servers) as consumer:
@@ -210,7 +210,7 @@ async def test_an_offset_outside_the_log_starts_again_where_the_policy_says(kafk
         assert (await take(consumer, 1))[0].offset == 0
 
 
-async def test_a_paused_partition_is_silent_and_goes_on_where_it_stopped(kafka: Kafka) -> None:
+async def test_a_paused_partition_is_silent_and_continues_where_it_stopped(kafka: Kafka) -> None:
     topic = await filled(kafka, count=20, partitions=2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     async with Consumer(kafka.bootstrap_servers) as consumer:

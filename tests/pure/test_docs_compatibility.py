@@ -47,7 +47,7 @@ def test_a_failure_is_shown_and_is_the_exit_status(written: tuple[int, Path]) ->
     assert "**1 failed**" in page.read_text()
 
 
-def test_what_was_left_out_has_its_reason_and_the_day_is_said(written: tuple[int, Path]) -> None:
+def test_the_page_has_the_reasons_of_skipped_tests_and_the_day(written: tuple[int, Path]) -> None:
     text = written[1].read_text()
     assert "| 1.1.1 | Kafka has zstd since 2.1 (KIP-110) |" in text
     assert "on 2026-11-21." in text

@@ -114,6 +114,6 @@ def test_there_are_tables(client: str) -> None:
     assert len(calls(client)) > 25
 
 
-def test_a_call_that_is_not_there_is_found() -> None:
+def test_a_call_that_does_not_exist_is_found() -> None:
     assert problems(["await consumer.pull(timeout=1.0)"], OURS) != []
     assert problems(["await consumer.poll(seconds=1.0)"], OURS) == ["consumer.poll has no argument seconds"]

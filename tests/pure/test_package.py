@@ -1,4 +1,4 @@
-"""The whole package: what its import loads, its public names, and rules beyond the linter's."""
+"""The whole package: the modules that its import loads, its public names, and rules beyond the linter's."""
 
 from __future__ import annotations
 

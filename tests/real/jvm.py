@@ -63,12 +63,10 @@ NOTHING_EXPIRES = {
 }
 """Settings of a broker that deletes nothing while tests run.
 
-Tests write records with timestamps of years ago. With the default settings, a broker deletes them when it looks for
-expired records: 30 seconds after its start and every five minutes from then on, so in the middle of some test. Every
-ten minutes it also removes groups without members and offsets. From topics with ``cleanup.policy=compact,delete`` its
-cleaner deletes them, every 15 seconds. Releases before 3.8 look after 30 seconds in any case:
-tests give their topics ``retention.ms=-1`` as well.
-"""
+Tests write records with timestamps of years ago. With the default settings, a broker deletes expired records 30 seconds
+after its start, and then every five minutes: in the middle of some test. Every ten minutes it also removes groups
+without members and offsets. From topics with ``cleanup.policy=compact,delete`` its cleaner deletes them, every 15
+seconds. Releases before 3.8 look after 30 seconds in any case: tests give their topics ``retention.ms=-1`` as well."""
 
 CLUSTER_ID = "q1Jm0nZ8T6eLk3v5w7x9yA"  # any 16 bytes in URL-safe base 64
 

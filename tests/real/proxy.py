@@ -30,7 +30,7 @@ class Proxy:
             await asyncio.sleep(0.05)
 
     def cut(self) -> None:
-        """Reset all connections, in the middle of whatever they carry."""
+        """Reset all connections, in the middle of any bytes."""
         for writer in list(self._writers):
             writer.transport.abort()
 

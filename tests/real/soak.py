@@ -1,9 +1,9 @@
 """Random faults on three real brokers: ``make soak-real``, or ``python -m tests.real.soak --minutes 10``.
 
-Two writers, the members of groups of both protocols and of a share group, and writers and workers with transactions
-(``soak_transactions``) are processes of their own. Brokers are killed and suspended, leaders are elected, clients are
-killed, suspended and replaced, and a proxy in front of each broker cuts, delays and refuses connections. At the end
-all faults end, the groups process the remaining records, and the history is checked:
+Each client is a process of its own: two writers, the members of groups of both protocols and of a share group, and
+writers and workers with transactions (``soak_transactions``). Brokers are killed and suspended, and leaders are
+elected. Clients are killed, suspended and replaced. A proxy in front of each broker cuts, delays and refuses
+connections. At the end all faults end, the groups process the remaining records, and the history is checked:
 
 - Acknowledged records are in the log, for the idempotent writer once and in order.
 - Each group has processed everything, and no commit is beyond the processed records.
@@ -378,8 +378,8 @@ class Soak:
         return self._random.choice([child for child in self._children if child.kind in kinds and child.is_running])
 
     def _any_writer(self) -> Child | None:
-        """A transactional writer that has started alone. Of two that start at once, the older one may fence the newer
-        one, and their records are then in an order that the checks do not expect."""
+        """A transactional writer that has started alone. If two start at once, the older one may fence the newer one.
+        Then their records have an order that the checks do not expect."""
         running = [child for child in self._children if child.kind in TRANSACTIONAL_WRITERS and child.is_running]
         of_kind = Counter(child.kind for child in running)
         alone = [child for child in running if child.has_reported and of_kind[child.kind] == 1]

@@ -1,7 +1,7 @@
 """A member of the share group of ``make soak-real``, a process of its own: it reports what it receives and accepts.
 
 Its arguments are servers, topic, group and its name. It ends when its standard input ends. It reports a delivery before
-the work on it, and an acknowledgement before it calls the consumer, so that a kill loses no report that matters.
+the work on it, and an acknowledgement before it calls the consumer. So a kill loses no important report.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The share group of ``make soak-real``: its members, their reports, and the check of these.
 
-Brokers are killed and leaders move, so two members may have a record at the same time: a leader does not pass its
-locks on. These rules hold in any case: an accepted record is not delivered again after a broker has confirmed it, each
-record is accepted, and no delivery count is above the limit.
+Brokers are killed and leaders move, so two members may have a record at the same time: a leader does not pass its locks
+on. These rules hold in any case: a confirmed accepted record is not delivered again, each record is accepted, and no
+delivery count is above the limit.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ def stage_anomalies(
 ) -> Iterator[str]:
     """Whether a stage copied each committed record once, in order, and showed nothing before its commit.
 
-    ``source`` and ``target`` are the logs by partition, ``reads`` what a reader of committed records returned from the
-    target, ``committed`` the last offsets of the group.
+    ``source`` and ``target`` are the logs by partition. ``reads`` are the records that a reader of committed records
+    returned from the target, and ``committed`` the last offsets of the group.
     """
     for number, log in source.items():
         wanted, found = [value for _, value in log], [value for _, value in target.get(number, ())]

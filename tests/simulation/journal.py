@@ -133,8 +133,8 @@ def may_share(
 
     - The session of the old owner ended, and its last heartbeat has not failed yet.
     - The old owner did not join again within the rebalance timeout.
-    - One of the two members was in contact with an old coordinator that is cut off from the cluster, and so does not
-      know the new generation.
+    - One of the two members was in contact with an old coordinator, which is cut off from the cluster and does not know
+      the new generation.
 
     ``blocked`` is the time for which the loop was blocked. The coordinator counts the rebalance timeout from the first
     JoinGroup. A member is notified of the rebalance by its next heartbeat, which may be late. So the rebalance may have

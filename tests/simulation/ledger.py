@@ -83,8 +83,8 @@ def early_anomalies(
 ) -> Iterator[str]:
     """The records, and the offsets of the group, that were visible before the commit of their transaction began.
 
-    ``reads`` are the times at which a reader of committed records returned a value, ``offsets`` the times at which a
-    coordinator answered a client that asks for stable offsets. Offsets of transactions are unique.
+    ``reads`` are the times at which a reader of committed records returned a value. ``offsets`` are the times at which
+    a coordinator answered a request for stable offsets. Offsets of transactions are unique.
     """
     of_value = {value: transaction for transaction in transactions for value in transaction.values}
     of_offset = {each.offset: each for each in transactions if each.offset is not None}

@@ -32,7 +32,7 @@ CLASSIC_TIMES = {"session_timeout": SESSION_TIMEOUT, "heartbeat_interval": HEART
 
 
 class UserError(Exception):
-    """What user code raises on purpose."""
+    """An error that user code raises on purpose."""
 
 
 class Surroundings(Protocol):

@@ -1,7 +1,7 @@
 """The network between the clients and the cluster of a simulation: every byte passes through it.
 
-It can delay the bytes of a broker, cut a connection after any byte, deliver a broker's answer twice, isolate a client
-(its connections stay open, and no byte passes), and end a client like the death of its process.
+It can delay the bytes of a broker, cut a connection after any byte, and deliver a broker's answer twice. It can isolate
+a client, whose connections stay open while no byte passes. It can end a client like the death of its process.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@ The brokers' half of the history are acquisitions and acknowledgements, read fro
 answered. The members' half is a ``ShareJournal``. The rules:
 
 1. An accepted or rejected record is never acquired again, once a broker has answered so.
-2. One member has the lock of a record. Another member acquires the record only after the first one has acknowledged it,
-   after the lock duration, after the end of the share session, or at another leader: a leader does not pass its locks
-   on, as in Kafka.
-3. Each acquisition has a higher delivery count than the one before it, except after a change of the leader, which
-   counts no delivery that was still under way. A release that a broker has answered counts in any case. No count is
-   above the limit.
+2. One member has the lock of a record. Another member acquires the record only after its acknowledgement, after the
+   lock duration, after the end of the share session, or at another leader. As in Kafka, a leader does not pass its
+   locks on.
+3. Each acquisition has a higher delivery count than the one before it. The exception is a change of the leader: the new
+   leader does not count deliveries that were in progress. A release that a broker has answered counts in any case. No
+   count is above the limit.
 4. A member accepts and rejects only what its user has acknowledged so. Its user receives a record only while the lock
    holds. A confirmed acknowledgement was applied by a broker.
 5. At the end a user has accepted or rejected each record, or it was acquired as often as the limit allows.

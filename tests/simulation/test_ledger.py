@@ -72,7 +72,7 @@ def test_a_reader_that_saw_something_else_meanwhile_is_found(live: list[bytes]) 
         ([], [(9.0, 2)], "transaction 1, ABORTED"),
     ],
 )
-def test_what_was_visible_before_its_commit_is_found(
+def test_records_and_offsets_that_were_visible_before_their_commit_are_found(
     reads: list[tuple[float, bytes]], offsets: list[tuple[float, int]], found: str
 ) -> None:
     made = transactions(C, A)

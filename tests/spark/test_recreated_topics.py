@@ -95,7 +95,7 @@ async def test_a_worker_that_knows_the_deleted_topic_reads_the_planned_one_witho
     assert losses(caplog) == []
 
 
-async def test_a_broker_that_learns_late_of_the_planned_topic_is_asked_again(
+async def test_a_broker_that_does_not_know_the_planned_topic_yet_is_asked_again(
     cluster: EmbeddedCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "STALE_METADATA", SOON)

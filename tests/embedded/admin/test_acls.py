@@ -89,6 +89,6 @@ async def test_an_old_broker_refuses_what_it_cannot_store() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["orders", [ORDERS, "orders"], None])
-async def test_what_is_not_an_acl_is_refused_at_once(admin: Admin, wrong: object) -> None:
+async def test_an_object_that_is_not_an_acl_is_refused_at_once(admin: Admin, wrong: object) -> None:
     with pytest.raises(TypeError, match="AclBinding"):
         await admin.acls.create(wrong)  # type: ignore[arg-type]

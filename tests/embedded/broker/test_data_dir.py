@@ -176,7 +176,7 @@ async def test_a_password_that_a_client_set_or_removed_outlives_the_configured_o
 
 
 @pytest.mark.parametrize("is_in_sync", [True, False])
-async def test_a_reassignment_goes_on_after_a_restart(tmp_path: Path, is_in_sync: bool) -> None:
+async def test_a_reassignment_continues_after_a_restart(tmp_path: Path, is_in_sync: bool) -> None:
     async with run(tmp_path) as cluster:
         await cluster.create_topic("orders", assignments=[[1, 2]])
         await cluster.produce("orders", b"v")

@@ -38,7 +38,7 @@ def consume(cli: CommandLine, *arguments: str) -> str:
     return cli.ask("consume", *arguments, *(() if "--until" in arguments else ("--until", "end")))
 
 
-def test_what_consume_prints_as_json_is_written_again_by_produce(cli: CommandLine, tmp_path: Path) -> None:
+def test_produce_writes_the_json_that_consume_prints(cli: CommandLine, tmp_path: Path) -> None:
     for topic in ("first", "copy"):
         cli.ask("topics", "create", topic, "-p", "2")
     produce(cli, tmp_path, "first", "".join(json.dumps(each) + "\n" for each in WRITTEN).encode(), "--json-in")

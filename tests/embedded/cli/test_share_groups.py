@@ -64,5 +64,5 @@ def test_printed_records_are_accepted_and_others_are_released(cli: CommandLine, 
         (["jobs", "--group", "printers", "--from", "earliest", "--until", "end"], "--share excludes --from, --until: "),
     ],
 )
-def test_what_a_share_group_lacks_is_refused(cli: CommandLine, arguments: list[str], problem: str) -> None:
+def test_options_that_a_share_group_lacks_are_refused(cli: CommandLine, arguments: list[str], problem: str) -> None:
     assert problem in cli.fails("consume", "--share", *arguments, status=2)

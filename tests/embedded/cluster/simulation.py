@@ -24,7 +24,7 @@ simulated = in_virtual_time
 
 
 class CountingConnector:
-    """Counts connection attempts by port, and leads names of other places to where they are now."""
+    """Counts connection attempts by port. ``aliases`` are addresses with the address to connect to instead."""
 
     def __init__(self, inner: Connector) -> None:
         self.inner = inner

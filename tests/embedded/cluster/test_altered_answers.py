@@ -1,7 +1,7 @@
 """Well-formed answers with wrong values, while a producer, a consumer and a group work.
 
-The promises for every alteration: users see only KafkaErrors, no request is sent at full speed, calls end by their
-deadline, and correct answers repair the effects of wrong ones.
+The promises for every alteration: users see only KafkaErrors, requests are not repeated at full speed, and calls end by
+their deadline. Correct answers repair the effects of wrong ones.
 """
 
 from __future__ import annotations

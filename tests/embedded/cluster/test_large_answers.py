@@ -38,7 +38,7 @@ def damaged_response() -> bytes:
 
 
 async def found_by_a_new_client(cluster: EmbeddedCluster, *names: str) -> dict[str, TopicView]:
-    """What a client finds that has no earlier answer."""
+    """The topics that a client without an earlier answer finds."""
     async with client_of(cluster) as client:
         return {name: await client.topic(name) for name in names}
 

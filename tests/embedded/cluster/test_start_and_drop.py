@@ -1,4 +1,4 @@
-"""``start(timeout)``, what a client reports while it cannot reach its cluster, and clients that are not closed."""
+"""``start(timeout)``, the reports of a client that cannot reach its cluster, and clients that are not closed."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ async def test_a_client_that_is_closed_while_it_connects_stays_closed(cluster: E
         await client.fetch_all_metadata()
 
 
-async def test_an_update_of_the_metadata_goes_on_without_a_wait(library: Any, cluster: EmbeddedCluster) -> None:
+async def test_an_update_of_the_metadata_continues_without_a_wait(library: Any, cluster: EmbeddedCluster) -> None:
     client = library.AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers)
     await client.bootstrap()
     try:

@@ -1,7 +1,7 @@
 """Every public coroutine of ``aiokafka_lite.compat.aiokafka``, cancelled at every turn of the event loop that it takes.
 
-Reads lose and repeat no record, a send is in the log once or not at all, other calls can be repeated, and a stopped
-client leaves no task, no member and no connection.
+Reads lose and repeat no record. A send is in the log once or not at all. Other calls can be repeated. A stopped client
+leaves no task, no member and no connection.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Events:
                 await self._came.wait()
 
     def assert_alternate(self) -> None:
-        """What is revoked is what was assigned before, at first nothing."""
+        """Check that each revocation has the partitions of the last assignment; the first one has none."""
         sets = [set(), *(partitions for _, partitions in self.calls)]
         assert [what for what, _ in self.calls] == ["revoked", "assigned"] * (len(self.calls) // 2)
         assert sets[1::2] == sets[:-1:2]

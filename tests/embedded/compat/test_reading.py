@@ -1,4 +1,4 @@
-"""What a read returns while other tasks read, change the subscription, or stop the consumer."""
+"""The result of a read while other tasks read, change the subscription, or stop the consumer."""
 
 from __future__ import annotations
 

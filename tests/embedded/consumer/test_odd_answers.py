@@ -157,7 +157,7 @@ async def test_a_batch_that_is_never_whole_is_an_error_at_its_offset(orders: Emb
     ],
     ids=["2^63-1", "2^63-3", "-1", "-2^63", "format 0", "format 1"],
 )
-async def test_a_batch_with_impossible_offsets_is_an_error_and_the_consumer_lives_on(
+async def test_a_batch_with_impossible_offsets_is_an_error_and_the_consumer_continues(
     orders: EmbeddedCluster, data: bytes
 ) -> None:
     with orders.on(FetchRequest, times=None).answer(lambda request: fetched(request, records=data)) as fault:

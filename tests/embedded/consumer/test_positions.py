@@ -93,7 +93,7 @@ async def test_partitions_that_stay_assigned_keep_their_position(orders: Embedde
         assert consumer.assignment == (SECOND,)
         assert await consumer.position(SECOND) == 100
         consumer.assign([FIRST])
-        assert (await take(consumer, 1))[0].offset == 0  # forgotten in the meantime
+        assert (await take(consumer, 1))[0].offset == 0  # the position was dropped with the assignment
 
 
 async def test_a_consumer_of_whole_topics_refuses_assign(orders: EmbeddedCluster) -> None:
@@ -465,7 +465,7 @@ async def test_a_topic_that_is_created_later_is_read_from_then_on(cluster: Embed
         assert [record.value for record in await take(consumer, 1)] == [b"first"]
 
 
-async def test_partitions_that_are_added_are_read_from_their_beginning_whatever_the_policy(
+async def test_partitions_that_are_added_are_read_from_their_beginning_with_any_policy(
     orders: EmbeddedCluster,
 ) -> None:
     async with consumer_of(orders, topics=["orders"], auto_offset_reset="latest", metadata_max_age=5.0) as consumer:

@@ -257,7 +257,7 @@ async def test_a_cooperative_member_that_cannot_reach_its_coordinator_while_it_j
     await worker.stop()
 
 
-async def test_a_member_that_learns_late_of_a_rebalance_releases_its_partitions_before_others_own_them(
+async def test_a_member_that_notices_a_rebalance_late_releases_its_partitions_before_others_own_them(
     cluster: EmbeddedCluster, ownership: Ownership
 ) -> None:
     """The coordinator counts the rebalance timeout from the first JoinGroup, and the busy member's loop is blocked."""

@@ -262,7 +262,7 @@ async def test_marks_go_forward_and_resets_go_both_ways(cluster: EmbeddedCluster
     assert await committed(cluster) == {ORDERS[0]: 3}
 
 
-async def test_what_cannot_be_marked_or_committed_is_refused_by_name(cluster: EmbeddedCluster) -> None:
+async def test_wrong_arguments_of_marks_and_commits_are_refused_by_name(cluster: EmbeddedCluster) -> None:
     mistakes: list[tuple[Callable[[ConsumerGroupSession], Any], type[Exception], str]] = [
         (lambda session: session.mark("x"), TypeError, "record must be"),  # type: ignore[arg-type]
         (lambda session: session.offsets.mark(("orders", "0"), 5), TypeError, "partition"),  # type: ignore[arg-type]

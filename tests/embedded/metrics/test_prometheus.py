@@ -106,6 +106,6 @@ def test_a_collector_must_be_made_in_an_event_loop(registry: CollectorRegistry) 
         KafkaCollector(registry=registry)
 
 
-async def test_what_has_no_metrics_is_refused(registry: CollectorRegistry) -> None:
+async def test_an_object_without_metrics_is_refused(registry: CollectorRegistry) -> None:
     with pytest.raises(ConfigurationError, match=r"client must be an object with metrics\(\), got 'shop'"):
         KafkaCollector("shop", registry=registry)  # type: ignore[arg-type]

@@ -140,7 +140,7 @@ ALL = {**WHILE_ABORTING, **BETWEEN, **WITH_UNWRITTEN, **WITH_WRITTEN}
 
 
 def before(numbered: Numbered, name: str) -> Callable[[], Awaitable[None]]:
-    """What brings the producer into the state for a call."""
+    """The function that brings the producer into the state for a call."""
     if name in WHILE_ABORTING:
         return numbered.abort_soon
     if name in BETWEEN:

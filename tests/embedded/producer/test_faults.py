@@ -145,7 +145,7 @@ async def test_a_lasting_error_fails_the_batch_and_nothing_after_it(
     assert values_of(cluster, "t") == [b"first", *numbered(4, 1)]
 
 
-async def test_an_error_in_the_handshake_is_retried_whatever_its_code(cluster: EmbeddedCluster) -> None:
+async def test_an_error_in_the_handshake_is_retried_with_any_code(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
         await producer.send("t", b"first")

@@ -359,7 +359,7 @@ async def test_offsets_without_a_member_need_only_a_group_id(cluster: EmbeddedCl
         (GroupMetadata("g", 1, "m", 5), "group_metadata.group_instance_id must be"),  # type: ignore[arg-type]
     ],
 )
-async def test_wrong_group_metadata_is_refused_and_the_transaction_goes_on(
+async def test_wrong_group_metadata_is_refused_and_the_transaction_continues(
     cluster: EmbeddedCluster, producer: Producer, group: GroupMetadata, text: str
 ) -> None:
     async with producer.transaction() as transaction:

@@ -107,5 +107,5 @@ THEIR_PLACES = {"prefix": prefix_schema_id_serializer, "header": header_schema_i
 
 
 async def finished(made: Any) -> Any:
-    """What a serializer returns, awaited if it has to be."""
+    """The result of a serializer, awaited if necessary."""
     return await made if asyncio.iscoroutine(made) else made

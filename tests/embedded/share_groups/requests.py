@@ -72,7 +72,7 @@ def share_acknowledge(
 
 
 def acquired(response: m.ShareFetchResponse) -> list[tuple[int, int, int]]:
-    """First offset, last offset and delivery count of what a member acquired."""
+    """First offset, last offset and delivery count of each range that a member acquired."""
     assert response.error_code == ErrorCode.NONE, ErrorCode.of(response.error_code)
     return [
         (each.first_offset, each.last_offset, each.delivery_count)

@@ -1,8 +1,8 @@
 """A broker dies, or a coordinator moves, between any two steps of a transaction.
 
-The steps are not listed here. A step is a turn of the event loop after which the cluster is in a state that it has not
-had before in this run: a request came or was answered, a log has another record on some broker, or a coordinator
-remembers something else. Each step has a run of its own, so a step that is new in the code is visited as well.
+The steps are not listed here. A step is a turn of the event loop that brings the cluster into a new state of this run.
+Then a request came or was answered, a log of a broker has another record, or the memory of a coordinator changed. Each
+step has a run of its own, so a step that is new in the code is visited as well.
 """
 
 from __future__ import annotations

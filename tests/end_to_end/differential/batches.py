@@ -152,9 +152,8 @@ BAD: dict[str, Callable[[Random], bytes]] = {
 }
 """By name: batches that a broker has to refuse, or to accept without harm.
 
-Two kinds are left out. Kafka 4.3.1 never answers a request with null records. And Kafka corrects a wrong maximum
-timestamp, or an append time that no broker set, because it reads every batch; the embedded broker trusts the header.
-"""
+Two kinds are left out. Kafka 4.3.1 never answers a request with null records. And Kafka reads every batch, so it
+corrects a wrong maximum timestamp, or an append time that no broker set. The embedded broker trusts the header."""
 
 ALONE = frozenset({"unknown compression"})
 """In some versions, Kafka fails the whole request because of these, so no other batch is sent with them."""

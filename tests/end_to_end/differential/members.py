@@ -54,7 +54,7 @@ class Members:
     def owned(self, side: Side, member: str) -> Any:
         return self._owned.get((side.name, member))
 
-    def learn_of_member(self, side: Side, request: Any, answer: Any) -> None:
+    def record_member(self, side: Side, request: Any, answer: Any) -> None:
         """Keep what the answer to a heartbeat says about a member."""
         key = side.name, request.member_id
         if not request.member_id and answer.member_id:
@@ -136,7 +136,7 @@ def _beat(members: Members, kind: type[Request[Any]], fields: Callable[[Side, in
             values["rebalance_timeout_ms"] = -1
         return kind(group_id=group, member_id=member, member_epoch=epoch, **values)
 
-    members.scenario.add(kind, make, learn=members.learn_of_member)
+    members.scenario.add(kind, make, after=members.record_member)
 
 
 def consumer_heartbeat(members: Members) -> None:

@@ -82,10 +82,10 @@ async def disagreements(
         if step.only_of_scenario:
             for answer in answers:
                 _keep_own(step, answer, scenario.prefix)
-        if step.learn is not None:
+        if step.after is not None:
             for side, request, answer in zip((embedded, real), requests, answers):
                 if not isinstance(answer, Outcome):
-                    step.learn(side, request, answer)
+                    step.after(side, request, answer)
         seen = [comparable(side, answer) for side, answer in zip((embedded, real), answers)]
         found = [
             difference

@@ -36,7 +36,7 @@ def common_versions() -> dict[int, range]:
 class Step:
     """A request for both brokers. ``changes`` names the topics whose state it may change.
 
-    ``before`` runs for each side before the request is made, and ``learn`` after its answer.
+    ``before`` runs for each side before the request is made, and ``after`` after its answer.
     """
 
     kind: type[Request[Any]]
@@ -47,7 +47,7 @@ class Step:
     """Whether the response contains everything on the broker, so that only this scenario's part is compared."""
     note: str = ""
     before: Callable[[Side], Awaitable[None]] | None = None
-    learn: Callable[[Side, Any, Any], None] | None = None
+    after: Callable[[Side, Any, Any], None] | None = None
 
 
 class Scenario:

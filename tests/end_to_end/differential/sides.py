@@ -114,7 +114,9 @@ class Side:
         return found
 
     async def try_to_ask(self, request: Request[R], version: int) -> R | Outcome:
-        """The response, or what the broker did instead. After CLOSED the next request uses a new connection."""
+        """The response, or the behaviour of a broker that sends none. After CLOSED the next request uses a new
+        connection.
+        """
         silent = isinstance(request, ProduceRequest) and request.acks == 0
         stream = await self._connected()
         if silent:
@@ -123,8 +125,8 @@ class Side:
         stream.write([self._protocol.encode_request(request, version, CLIENT_ID, None)])
         answer: R | Outcome = await self._answer(stream)
         if not isinstance(answer, Outcome):
-            self._learn(answer)
-            self._learn_of_producer(request, answer)
+            self._record(answer)
+            self._record_producer(request, answer)
         return answer
 
     async def _outcome_of_silence(self, stream: FramedStreamReader) -> Outcome:
@@ -146,7 +148,7 @@ class Side:
             return Outcome.CLOSED
         return self._protocol.receive(frame)[1]
 
-    def _learn(self, answer: object) -> None:
+    def _record(self, answer: object) -> None:
         match answer:
             case DescribeLogDirsResponse(results=[directory, *_]):
                 self.log_dir = directory.log_dir
@@ -170,7 +172,7 @@ class Side:
             if name and topic_id != ZERO_UUID:
                 self.topic_ids[name] = topic_id
 
-    def _learn_of_producer(self, request: Any, answer: Any) -> None:
+    def _record_producer(self, request: Any, answer: Any) -> None:
         """The id and the epoch of the transactional producer, and its next sequences."""
         match request, answer:
             case InitProducerIdRequest(transactional_id=str() as name), InitProducerIdResponse(error_code=0):

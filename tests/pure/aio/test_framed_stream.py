@@ -249,7 +249,7 @@ async def test_drain_waits_for_room_and_raises_at_the_end() -> None:
         assert isinstance(result, ConnectionLost)
 
 
-async def test_drain_goes_on_when_there_is_room() -> None:
+async def test_drain_returns_when_there_is_room() -> None:
     near, far, far_transport = pipe()
     far_transport.pause_reading()
     near.write([framed(bytes(1_000_000))])

@@ -22,7 +22,7 @@ def test_a_task_and_an_error_that_are_left_behind_are_listed_together() -> None:
         run_clean(leave())
 
 
-def test_what_a_failed_test_left_behind_is_a_note_of_its_error() -> None:
+def test_the_findings_after_a_failed_test_are_a_note_of_its_error() -> None:
     with pytest.raises(KeyError, match="body") as failed:
         run_clean(leave(KeyError("body")))
     (note,) = failed.value.__notes__

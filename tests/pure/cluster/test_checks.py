@@ -42,7 +42,7 @@ def check(message: MetadataResponse) -> None:
         (response(nodes=(1, 2, 1)), "broker 1 is listed twice"),
     ],
 )
-def test_what_makes_no_sense_is_named(answer: MetadataResponse, what: str) -> None:
+def test_a_wrong_value_is_named(answer: MetadataResponse, what: str) -> None:
     with pytest.raises(ProtocolError, match=what):
         check(answer)
 
@@ -61,7 +61,7 @@ def test_a_broker_without_a_host_is_refused() -> None:
         check(MetadataResponse(brokers=[broker(1), nowhere], topics=[]))
 
 
-def test_what_is_unusual_and_legal_is_accepted() -> None:
+def test_unusual_and_legal_answers_are_accepted() -> None:
     check(response(topic(partition(leader=99), partition(1, leader=-1, epoch=-1)), nodes=(1, 5000)))
     check(response(topic(partition(1), partition(0), partition(7, replica_nodes=[], isr_nodes=[]))))
     check(response(topic(error=3), topic(partition(epoch=MAX_LEADER_EPOCH), name="other")))

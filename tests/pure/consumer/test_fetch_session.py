@@ -53,7 +53,7 @@ def test_a_broker_without_sessions_always_gets_full_requests() -> None:
         session.answered(0)
 
 
-def test_what_changed_last_is_asked_for_last() -> None:
+def test_the_partition_that_changed_last_is_requested_last() -> None:
     session = established({"a": 1, "b": 2, "c": 3})
     request(session, {"a": 1, "b": 9, "c": 3})
     session.lost()

@@ -1,4 +1,4 @@
-"""An assigned partition: what moves its position, late answers, and the state after an error."""
+"""An assigned partition: changes of its position, late answers, and the state after an error."""
 
 from __future__ import annotations
 

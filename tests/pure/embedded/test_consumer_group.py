@@ -244,7 +244,7 @@ async def test_a_join_with_the_id_of_a_static_member_is_that_member(world: World
     assert world.group.owner("i", "a") is world.group.members["a"]
 
 
-async def test_a_restored_group_goes_on_where_it_was(world: World) -> None:
+async def test_a_restored_group_has_the_same_state(world: World) -> None:
     world.join("a", "t", instance_id="i", rack_id="r")
     world.join("b", "t", assignor="range")
     world.settle()

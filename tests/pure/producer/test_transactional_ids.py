@@ -86,7 +86,7 @@ def test_no_batch_gets_numbers_between_transactions() -> None:
     assert partition.take() is not None
 
 
-def test_sequence_numbers_go_on_under_the_same_epoch_and_begin_again_under_a_new_one() -> None:
+def test_sequence_numbers_continue_under_the_same_epoch_and_begin_again_under_a_new_one() -> None:
     ids = ids_of(2)
     partition = partition_of(ids)
     partition.delivered(sent(partition, b"a", b"b"))

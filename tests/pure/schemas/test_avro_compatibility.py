@@ -58,6 +58,6 @@ def test_a_reader_schema_reads_what_a_writer_schema_wrote(reader: Any, writer: A
 
 
 @pytest.mark.parametrize("schema", ["lung", {"type": "record"}, {"items": "int"}, 5, {"type": "array"}])
-def test_what_is_no_schema_is_refused(schema: Any) -> None:
+def test_a_text_that_is_no_schema_is_refused(schema: Any) -> None:
     with pytest.raises(ValueError, match=r"defined|name|must be"):
         AvroSchema(json.dumps(schema))

@@ -79,7 +79,7 @@ def test_a_record_is_acknowledged_once() -> None:
         records.acknowledge(record(0), REJECT)
 
 
-def test_two_deliveries_of_a_record_are_told_apart() -> None:
+def test_two_deliveries_of_a_record_are_different() -> None:
     records = in_flight(record(0))
     read(records)
     records.lose(NODE, ConnectionLost("gone", sent=True))
