@@ -385,6 +385,7 @@ class Service:
         self._children.cancel()
 
     async def _close_attached(self) -> None:
+        # Shielded, because the attached services must be closed even if the root task is cancelled.
         with anyio.CancelScope(shield=True):
             for service in reversed(self._attached):
                 try:
@@ -401,6 +402,7 @@ class Service:
         self._advance(ServiceEvent.CLOSE)
         self._close_scope.deadline = min(self._close_scope.deadline, self._loop.time() + bound)
         self._closing.set()
+        # ``on_start`` may wait long for an unreachable cluster, so it is cancelled. ``on_close`` does not run then.
         if was is ServiceState.STARTING and self._root_scope is not None:
             self._cancel_tasks()
 
@@ -422,6 +424,7 @@ class Service:
     def _fail(self, error: BaseException, logs: bool = True) -> None:
         error = unwrapped(error)
         if self.failure is not None:
+            # A failure of an attached service is also the failure of this component, so it is not a later error.
             known = [self.failure, *(each.failure for each in self._attached)]
             if logs and not any(error is each for each in known) and not isinstance(error, BaseExceptionGroup):
                 logger.warning("%r failed with %r; a later error is ignored: %r", self, self.failure, error)

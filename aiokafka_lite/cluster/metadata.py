@@ -244,6 +244,7 @@ def merge_leader(
     """
     topic = view.topics.get(topic_partition[0])
     partition = None if topic is None else topic.partition(topic_partition[1])
+    # A huge epoch is refused, because all later answers would look older (``checks.MAX_LEADER_EPOCH``).
     if topic is None or partition is None or leader < 0 or not 0 <= leader_epoch <= MAX_LEADER_EPOCH:
         return view
     if partition.leader_epoch is not None and leader_epoch <= partition.leader_epoch:
@@ -346,6 +347,7 @@ def _merge_partition(
 ) -> PartitionView:
     leader = given.leader_id if given.leader_id >= 0 else None
     epoch = given.leader_epoch if epochs_reliable and given.leader_epoch >= 0 else None
+    # Rule 1: the broker does not know the newest leader yet.
     if old is not None and epoch is not None and old.leader_epoch is not None and epoch < old.leader_epoch:
         return old
     new = PartitionView(

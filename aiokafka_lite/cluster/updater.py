@@ -186,6 +186,7 @@ class Updater:
             self.demand()
 
     def _due(self) -> float:
+        # Not paced (rule 2).
         if self._never_asked or self._at_once:
             return 0.0
         if self._unsettled or self._tickets.pending:
@@ -271,6 +272,7 @@ class Updater:
         try:
             view = await self._merge(answer, asked, reliable)
         except UndecodableResponse as error:
+            # The connection has not decoded these bytes, so it does not detect the error itself.
             connection.close(error)
             raise
         refusal = _error_in(answer.message)
@@ -299,6 +301,7 @@ class Updater:
                 epochs_reliable=epochs_reliable,
             )
             for view in steps:
+                # Without an await, no hint can replace the snapshot. So the last attempt succeeds (rule 5).
                 if view is None and attempt <= MERGES:
                     await asyncio.sleep(0)
             if self.view is base:
@@ -329,6 +332,7 @@ class Updater:
         # A newer ticket demands metadata that is newer than this answer.
         for name in [name for name, wanted in self._wanted.items() if wanted <= ticket]:
             del self._wanted[name]
+        # This answer decides about its own topics. The other topics stay while a caller may still ask for them.
         self.left_out = {name for name in self.left_out - asked if name in self.tracked or name in self._wanted}
         self.left_out |= asked.difference(answer.names)
         if changed:
@@ -353,6 +357,7 @@ class Updater:
     def _fail(self, error: KafkaError) -> None:
         """End all tickets with an error. The next ticket, or the interval, starts a new round."""
         now = asyncio.get_running_loop().time()
+        # All reasons for a request are dropped. Otherwise ``run`` would ask again soon, and fail in the same way.
         self._tickets.fail(error)
         self._hopeless_rounds = 0
         self._never_asked.clear()

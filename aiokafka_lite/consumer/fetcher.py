@@ -111,6 +111,7 @@ class BrokerFetcher:
                     self._client.outages.forget(self._place)
                     return
                 await self._end_session()  # the plan is made again, because partitions may have been assigned meanwhile
+            # Rule 1: an event, or the end of a backoff, wakes the fetcher.
             elif not plan.targets:
                 await self._sleep_until(plan.retry_at)
             # Counted from the answer, so that no number of wake-ups holds the request back for longer.
@@ -144,6 +145,7 @@ class BrokerFetcher:
             response = await self._send(connection, asked, plan, max_wait, with_epochs=compares)
         except KafkaError as error:
             self._counters.failures += 1
+            # Rule 3: without an answer, it is not known what the broker has in its session.
             self._session.lost()
             if not is_retriable(error):
                 raise
@@ -183,6 +185,7 @@ class BrokerFetcher:
             logger, self._place, error, "fetching from broker %s failed; retrying: %s", self.node_id, error
         )
         asked = self.planner.wanted()
+        # A follower that fails must not keep its partitions, because the leader may be healthy (KIP-392).
         self._answers.leave_follower(asked)
         self._client.request_refresh()
         if isinstance(error.__cause__, FrameTooLarge):
@@ -200,6 +203,7 @@ class BrokerFetcher:
     ) -> FetchResponse:
         rack = self._client.config.client_rack
         request = fetch_request(asked, plan, self._config, max_wait=max_wait, rack=rack, with_epochs=with_epochs)
+        # A topic without an id can only be requested by its name.
         at_most = FetchRequest.TOPIC_IDS.before if plan.by_name else None
         return await connection.send(request, timeout=self._timeout, at_most=at_most)
 

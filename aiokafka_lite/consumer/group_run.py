@@ -246,6 +246,7 @@ class GroupCore(ReadingCore):
         if before is not None and not before.session.cancelled:
             if not added:
                 return  # the session continues in the next generation
+            # A session keeps its partitions from its begin to its end, so added partitions need another session.
             before.cancel()
             await self._end_session(self._config.time_to_revoke, self._config.time_to_rebalance)
 

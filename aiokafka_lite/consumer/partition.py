@@ -137,6 +137,7 @@ class AssignedPartition:
     ) -> None:
         """Forget the offset; ``reset`` chooses the new one. ``out_of_range`` is the offset that cannot be read."""
         self.position.reset_by(reset, out_of_range, reason)
+        # No offset is valid now. Nothing is fetched before ``end_lookup`` or a seek.
         self._restart(-1, None)
         # A reset that the user asks for ends the backoff. A broker that refuses each offset must not end it.
         if out_of_range is None:
@@ -151,6 +152,7 @@ class AssignedPartition:
 
     def _restart(self, offset: int, leader_epoch: int | None) -> None:
         self.buffer.restart(offset, leader_epoch)
+        # A failure belongs to the data before the move.
         self.failure = None
         self.replan()
 
@@ -173,6 +175,7 @@ class AssignedPartition:
         try:
             chunk = self.buffer.unpack_next(check_crc=check_crc, max_size=max_size, same_batch=same_batch)
         except KafkaError:
+            # The data is fetched again from the position: perhaps only the network has damaged it.
             self.drop_buffer()
             raise
         self.replan()

@@ -270,6 +270,7 @@ class ConsumerMember(BaseMember):
 
     def _pause(self, seconds: float | None) -> PauseHeartbeat:
         self._attempt += 1
+        # With the new number, the outcome of an earlier heartbeat or pause no longer counts (rule 1).
         self._in_flight, self._backing_off = False, seconds is None
         return PauseHeartbeat(self._attempt, seconds)
 

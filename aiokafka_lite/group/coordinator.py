@@ -111,6 +111,7 @@ class Coordinator:
             config.group_id,
             spawn=spawn,
             post=self._post,
+            # Lambdas, because ``_handovers`` is created below, and ``_use`` replaces ``_requests``.
             fail=lambda action: self._handovers.put(action),
             on_error=lambda error: self._requests.report(error),
         )
@@ -226,6 +227,7 @@ class Coordinator:
         # This comes first, so that a handover that waits for the user ends now and not after its time limit.
         self._closing = True
         self._handovers.close()
+        # The choice of the protocol retries until the coordinator answers, which may be never.
         if self._choosing is not None:
             self._choosing.cancel()
         self._post(Close(leave))

@@ -171,6 +171,7 @@ class Heartbeats:
         await asyncio.sleep(0)  # rule 2
 
     def _renew_session(self, since: float) -> None:
+        # ``max``, because ``follow`` may have renewed the session after the heartbeat was sent.
         self._session_ends = max(self._session_ends, since + self._config.session_timeout)
 
     def _pause(self, early: Backoff) -> float:
@@ -189,6 +190,7 @@ class Heartbeats:
             with deadline(left, lambda: "a heartbeat was not answered before the end of the session"):
                 response, node_id = await self._channel.send(
                     lambda versions: request,
+                    # Rule 2: a JoinGroup may wait on the connection for groups.
                     purpose=Purpose.OTHER if is_rebalancing else Purpose.GROUP,
                     timeout=timeout,
                 )

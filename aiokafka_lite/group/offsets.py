@@ -146,6 +146,7 @@ class Offsets:
             # The user's last commit may have reported this mark already. It is reported once (rule 5).
             if marked is not None and marked != committed and marked is not self._reported.pop(partition, None):
                 self.refuse(partition, marked.offset)
+            # A commit in progress must not send this offset later, even if the partition is assigned again (rule 3).
             self._attempt.dropped.add(partition)
             self.moved.discard(partition)
             self._moved_back.discard(partition)
@@ -224,6 +225,7 @@ class Offsets:
             await asyncio.sleep(interval)
             self._collect()
             if self._to_commit():
+                # A request must fit into the timeout, however short the interval is.
                 await self.commit_marked(timeout=max(interval, self._client_config.request_timeout))
 
     async def commit_marked(
@@ -297,6 +299,7 @@ class Offsets:
             error = CommitFailed(result.refused)
             self._client.outages.report(logger, place, error, "group %s: %s", self._config.group_id, error)
             self._on_error(error)
+        # A commit without offsets sends no request, so it does not end an outage.
         elif result.committed:
             self._client.outages.recovered(logger, place, "group %s: commits succeeded", self._config.group_id)
 

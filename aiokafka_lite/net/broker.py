@@ -277,6 +277,7 @@ class Broker:
                     await self._attempt(purpose)
         finally:
             self._connecting = False
+            # The callers wait for this task, so they must not wait after its end.
             self._fail_wanted(ConnectionLost(f"connecting to {self.address} was cancelled", sent=False))
 
     async def _attempt(self, purpose: Purpose) -> None:
@@ -379,6 +380,7 @@ class Broker:
         if self._connections.get(purpose) is connection:
             del self._connections[purpose]
             self._end(connection)
+        # Without an error, this client has closed the connection, which says nothing about the broker.
         if error is not None:
             self._report(error, "lost the %s connection to %s: %s", purpose.value, self.place, error)
             self._backoff.connection_lost(connection.opened_at)

@@ -229,6 +229,7 @@ class Connection:
         self.opened_at = asyncio.get_running_loop().time()
         # No await from here on, so no caller sees a connection that is READY but refuses requests.
         self._requests.handshake_ended()
+        # During the handshake, only small responses are accepted (``MAX_BEFORE_READY``).
         self._wire.accept(self._max_response_size)
         self._advance(ConnectionEvent.VERSIONS_KNOWN if login is None else ConnectionEvent.AUTHENTICATED)
         self._is_open = True

@@ -204,7 +204,7 @@ class Answers:
         """End the outage. All partitions share one, because a broker that is down affects all that it leads."""
         self._retrying.discard(partition.topic_partition)
         if not self._retrying:
-            self._client.outages.recovered(logger, _PLACE, "brokers write batches at the first attempt")
+            self._client.outages.recovered(logger, _PLACE, "brokers write batches again")
 
     def _note_missing_offset(self, in_flight: InFlightBatch, answer: ProduceResponsePartition, peer: object) -> None:
         """Log a success with an impossible offset. The batch is not written again."""

@@ -121,6 +121,7 @@ class TransactionCoordinator:
         self.has_started = False
         self._markers_until = -math.inf
         self._is_certain = True
+        # A late request of an earlier transaction is refused by its epoch (rule 2).
         self._late_offsets.clear()
         self._stable_groups.clear()
 
@@ -187,6 +188,7 @@ class TransactionCoordinator:
         async def attempt() -> ErrorCode:
             answer, node_id = await self.channel.send(
                 lambda _: end_request(self._transactional_id, self._identity, committed=committed),
+                # The next version raises the epoch, which only generation 2 expects.
                 at_most=None if generation >= 2 else LAST_END_OF_GENERATION_1,
             )
             code = self.channel.noted(answer.error_code, node_id)
