@@ -203,7 +203,7 @@ class Configs:
         documentation: bool = False,
         timeout: float | None = None,
     ) -> Results[ConfigResource, Mapping[str, Setting]]:
-        """The settings of resources by name: all, or those in ``names``. Documentation requires Kafka 2.6."""
+        """The settings of resources by name: all, or the settings in ``names``. Documentation requires Kafka 2.6."""
         wanted = _resources(resources)
         keys = None if names is None else arguments.names(names, "setting")
 

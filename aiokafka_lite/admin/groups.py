@@ -266,8 +266,8 @@ class Groups:
         """Reset the committed offsets of a group without members. ``dry_run`` changes nothing.
 
         Resets ``partitions`` and all partitions of ``topics``. Without both, it resets the partitions that ``to``
-        names (for example, those in a file), or else all partitions that the group has committed. New offsets stay
-        within the range of the partition. Raises BrokerError (NON_EMPTY_GROUP) if the group has members.
+        names, for example by a file, or else all partitions that the group has committed. New offsets stay within the
+        range of the partition. Raises BrokerError (NON_EMPTY_GROUP) if the group has members.
         """
         if not isinstance(to, Reset):
             raise TypeError(arguments.must_be("to", "a Reset such as Reset.to_earliest()", to))

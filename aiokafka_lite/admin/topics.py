@@ -206,7 +206,7 @@ class Topics:
             asked = set(items)
             for each in (await peer.send(request)).responses:
                 by_id = uuid.UUID(bytes=each.topic_id)
-                # A response has the name and the id of a topic. The caller's key is the one that was sent.
+                # A response has the name and the id of a topic. The caller's key is the value that was sent.
                 item: str | uuid.UUID = by_id if by_id in asked else each.name or ""
                 answers[item] = answer_of(each.error_code, f"deleting topic {item}", None, each.error_message)
             return answers

@@ -70,8 +70,8 @@ class TransactionListing:
 class TransactionDescription:
     """A transactional id. ``timeout`` is in seconds.
 
-    ``started_at`` is in milliseconds since the epoch, None unless a transaction is open. ``partitions`` are those of
-    the open transaction, with the partitions of ``__consumer_offsets`` that keep its offsets.
+    ``started_at`` is in milliseconds since the epoch, None unless a transaction is open. ``partitions`` are the
+    partitions of the open transaction, with the partitions of ``__consumer_offsets`` that keep its offsets.
     """
 
     transactional_id: str
@@ -224,7 +224,7 @@ class Transactions:
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, FencedProducer | KafkaError]:
             answers: dict[str, FencedProducer | KafkaError] = {}
             for item in items:  # the request carries one id
-                # The timeout is that of the next transaction; a producer that starts later sets its own.
+                # The timeout is for the next transaction; a producer that starts later sets its own.
                 request = InitProducerIdRequest(transactional_id=item, transaction_timeout_ms=peer.timeout_ms)
                 answer = await peer.send(request)
                 if answer.error_code:
@@ -329,7 +329,7 @@ class Transactions:
             producer_epoch=producer.producer_epoch,
             transaction_result=False,
             topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
-            # A leader refuses an epoch below that of the producer's last marker. Without a marker, it takes any.
+            # A leader refuses an epoch below the epoch in the producer's last marker. Without a marker, it takes any.
             coordinator_epoch=0 if producer.coordinator_epoch is None else producer.coordinator_epoch,
         )
 
@@ -362,8 +362,9 @@ class Transactions:
     ) -> tuple[HangingTransaction, ...]:
         """Find transactions that are open in a partition although their coordinator does not have them.
 
-        Examines these partitions, or all; with ``broker``, only those that this broker leads. A transaction whose last
-        record is younger than ``max_transaction_timeout`` seconds is skipped: it may still end normally. Requires Kafka
+        Examines these partitions, or all; with ``broker``, only partitions that this broker leads. A transaction whose
+        last record is younger than ``max_transaction_timeout`` seconds is skipped: it may still end normally. Requires
+        Kafka
         3.0. Raises the error if one partition or broker did not answer.
         """
         given = None if partitions is None else arguments.partitions(partitions)

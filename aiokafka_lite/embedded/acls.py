@@ -37,7 +37,7 @@ _MOST_DECISIONS = 10_000
 """The number of decisions that are cached until the ACLs change. A lookup takes 0.22 µs, a new decision 0.16 µs for
 each ACL."""
 _NO_NAME = "hardcode"
-"""The name with which Kafka asks for the rights that depend on no name: those of super users, and the default."""
+"""The name with which Kafka asks for rights that depend on no name: the rights of super users, and the default."""
 
 
 class Acls:

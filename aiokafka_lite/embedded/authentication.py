@@ -1,13 +1,13 @@
 """SASL on one connection of a broker: which requests are allowed before the login, the login, and the session after it.
 
-The rules, which are those of Kafka's SaslServerAuthenticator:
+The rules, as in Kafka's SaslServerAuthenticator:
 
 1. Before the login, the client may send ApiVersions once, then SaslHandshake, then the messages of the mechanism. Any
    other request before SaslHandshake closes the connection without a response; after it, the response is
    ILLEGAL_SASL_STATE.
 2. After SaslHandshake v0 the messages have no header; after v1 each is a SaslAuthenticate request.
 3. A refused login is answered after ``connection.failed.authentication.delay.ms``; then the connection closes.
-4. The session ends with ``connections.max.reauth.ms`` or with the token, whichever is earlier. The first request after
+4. The session ends after ``connections.max.reauth.ms``, or with the token if that is earlier. The first request after
    that closes the connection. Before that, a client logs in again, with SaslHandshake v1 on the open connection
    (KIP-368), by the same mechanism and as the same principal.
 5. A session without an end cannot be renewed, and no session can be renewed twice within a second. The handlers of
@@ -88,8 +88,8 @@ class LoginFailed(Exception):
 class Credentials:
     """The data with which the brokers of a cluster check logins. Owner: the cluster.
 
-    The brokers offer ``mechanisms``; ``passwords`` are those of PLAIN, by user. ``time`` returns seconds since
-    the epoch, for the expiry of tokens.
+    The brokers offer ``mechanisms``. ``passwords`` are for PLAIN, by user. ``time`` returns seconds since the epoch,
+    for the expiry of tokens.
     """
 
     mechanisms: Sequence[str]

@@ -33,8 +33,8 @@ class BrokerMetrics(Snapshot):
 
     ``produce_purgatory`` requests wait for replicas, ``fetch_purgatory`` requests for data. ``isr_expands`` and
     ``isr_shrinks`` count the changes of in-sync sets that this broker has proposed as the leader.
-    ``under_replicated_partitions`` are led by this broker and have a replica out of sync. ``connections`` are those of
-    clients.
+    ``under_replicated_partitions`` are led by this broker and have a replica out of sync. ``connections`` are the
+    connections of clients.
     """
 
     topics: Mapping[str, TopicMetrics]

@@ -2,8 +2,8 @@
 
 Rules of this file:
 
- 1. A join is a heartbeat with all values, and the partitions in its subscription are those that the member has. No
-    member leads: the group assigns, so every join is answered at once and no subscriptions are in the answer.
+ 1. A join is a heartbeat with all values. Its subscription contains the partitions that the member has. No member
+    leads: the group assigns, so every join is answered at once and no subscriptions are in the answer.
  2. The generation of a member is its epoch. The answer to a sync has the member's partitions at this epoch.
  3. A heartbeat asks the member to join again in three cases. Its assignment is out of date, it has to revoke
     partitions, or the partitions that it waits for are free.

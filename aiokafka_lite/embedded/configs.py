@@ -173,7 +173,7 @@ Layers = Sequence[tuple[ConfigSource, Mapping[str, str]]]
 
 
 def topic_synonyms(name: str, topic: Mapping[str, str], layers: Layers) -> list[Synonym]:
-    """All values of a topic setting, the one in force first."""
+    """All values of a topic setting, the effective value first."""
     key = TOPIC_KEYS[name]
     found = [Synonym(name, topic[name], ConfigSource.DYNAMIC_TOPIC)] if name in topic else []
     if key.broker_name is None:
@@ -239,7 +239,7 @@ class ClusterSettings:
         self._of_brokers[broker] = {"broker.id": broker, "node.id": broker, **values}
 
     def merged(self, broker: str = "") -> dict[str, str]:
-        """The settings of one broker, or, with "", those that all brokers share; without defaults."""
+        """The settings of one broker, or, with "", the settings that all brokers share; without defaults."""
         return {**self._static, **self.dynamic(""), **(self.dynamic(broker) if broker else {})}
 
     def dynamic(self, broker: str) -> Mapping[str, str]:
@@ -289,7 +289,9 @@ class ClusterSettings:
 
 
 class BrokerSettings:
-    """The settings in force on one broker, or, with "", those that all brokers share. Each call reads them again."""
+    """The settings in force on one broker, or, with "", the settings that all brokers share. Each call reads them
+    again.
+    """
 
     def __init__(self, settings: ClusterSettings, broker: str, prefix: str = "") -> None:
         self._settings = settings

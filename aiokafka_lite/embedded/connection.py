@@ -290,7 +290,7 @@ class ServerConnection:
             self._waiting = None
 
     def node_stopped(self) -> None:
-        """Handle no more requests, not even those that have arrived."""
+        """Handle no more requests, not even requests that have arrived."""
         self._node_stopped = True
         self.client_disconnected()
 

@@ -162,7 +162,7 @@ class StoredRecords:
         self.values = {record: bytes(value) for record, value in records.items()}
 
     def save(self, records: Mapping[tuple[int, str], bytes], members: Container[str]) -> None:
-        """Write the records that differ from the stored ones, and delete those of members that left."""
+        """Write the records that differ from the stored records, and delete the records of members that left."""
         ended = [(kind, member_id) for kind, member_id in self.values if member_id and member_id not in members]
         written = {record: value for record, value in records.items() if self.values.get(record) != value}
         rows: Rows = [*self._tombstones(ended), *((self._key(record), value) for record, value in written.items())]

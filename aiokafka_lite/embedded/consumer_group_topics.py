@@ -39,7 +39,7 @@ class GroupTopics:
         return frozenset(filter(may_describe, found))
 
     def names_of(self, member: ConsumerMember) -> set[str]:
-        """The names of the topics that a member subscribes to, also of those that do not exist."""
+        """The names of the topics that a member subscribes to, also of topics that do not exist."""
         return {*member.topics, *self._matched.get(member.regex or "", ())}
 
     def names(self) -> set[str]:

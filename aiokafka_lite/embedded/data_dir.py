@@ -82,7 +82,7 @@ class DataDir(InMemory):
     def open(self, controller: Controller, **sections: Section | None) -> None:
         """Lock the directory, and restore its content. Raises ConfigurationError.
 
-        A section that is None does not exist in this run; its file stays as it is.
+        A section that is None does not exist in this run; its file does not change.
         """
         try:
             (self._path / "topics").mkdir(parents=True, exist_ok=True)

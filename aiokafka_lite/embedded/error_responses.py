@@ -8,8 +8,8 @@ Kafka answers in this way when a handler breaks, and ``Fault.fail`` answers in t
     numbers are copied from it.
  3. A struct with an ``error_code`` has the code's description as its message. Every other field is absent: its default,
     else -1, null or empty.
- 4. Fetch, Metadata, ElectLeaders and AlterPartitionReassignments have a code for the response as a whole, besides those
-    of the topics. They repeat the topics wherever the request names any; in Fetch, a code that is meant for a topic
+ 4. Fetch, Metadata, ElectLeaders and AlterPartitionReassignments have a code for the whole response, in addition to the
+    codes of topics. They repeat the topics wherever the request names any; in Fetch, a code that is meant for a topic
     must not end the session.
 """
 

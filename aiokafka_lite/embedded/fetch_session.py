@@ -104,7 +104,7 @@ class FetchSession:
     def to_send(
         self, fetched: Sequence[tuple[SessionPartition, FetchedPartition]]
     ) -> Iterator[tuple[SessionPartition, FetchedPartition]]:
-        """The partitions of a response: all of them or, in an incremental session, those with changes.
+        """The partitions of a response: all partitions or, in an incremental session, the partitions with changes.
 
         A partition with records moves to the end, so that the others get their turn when a response is full.
         """

@@ -69,7 +69,7 @@ _FOR_MEMBERS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""The errors of a commit of offsets, as Kafka translates them for group members. Other errors stay as they are."""
+"""The errors of a commit of offsets, as Kafka translates them for group members. Other errors do not change."""
 _OF_MEMBERSHIP = {
     **WRITE_ERRORS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -181,7 +181,7 @@ class HostedGroups(dict[str, HostedGroup]):
         downgrade(group, classic, self._metadata)
         self._replace(hosted, classic)
         # The next generation is stored. If this node stops before the members have joined, its successor refuses their
-        # generation, so they join there. Otherwise no member would get the partitions of the one that has left.
+        # generation, so they join there. Otherwise no member would get the partitions of the member that has left.
         assignments = {name: each.assignment for name, each in classic.members.items()}
         self._store(classic, classic.generation + 1, assignments, lambda error: None)
         classic.rebalance()

@@ -18,8 +18,8 @@ class InSyncSets:
     """Follows the followers of one node's partitions. Owner: the node.
 
     ``wake`` starts a follower's fetch, ``is_running`` returns whether the node runs, ``lag_max`` is the time in seconds
-    that a follower may stay behind. Without a connection to the controller the sets stay as they are, and so does the
-    high watermark.
+    that a follower may stay behind. Without a connection to the controller, neither the sets nor the high watermark
+    change.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class _Handshake(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         accepted = cast(asyncio.Transport, transport)
-        accepted.pause_reading()  # the first bytes are those of the handshake
+        accepted.pause_reading()  # the first bytes belong to the handshake
         try:
             self._spawn(lambda: self._run(accepted), f"TLS handshake with {accepted.get_extra_info('peername')}")
         except IllegalStateError:

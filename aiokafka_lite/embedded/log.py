@@ -197,7 +197,7 @@ class Log:
     ) -> None:
         """Begin with the segments of an earlier run, at least one. Only the last one may be empty.
 
-        ``epochs`` are those of the last compaction, which may have removed all batches of an epoch.
+        ``epochs`` are the epochs at the last compaction, which may have removed all batches of an epoch.
         """
         self.segments = segments
         last = segments[-1]
@@ -221,7 +221,7 @@ class Log:
         self.assign_epoch(batch.leader_epoch, batch.base_offset)
         active = self.segments[-1]
         if active.batches and active.size + batch.size > self.segment_bytes:
-            # Flushed first, so that a crash cannot lose records before those of a later segment.
+            # Flushed first, so that a crash cannot lose records of this segment but keep records of the next one.
             active.flush()
             active = self._made_by.create(batch.base_offset)
             self.segments.append(active)

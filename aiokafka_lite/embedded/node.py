@@ -64,7 +64,7 @@ from .versions import OfferedVersions, VersionRanges
 logger = logging.getLogger(__name__)
 
 INCOMPLETE_REQUEST = 2.0
-"""Seconds after which an incomplete large request has to make room for those of other clients."""
+"""Seconds after which an incomplete large request has to make room for requests of other clients."""
 
 
 class NodeState(Enum):

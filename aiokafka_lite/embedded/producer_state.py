@@ -310,7 +310,7 @@ class ProducerStates:
         self.transactions = TransactionIndex()
 
     def expire(self, before_ms: int) -> None:
-        """Drop the producers whose last batch is older than ``before_ms``, except those in a transaction."""
+        """Drop the producers whose last batch is older than ``before_ms``, except producers in a transaction."""
         for producer_id in [key for key, entry in self.entries.items() if entry.last_timestamp < before_ms]:
             if producer_id not in self.transactions.open:
                 del self.entries[producer_id]

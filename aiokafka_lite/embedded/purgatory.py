@@ -1,7 +1,7 @@
 """Waiting requests: each is tried once, and then tried again after a change of the keys that it watches.
 
-An operation leaves the purgatory exactly once: when its condition holds, at its timeout, or when its request is
-cancelled, whichever comes first.
+An operation leaves the purgatory exactly once, at the first of these events: its condition holds, its timeout passes,
+or its request is cancelled.
 """
 
 from __future__ import annotations

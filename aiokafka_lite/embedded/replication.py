@@ -141,7 +141,7 @@ class ReplicaFetcher:
         self.leader.in_sync.follower_fetched(theirs, self.follower.node_id, mine.log.end_offset)
         if mine.log.advance_high_watermark(theirs.log.high_watermark):
             self.follower.replica_manager.fetch_purgatory.check_and_complete(key)
-        # A log must not begin after its high watermark, which may be behind that of the leader.
+        # A log must not begin after its high watermark, which may be behind the leader's.
         mine.log.delete_before(min(theirs.log.start_offset, mine.log.high_watermark))
         if not complete:
             self.wake(key)

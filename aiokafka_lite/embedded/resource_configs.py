@@ -42,7 +42,7 @@ GROUP_KEYS: dict[str, ConfigKey] = {
 
 
 def group_number(settings: BrokerSettings, group_id: str, name: str) -> int:
-    """A numeric setting of a group. Without a value of its own, the group has that of the broker."""
+    """A numeric setting of a group. Without a value of its own, the group has the broker's value."""
     own = settings.resource(GROUP, group_id)
     return int(own[name]) if name in own else settings.number(f"group.{name}")
 
@@ -105,7 +105,7 @@ def _check_client_metrics(name: str, configs: Mapping[str, str], settings: Clust
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A kind of resource: its settings, the source of those that were set, and the check of a change.
+    """A kind of resource: its settings, the source of settings that were set, and the check of a change.
 
     ``check`` takes the name of the resource and all its new settings. It raises InvalidConfig.
     """

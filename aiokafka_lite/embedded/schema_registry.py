@@ -352,7 +352,9 @@ class RegistryState:
         return self._find(subject, str(reference["version"])).schema
 
     def _used_by(self, content: _Content) -> list[str]:
-        """The texts of the schemas that a schema refers to, directly or not; a text comes after those that it needs."""
+        """The texts of the schemas that a schema refers to, directly or not. A text comes after the texts that it
+        needs.
+        """
         texts: list[str] = []
         for reference in content.references:
             used = self._used(reference).content

@@ -29,7 +29,7 @@ JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 ASSIGNOR = "simple"
 LONGEST_MEMBER_ID = 36
-"""The largest number of characters in the id of a member: those of a UUID."""
+"""The largest number of characters in the id of a member: the length of a UUID."""
 
 
 class ShareGroupState(Enum):

@@ -5,7 +5,7 @@ batches that the log has.
 
 Rules:
 
- 1. Records in flight are those from ``start_offset`` up to ``end_offset`` (excluded). Records before it are done,
+ 1. Records in flight have offsets from ``start_offset`` up to ``end_offset`` (excluded). Records before it are done,
     records behind it have never been delivered.
  2. A delivery adds one to the delivery count of a record. An acquisition lock that runs out, and a member that ends its
     session, release the record; its count stays.
@@ -165,7 +165,7 @@ class SharePartition:
 
     @property
     def next_fetch_offset(self) -> int:
-        """The first offset to read from the log: the first available record, or the record after those in flight."""
+        """The first offset to read from the log: the first available record, or the end of the records in flight."""
         available = (offset for offset, record in self._records.items() if record.state is RecordState.AVAILABLE)
         return next(available, self.end_offset)
 
@@ -369,7 +369,7 @@ class SharePartition:
     # The log.
 
     def delete_before(self, offset: int) -> None:
-        """Drop the records before ``offset``, where the log starts now, also those that members have."""
+        """Drop the records before ``offset``, where the log starts now, also records that members have."""
         if offset <= self.start_offset:
             return
         for each in [each for each in self._records if each < offset]:

@@ -4,7 +4,7 @@ Rules of this file:
 
  1. A share partition is made from the ``ShareState`` of the group, at its first use after an election. It lives as long
     as that object and the leader epoch. Records that members had at the old leader are available again. A leader that
-    was replaced without its knowledge is refused: its state is older than that of the new leader.
+    was replaced without its knowledge is refused: its state is older than the new leader's.
  2. State is saved after each acknowledgement, release and end of a lock, and not after an acquisition: a delivery
     counts when it ends. So a delivery that a leader's end cuts off is not counted, as in Kafka.
  3. Each change that makes records available wakes the fetch requests that wait for the partition.
@@ -154,7 +154,7 @@ class SharePartitions:
             )
         led = self._led.get(key)
         leader_epoch = replica.state.leader_epoch
-        # This node does not know yet that it was replaced. Its older state would overwrite that of the new leader.
+        # This node does not know yet that it was replaced. Its older state would overwrite the new leader's.
         if leader_epoch < state.leader_epoch:
             raise NotLeader(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica.key} has a leader of a newer epoch")
         state.leader_epoch = leader_epoch

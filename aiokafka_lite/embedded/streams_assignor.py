@@ -112,7 +112,7 @@ class _Assignment:
 
 
 class _Queue:
-    """The members in the order in which they get tasks: the one with the fewest tasks is the first.
+    """The members in the order in which they get tasks: the member with the fewest tasks is the first.
 
     Of equal members, the member of the process with the fewest tasks for each member is the first. Processes are in a
     heap, and the members of each process in another one. An outdated entry stays in its heap until it gets to the top.

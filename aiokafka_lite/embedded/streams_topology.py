@@ -52,8 +52,8 @@ class Status(NamedTuple):
 class TopologyTasks(NamedTuple):
     """The tasks and the internal topics that follow from a topology and from the topics that exist.
 
-    ``counts`` are the numbers of tasks by subtopology, and empty if they cannot be decided. ``partitions`` are those of
-    the internal topics. The topology is ready if there is no ``status``.
+    ``counts`` are the numbers of tasks by subtopology, and empty if they cannot be decided. ``partitions`` are the
+    numbers of partitions of the internal topics. The topology is ready if there is no ``status``.
     """
 
     counts: Mapping[str, int]

@@ -5,8 +5,8 @@
 Rules of this file:
 
  1. The memory of the coordinator is a cache of that partition. When the node becomes the leader, it reads the
-    transactional ids from the log, and continues to write the markers of those that were ending. When it is no longer
-    the leader, it drops them, and requests that wait get NOT_COORDINATOR.
+    transactional ids from the log, and continues to write the markers of ending transactions. When it is no longer the
+    leader, it drops them, and requests that wait get NOT_COORDINATOR.
  2. One change of a transactional id at a time: while ``pending`` is set, other requests get CONCURRENT_TRANSACTIONS.
  3. A change runs in a task of the node. A client that disconnects does not stop it halfway.
  4. EndTxn is answered when the decision is in the log. The markers follow. Until all of them are written, requests for
@@ -202,7 +202,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey]
     ) -> dict[PartitionKey, ErrorCode]:
-        """Whether the transaction of a producer has these partitions: TRANSACTION_ABORTABLE for those that it lacks."""
+        """Whether the transaction of a producer has these partitions: TRANSACTION_ABORTABLE for each missing one."""
         hosted, error = self._find(transactional_id)
         if hosted is None:
             return dict.fromkeys(partitions, error)

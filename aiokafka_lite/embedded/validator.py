@@ -5,8 +5,8 @@ topic, and timestamps if the header shows that a timestamp breaks the rule. Head
 because a small batch may have millions of them.
 
 A batch of a few kilobytes may decompress to 128 MiB. So the checks are a generator, which yields after each step of
-some milliseconds. A connection lets others run between the steps, before it hands the request to its handler. Only
-the compression of a large batch for another ``compression.type`` is one long step, which may run in a thread.
+some milliseconds. A connection lets others run between the steps, before it hands the request to its handler. Only the
+compression of a large batch for another ``compression.type`` is a long step, which may run in a thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The API versions that a broker offers, and those of Kafka's releases, so that a broker can act as any release.
+"""The API versions of a broker, and of each release of Kafka: a broker can act as any of these releases.
 
 The versions are read from each release's own ``ApiKeys`` class. APIs between brokers are left out, except
 WriteTxnMarkers (27), which admin clients use to abort hanging transactions. The APIs of consumer groups are left out of

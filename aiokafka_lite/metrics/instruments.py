@@ -55,7 +55,7 @@ class Instrument:
 
 
 class Sample(NamedTuple):
-    """A value of an instrument. ``labels`` are those of the instrument, in its order."""
+    """A value of an instrument. ``labels`` are the values of the instrument's labels, in its order."""
 
     instrument: Instrument
     labels: tuple[str, ...]

@@ -1,8 +1,8 @@
 """Declare Kafka messages as slotted dataclasses. Each field declares its wire type and its versions.
 
 One class serves every version of a struct. This module only describes; ``codec`` compiles a description and a version
-into an encoder and a decoder. Names, version ranges, defaults and nullability are those of Kafka's own message
-definitions, and a conformance test compares them field by field.
+into an encoder and a decoder. Names, version ranges, defaults and nullability equal Kafka's own message definitions. A
+conformance test compares them field by field.
 
 To add a message, write its structs in a module of ``messages/``, then the response (``@message`` and ``Response``),
 then the request (``@message`` and ``Request[TheResponse]``, named ``…Request``). Add the names to

@@ -38,7 +38,7 @@ class JsonSchemaSerializer(SchemaSerializer[T]):
 
     ``schema`` is JSON text, a dict, or a ``Schema`` with references; its ``title`` is the name of the record type.
     ``to_dict`` converts objects to values that ``json.dumps`` accepts. ``validate=False`` skips the check, which takes
-    most of the time. The other arguments are those of ``AvroSerializer``.
+    most of the time. The other arguments are the same as for ``AvroSerializer``.
 
     The constructor raises ConfigurationError. A send raises SerializationError, whose cause is the error of the
     registry or of the data.

@@ -41,7 +41,8 @@ class ProtobufSerializer(SchemaSerializer[M]):
     """Writes messages of one type in Confluent's wire format. Needs the extra ``protobuf``.
 
     The schema is the file of ``message_type``. The files that it imports are registered as well, each under its own
-    name as the subject, except those of Google and Confluent. The other arguments are those of ``AvroSerializer``.
+    name as the subject, except the files of Google and Confluent. The other arguments are the same as for
+    ``AvroSerializer``.
 
     The constructor raises ConfigurationError. A send raises SerializationError, whose cause is the error of the
     registry or of the data.

@@ -1,6 +1,6 @@
 """Parses the options that say which partitions a query reads, and where it begins and ends in them. Pure.
 
-The forms are those of Spark's own Kafka connector, including JSON: ``{"topic":{"0":23,"1":-2}}``.
+The forms are the same as in Spark's own Kafka connector, including JSON: ``{"topic":{"0":23,"1":-2}}``.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def write_rows(target: Target, place: Place, batches: Iterable[pyarrow.RecordBat
     """Write the rows of a task in a transaction that stays open, or find that an earlier run has committed them.
 
     Raises the error of the first record that failed; the transaction is aborted then. Raises IllegalStateError if the
-    query has written a later batch, or if the rows of a repeated batch are not those of its first run.
+    query has written a later batch, or if the rows of a repeated batch differ from its first run.
     """
     if target.freeze_gc:
         freeze_gc()
@@ -419,7 +419,7 @@ async def _former_transactions(
     try:
         listed = await admin.transactions.list(states=(TransactionState.ONGOING,))
     except KafkaError as error:
-        # Several brokers: the error has that of each broker.
+        # Several brokers: the error has the error of each broker.
         each_error = error.errors.values() if isinstance(error, ItemsFailed) else (error,)
         if any(isinstance(each, UnsupportedVersion) for each in each_error):  # before Kafka 3.0
             return [f"{query}-{task}" for task in range(len(tasks), newest.counts.get("tasks", 0) if newest else 0)]
@@ -496,8 +496,8 @@ async def _read_markers(admin: Admin, groups: Sequence[str], topics: Collection[
     """The newest marker of each group. The topics of a query may change, so a group may have several markers.
 
     Waits for the end of the transactions that commit markers of these groups. A broker finds an open transaction with
-    the first marker of a group only if the request names its partition. So the first request names ``topics``, those
-    of this batch, and the second one asks for all.
+    the first marker of a group only if the request names its partition. So the first request names ``topics``, the
+    topics of this batch, and the second one asks for all.
     """
     found: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]] = {}
     named = [TopicPartition(topic, 0) for topic in topics]

@@ -1,8 +1,9 @@
 """The values of ``.option(...)``: parsed, checked and typed, for a batch read, a stream read and a write.
 
-Names, defaults and meanings are those of Spark's own Kafka connector, so a query only has to change the name of the
-format. ``OPTIONS`` marks the options that only this source has. An option that does not exist, or is not for this kind
-of query, is an error that names a similar option. If it were ignored, users would notice the mistake in production.
+Names, defaults and meanings are the same as in Spark's own Kafka connector, so a query only has to change the name of
+the format. ``OPTIONS`` marks the options that only this source has. An option that does not exist, or is not for this
+kind of query, is an error that names a similar option. If it were ignored, users would notice the mistake in
+production.
 
 This module imports neither pyspark nor any other slow module, because every planner worker imports it.
 """
@@ -267,8 +268,8 @@ def is_read(options: Mapping[str, str]) -> bool:
 def check_read(options: Mapping[str, str]) -> Read:
     """The options of a read of either kind. Raises ConfigurationError if they fit neither.
 
-    The kind is not known here. If an option is for batches only, the rules of a batch read apply, otherwise those of a
-    stream read. Only a batch has the rule that it must not begin at the end.
+    The kind is not known here. If an option is for batches only, the rules of a batch read apply, otherwise the rules
+    of a stream read. Only a batch has the rule that it must not begin at the end.
     """
     try:
         return batch_read(options, quiet=True)

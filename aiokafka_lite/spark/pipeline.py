@@ -1,6 +1,6 @@
 """Copies or aggregates a topic to files and to another topic: ``aiokafka-lite pipeline``.
 
-A row is a record as it is, the fields of its JSON, or a window of event time, aggregated from the JSON. A window is
+A row is an unchanged record, the fields of its JSON, or a window of event time, aggregated from the JSON. A window is
 written when the watermark has passed its end.
 
 Each destination is a query with its own checkpoint and its own guarantee. Files have every row exactly once. A topic
@@ -60,10 +60,11 @@ _PARSING = "parsing"
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The settings of a pipeline. ``options`` are those of the source; the sink also gets those named ``kafka.*``.
+    """The settings of a pipeline. ``options`` are the options of the source. The sink also gets the options named
+    ``kafka.*``.
 
-    With a ``window``, which requires a ``schema``, both destinations get windows. Otherwise the topic gets the records
-    as they are, and the files get the fields of the ``schema``, or all columns of the source.
+    With a ``window``, which requires a ``schema``, both destinations get windows. Otherwise the topic gets the
+    unchanged records, and the files get the fields of the ``schema``, or all columns of the source.
 
     ``event_time`` is a column of the JSON, or None for the timestamp of the record. ``window``, ``slide``,
     ``watermark`` and ``trigger`` are durations of Spark ("30 seconds"); ``trigger`` may be ``AVAILABLE_NOW``.

@@ -208,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             name = option("starting", starting)
             initial = self._planner.resolve(starting, partitions, name, latest=self._target)
             if self._target is not None and isinstance(starting, Timestamps):
-                # The lookup of a time came after that of the target, so it may have found a later offset.
+                # The lookup of a time came after the lookup of the target, so it may have found a later offset.
                 initial = {each: min(offset, self._target.get(each, offset)) for each, offset in initial.items()}
             self._initial = initial
         return to_json(self._initial)

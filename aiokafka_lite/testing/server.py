@@ -24,8 +24,9 @@ T = TypeVar("T")
 class EmbeddedKafkaServer:
     """An ``EmbeddedCluster`` in a thread with its own event loop, for ``with``. All calls block until they are done.
 
-    The arguments are those of ``EmbeddedCluster``; ``brokers`` is 1 by default. ``call`` runs a function in the loop of
-    the cluster: ``server.call(server.cluster.stop, 1)``. Any thread except the cluster's own may call the methods.
+    The arguments are the same as for ``EmbeddedCluster``; ``brokers`` is 1 by default. ``call`` runs a function in the
+    loop of the cluster: ``server.call(server.cluster.stop, 1)``. Any thread except the cluster's own may call the
+    methods.
     """
 
     def __init__(self, brokers: int = 1, **arguments: Any) -> None:

@@ -5,7 +5,7 @@
     from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
     from aiokafka_lite.compat.aiokafka.errors import KafkaError
 
-Names, arguments, defaults and meaning are those of aiokafka 0.14. A call without a counterpart raises
+Names, arguments, defaults and meaning are the same as in aiokafka 0.14. A call without a counterpart raises
 NotImplementedError with the reason. The package uses only the public interface of aiokafka_lite. The differences:
 
 - Automatic commits cover the records of earlier reads. Those of the last ``getone()`` or ``getmany()`` are committed by

@@ -226,7 +226,8 @@ class AIOKafkaAdminClient(ClientOwner):
     async def describe_configs(
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False
     ) -> list[DescribedConfigs]:
-        """The settings of resources, all or those in ``configs``: a response for each broker, and one for all topics.
+        """The settings of resources, all or the settings in ``configs``: a response for each broker, and one for all
+        topics.
 
         A failed resource has an error code and raises no exception. Raises ValueError if a resource is named twice.
         """
@@ -295,7 +296,7 @@ def _settings(found: Mapping[str, native.Setting], names: Sequence[str]) -> list
 
 
 def _by_kind(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """The entries of brokers, and those of topics."""
+    """The entries of brokers, and the entries of topics."""
     of_brokers: list[Entry] = []
     of_topics: list[Entry] = []
     for entry in entries:

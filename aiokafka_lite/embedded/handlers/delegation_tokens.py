@@ -2,8 +2,8 @@
 
 - A client must have logged in, by SASL or by a certificate. A client that has logged in with a token is refused.
 - A token for another owner requires CREATE_TOKENS on that user (KIP-373).
-- A principal sees the tokens that it owns or may renew, and those that it may describe: DESCRIBE on the token, or
-  DESCRIBE_TOKENS on its owner.
+- A principal sees the tokens that it owns or may renew. It also sees tokens if it has DESCRIBE on the token, or
+  DESCRIBE_TOKENS on the owner.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments.
 
 - ElectLeaders v0 supports only preferred elections; v1 (KIP-460) adds unclean ones, for partitions without a leader.
-  A request for all partitions leaves out those that needed no election.
+  The response to a request for all partitions leaves out partitions that needed no election.
 - AlterPartitionReassignments (KIP-455): null replicas cancel a reassignment. v1 (KIP-860) can demand that the number
   of replicas does not change.
 """

@@ -105,7 +105,7 @@ def _named(context: RequestContext, request: MetadataRequest) -> Iterable[Metada
 
 
 def _missing(context: RequestContext, names: Iterable[str]) -> dict[str, bool]:
-    """The topics to create (True), and those that the client may not create (False).
+    """The topics to create (True), and the topics that the client may not create (False).
 
     In Kafka, the controller applies the limit on new partitions.
     """

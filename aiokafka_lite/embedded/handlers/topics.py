@@ -68,7 +68,7 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Crea
 
 
 def _check_records(context: RequestContext, topics: Sequence[CreatableTopic]) -> None:
-    """Raise Refused if the topics have too many partitions, or if those that can be created need too many records.
+    """Raise Refused if the topics have too many partitions, or if the valid topics need too many records.
 
     Kafka's controller writes one record for each topic, each setting and each partition.
     """

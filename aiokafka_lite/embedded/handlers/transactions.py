@@ -190,7 +190,7 @@ async def write_markers(context: RequestContext, request: WriteTxnMarkersRequest
 
 
 async def _write(context: RequestContext, wanted: WritableTxnMarker, results: dict[str, dict[int, ErrorCode]]) -> None:
-    """Append a marker, and put the result of each partition into ``results``, over those of earlier markers."""
+    """Append a marker, and put the result of each partition into ``results``, over the results of earlier markers."""
     marker = Marker(
         wanted.producer_id,
         wanted.producer_epoch,

@@ -10,7 +10,7 @@ from ..schema import Request, Response, array, blob, int8, int16, int32, message
 SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """The numbers of the mechanisms."""
 MOST_SCRAM_ITERATIONS = 16_384
-"""Brokers refuse credentials with more iterations, and those with fewer than 4,096."""
+"""Brokers refuse credentials with more iterations, or with fewer than 4,096."""
 
 
 @struct

@@ -148,7 +148,7 @@ class StreamsGroupHeartbeatRequest(Request[StreamsGroupHeartbeatResponse]):
     """A member's heartbeat. Fields that did not change since the last one are null, or -1.
 
     ``member_epoch`` is 0 to join, -1 to leave, -2 for a static member that will return. The topology comes with the
-    first heartbeat. The tasks are those that the member owns.
+    first heartbeat. The tasks are owned by the member.
     """
 
     group_id: str = string()
@@ -205,7 +205,7 @@ class StreamsGroupDescribeAssignment:
 
 @struct
 class StreamsGroupDescribeMember:
-    """A member, its present tasks, and those that it moves to."""
+    """A member, its present tasks, and its target tasks."""
 
     member_id: str = string()
     member_epoch: int = int32()

@@ -536,7 +536,7 @@ def encode_batch(
 
 
 def _with_header(records: Buffer, **fields: Any) -> bytes:
-    """A batch of these records. ``fields`` are those of ``_header``."""
+    """A batch of these records. ``fields`` are arguments of ``_header``."""
     return b"".join((_header(records, **fields), records))
 
 

@@ -48,8 +48,9 @@ def find_fields(
     """Write the places of the fields of all ``count`` records of ``data`` into columns of ``table``, from ``first`` on.
 
     ``table`` has eight rows of 64-bit numbers: offset, timestamp, position and size of the key, position and size of
-    the value, position of the headers, position after the record. The size of a null is -1. ``position`` is that of
-    ``data`` itself. With an append time, all records have the base timestamp. Returns False if the caller must do it.
+    the value, position of the headers, position after the record. The size of a null is -1. The positions count
+    from the first of several bodies; ``position`` is the place of the body ``data`` among them. With an append time,
+    all records have the base timestamp. Returns False if the caller must find the fields.
     """
     return False
 

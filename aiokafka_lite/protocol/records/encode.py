@@ -35,7 +35,7 @@ def append_record(
 ) -> bool:
     """Append an encoded record to ``buffer``. Returns False if the buffer would become longer than ``limit`` bytes.
 
-    ``headers`` are those of ``encode_headers``. Raises TypeError for a key or value that is not a buffer, and
+    ``headers`` is a result of ``encode_headers``. Raises TypeError for a key or value that is not a buffer, and
     ValueError for a delta of more than 64 bits. The buffer is unchanged if the result is False or an error is raised.
     """
     encodings = ENCODINGS

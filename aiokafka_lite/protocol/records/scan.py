@@ -1,6 +1,6 @@
 """Walk the records of a batch without decoding them: offsets, times, keys, and the place of each record.
 
-For a broker, which stores records as they are. A record's headers are skipped by the record's length, so a million of
+For a broker, which stores records unchanged. A record's headers are skipped by the record's length, so a million of
 them cost nothing. Only lengths are checked.
 """
 

@@ -1,7 +1,7 @@
 """Variable-length integers of Kafka's record format: zigzag, then seven bits per byte, the lowest first.
 
-The record codec has the one- and two-byte forms inline in its loops, because nearly all numbers are that short. This
-module has the general form with its limits: 5 bytes and 32 bits for a varint, 10 bytes and 64 bits for a varlong.
+The record codec has the one- and two-byte forms inline in its loops, because nearly all numbers have one or two bytes.
+This module has the general form with its limits: 5 bytes and 32 bits for a varint, 10 bytes and 64 bits for a varlong.
 """
 
 from __future__ import annotations

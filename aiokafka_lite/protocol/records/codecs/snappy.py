@@ -1,6 +1,6 @@
 """snappy, by cramjam (``pip install aiokafka_lite[snappy]``): a raw block, or blocks in Xerial's frame.
 
-The frame is that of Xerial's Java library, with blocks of 32 KiB. This client writes it, as Java's client does, because
+The frame is from Xerial's Java library, with blocks of 32 KiB. This client writes it, as Java's client does, because
 brokers before 2.0 read no other form.
 """
 

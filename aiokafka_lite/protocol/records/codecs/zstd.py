@@ -114,7 +114,7 @@ def _read_frame_header(data: memoryview, position: int) -> tuple[int, int]:
         position += 1
     position += (0, 1, 2, 4)[flags & 3]  # the dictionary's id
     content_size_bytes = (1 if single_segment else 0, 2, 4, 8)[flags >> 6]
-    if single_segment:  # such a frame has no window of its own: all of its content is one
+    if single_segment:  # such a frame has no window: all of its content is the window
         window = int.from_bytes(data[position : position + content_size_bytes], "little")
     return window, position + content_size_bytes
 

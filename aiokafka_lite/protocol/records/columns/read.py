@@ -424,7 +424,7 @@ class _PackedRecords:
         return repeated
 
     def _find_starts(self) -> Numbers:
-        """The position of each record in the data. This is the one loop over records."""
+        """The position of each record in the data. This is the only loop over records."""
         data = bytes(self.data)
         starts: list[int] = []
         position = 0
@@ -492,7 +492,7 @@ class _PackedRecords:
         return rows
 
     def decode_headers(self) -> None:
-        """Set ``headers``: those of the wanted records, None where a record has none. Record by record."""
+        """Set ``headers``: the headers of the wanted records, None for a record without headers. Record by record."""
         at, ends = self.chosen(self._headers_at), self.chosen(self._ends)
         data = bytes(self.data)
         made: list[tuple[Header, ...] | None] = [None] * len(self)

@@ -62,10 +62,10 @@ class EncodedRecords:
 class Rows:
     """The rows of an Arrow record batch, as records for one topic.
 
-    The columns are those of ``WRITE_COLUMNS``, in any order; only ``value`` is required. ``key`` and ``value`` are
-    binary or string, ``headers`` a list of structs of ``key`` and ``value``, ``partition`` whole numbers, and
-    ``timestamp`` a timestamp or whole milliseconds. ``now``, in milliseconds, is the timestamp of rows without one. A
-    null has the meaning of None in ``send``. Raises SerializationError for any other column or type.
+    The columns are any of ``WRITE_COLUMNS``, in any order; only ``value`` is required. ``key`` and ``value`` are binary
+    or string, ``headers`` a list of structs of ``key`` and ``value``, ``partition`` whole numbers, and ``timestamp`` a
+    timestamp or whole milliseconds. ``now``, in milliseconds, is the timestamp of rows without one. A null has the
+    meaning of None in ``send``. Raises SerializationError for any other column or type.
     """
 
     def __init__(self, topic: str, batch: pyarrow.RecordBatch, now: int) -> None:
