@@ -33,7 +33,7 @@ from .results import SendResults
 from .serializer import GivenSerializer, Serialization
 from .settings import ProducerSettings, configs
 from .time_limits import bounded, within
-from .transaction import TransactionCalls
+from .transaction import Transaction, TransactionCalls
 
 if TYPE_CHECKING:
     from ..cluster.health import Health
@@ -298,6 +298,15 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
             )
         with bounded(timeout, lambda: f"a table for topic {topic!r} was not accepted"):
             return await self._running().arrow_acceptor.accept(topic, table)
+
+    def transaction(self, *, timeout: float | None = None) -> Transaction[K_contra, V_contra]:
+        """A transaction, for ``async with``: it begins there, and is committed or aborted at the end of the body.
+
+        ``timeout`` bounds the wait for the outcome of the previous transaction, and then the commit, in seconds;
+        without it, each has ``api_timeout``. One transaction is open at a time.
+        """
+        check_timeout(timeout)
+        return Transaction(self, self._transactions(), timeout)
 
     def _transactions(self) -> Transactions:
         self._service.check()

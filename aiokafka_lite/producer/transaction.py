@@ -1,4 +1,4 @@
-"""The public interface of transactions: ``producer.transaction()``, and the same as single calls."""
+"""The public interface of transactions: ``Transaction``, and the same as single calls of the producer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypedDict, Unpack
 
 import anyio
 
@@ -14,10 +14,11 @@ from ..arguments import check_timeout, must_be, text, whole
 from ..arguments import offsets as checked_offsets
 from ..errors import IllegalStateError, KafkaError, ProducerFenced
 from ..method_names import AsyncContext
-from ..types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
+from ..types import GroupMetadata, K_contra, OffsetAndMetadata, RecordMetadata, TopicPartition, V_contra
 from .bulk import BulkDelivery, Written
 from .delivery import Delivery
 from .record import Headers
+from .results import SendResults
 
 if TYPE_CHECKING:
     from .detached import DetachedTransaction
@@ -30,56 +31,82 @@ ABORT_TIMEOUT = 10.0
 without the caller."""
 
 
-class RecordOptions(TypedDict, total=False):
-    """The arguments of ``Producer.send_nowait`` besides topic and value."""
-
-    key: object
-    headers: Headers
-    partition: int | None
-    timestamp: int | None
-
-
-class SendOptions(RecordOptions, total=False):
+class SendOptions(TypedDict, Generic[K_contra], total=False):
     """The arguments of ``Producer.send`` and ``put`` besides topic and value."""
 
-    timeout: float | None
-
-
-class ManyOptions(TypedDict, total=False):
-    """The arguments of ``Producer.send_many`` besides topic and values."""
-
-    keys: Iterable[object] | None
+    key: K_contra | None
     headers: Headers
     partition: int | None
     timestamp: int | None
     timeout: float | None
 
 
-class Sends(Protocol):
+class ManyOptions(TypedDict, Generic[K_contra], total=False):
+    """The arguments of ``Producer.send_many`` besides topic and values."""
+
+    keys: Iterable[K_contra | None] | None
+    headers: Headers
+    partition: int | None
+    timestamp: int | None
+    timeout: float | None
+
+
+class Sends(Protocol[K_contra, V_contra]):
     """The part of ``Producer`` that a transaction uses."""
 
-    async def send(self, topic: str, value: object = None, **options: Unpack[SendOptions]) -> RecordMetadata: ...
+    async def send(
+        self,
+        topic: str,
+        value: V_contra | None = None,
+        *,
+        key: K_contra | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+        timeout: float | None = None,
+    ) -> RecordMetadata: ...
 
-    async def put(self, topic: str, value: object = None, **options: Unpack[SendOptions]) -> Delivery: ...
+    async def put(
+        self,
+        topic: str,
+        value: V_contra | None = None,
+        *,
+        key: K_contra | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+        timeout: float | None = None,
+    ) -> Delivery: ...
 
-    def send_nowait(self, topic: str, value: object = None, **options: Unpack[RecordOptions]) -> Delivery: ...
+    def send_nowait(
+        self,
+        topic: str,
+        value: V_contra | None = None,
+        *,
+        key: K_contra | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery: ...
 
     async def send_many(
-        self, topic: str, values: Iterable[object], **options: Unpack[ManyOptions]
-    ) -> list[RecordMetadata | Exception]: ...
+        self,
+        topic: str,
+        values: Iterable[V_contra | None],
+        *,
+        keys: Iterable[K_contra | None] | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+        timeout: float | None = None,
+    ) -> SendResults: ...
 
     async def send_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> list[Written]: ...
 
     async def put_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> BulkDelivery: ...
 
 
-class TransactionalSends(Sends, Protocol):
-    """A producer with a ``transactional_id``."""
-
-    def _transactions(self) -> Transactions: ...
-
-
-class Transaction(AsyncContext):
+class Transaction(AsyncContext, Generic[K_contra, V_contra]):
     """One transaction: ``async with producer.transaction() as transaction``. Made by ``Producer.transaction``.
 
     Leaving the body commits: all records are flushed first. If the body raises, also by cancellation, or if a record or
@@ -90,7 +117,7 @@ class Transaction(AsyncContext):
     itself belong to the transaction too.
     """
 
-    def __init__(self, producer: Sends, transactions: Transactions, timeout: float | None) -> None:
+    def __init__(self, producer: Sends[K_contra, V_contra], transactions: Transactions, timeout: float | None) -> None:
         self._producer = producer
         self._transactions = transactions
         self._timeout = timeout
@@ -134,12 +161,16 @@ class Transaction(AsyncContext):
 
     # Inside.
 
-    async def send(self, topic: str, value: object = None, **options: Unpack[SendOptions]) -> RecordMetadata:
+    async def send(
+        self, topic: str, value: V_contra | None = None, **options: Unpack[SendOptions[K_contra]]
+    ) -> RecordMetadata:
         """Write a record in this transaction, as ``Producer.send``."""
         self._check()
         return await self._producer.send(topic, value, **options)
 
-    async def put(self, topic: str, value: object = None, **options: Unpack[SendOptions]) -> Delivery:
+    async def put(
+        self, topic: str, value: V_contra | None = None, **options: Unpack[SendOptions[K_contra]]
+    ) -> Delivery:
         """Accept a record for this transaction, as ``Producer.put``. The commit waits for it."""
         self._check()
         return await self._producer.put(topic, value, **options)
@@ -147,9 +178,9 @@ class Transaction(AsyncContext):
     def send_nowait(
         self,
         topic: str,
-        value: object = None,
+        value: V_contra | None = None,
         *,
-        key: object = None,
+        key: K_contra | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
@@ -163,8 +194,8 @@ class Transaction(AsyncContext):
         )
 
     async def send_many(
-        self, topic: str, values: Iterable[object], **options: Unpack[ManyOptions]
-    ) -> list[RecordMetadata | Exception]:
+        self, topic: str, values: Iterable[V_contra | None], **options: Unpack[ManyOptions[K_contra]]
+    ) -> SendResults:
         """Write many records in this transaction, as ``Producer.send_many``.
 
         If one of them fails, the transaction fails.
@@ -238,15 +269,6 @@ class TransactionCalls(ABC):
     @abstractmethod
     def _transactions(self) -> Transactions:
         """The transactions of the producer, which runs."""
-
-    def transaction(self: TransactionalSends, *, timeout: float | None = None) -> Transaction:
-        """A transaction, for ``async with``: it begins there, and is committed or aborted at the end of the body.
-
-        ``timeout`` bounds the wait for the outcome of the previous transaction, and then the commit, in seconds;
-        without it, each has ``api_timeout``. One transaction is open at a time.
-        """
-        check_timeout(timeout)
-        return Transaction(self, self._transactions(), timeout)
 
     async def begin_transaction(self, *, timeout: float | None = None) -> None:
         """Begin a transaction. Waits until the outcome of the previous one is known, for ``timeout`` seconds.

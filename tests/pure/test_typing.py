@@ -41,6 +41,11 @@ async def main() -> None:
     async for found in Consumer("localhost:9092", topics=["orders"], value_deserializer=JsonDeserializer()):
         if found.value is not None:
             print(found.value["id"])
+    async with typed.transaction(timeout=5.0) as transaction:
+        await transaction.send("orders", Order(7), key="table")
+        await transaction.send("orders", {"id": 7})  # wrong
+        transaction.send_nowait("orders", Order(7), key=7)  # wrong
+        await transaction.send_many("orders", [Order(7), None, 7])  # wrong
     Producer("localhost:9092", acks="most")  # wrong
     Producer("localhost:9092", compression="zip")  # wrong
     Consumer("localhost:9092", auto_offset_reset="earlier", isolation_level="read_committed")  # wrong
