@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Annotated, Any
 
 import typer
@@ -34,20 +36,8 @@ from .options import Shared, command, plain_command
 from .running import INTERRUPTED, NAME, WRONG, run, say
 
 application = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
-application.add_typer(topics.application, name="topics")
-application.add_typer(groups.application, name="groups")
-application.add_typer(share_groups.application, name="share-groups")
-application.add_typer(configs.application, name="configs")
-application.add_typer(transactions.application, name="transactions")
-application.add_typer(acls.application, name="acls")
-application.add_typer(users.application, name="users")
-application.add_typer(quotas.application, name="quotas")
-application.add_typer(records.application, name="records")
-application.add_typer(leaders.application, name="reassign")
-command(application, "elect-leaders", examples=leaders.ELECTION_EXAMPLES)(leaders.elect_leaders)
-command(application, "log-dirs", examples=log_dirs.EXAMPLES)(log_dirs.log_dirs)
-command(application, examples=offsets.EXAMPLES)(offsets.offsets)
-plain_command(application, examples=pipeline.EXAMPLES)(pipeline.pipeline)
+NARROW = 60
+"""Columns of a terminal below which options and their descriptions do not fit side by side."""
 
 
 class Acks(StrEnum):
@@ -94,12 +84,32 @@ def main() -> None:
     # UsageError, the base class of all errors in arguments. A Typer with a click of its own does not export it.
     wrong_usage: type[Exception] = typer.BadParameter.__mro__[1]
     try:
-        status = application(prog_name=NAME, standalone_mode=False)
+        status = application(prog_name=NAME, standalone_mode=False, terminal_width=_help_width())
     except typer.Abort:
         status = INTERRUPTED
     except wrong_usage as error:
         status = _explain(error)
     sys.exit(status)
+
+
+def _help_width() -> int:
+    """The width of help texts. In a narrow terminal, also move descriptions below the options that they describe."""
+    columns = min(get_terminal_size().columns, 80)
+    if columns < NARROW:
+        context: Any = typer.Context.__mro__[1]  # click's own class, which a Typer with a click of its own hides
+
+        class Narrow(context.formatter_class):  # type: ignore[misc]
+            def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
+                super().write_dl([(self._folded(first), second) for first, second in rows], 2, col_spacing)
+
+            def _folded(self, option: str) -> str:
+                """An option whose list of values is folded."""
+                spaced, indent = option.replace("|", "| "), " " * 6
+                folded = fill(spaced, self.width - 4, subsequent_indent=indent, break_on_hyphens=False)
+                return folded.replace("| ", "|")
+
+        context.formatter_class = Narrow
+    return max(columns - 2, 20)
 
 
 def _explain(error: Exception) -> int:
@@ -151,7 +161,6 @@ def options(
 ) -> None:
     """An asyncio-native Kafka client, and an embedded broker.
 
-    \b
     Exit status: 0 success, 1 failure, 2 wrong arguments, 130 stopped by Ctrl-C.
     """
 
@@ -547,3 +556,23 @@ def broker(
             )
         )
     )
+
+
+command(application, examples=offsets.EXAMPLES)(offsets.offsets)
+command(application, "log-dirs", examples=log_dirs.EXAMPLES)(log_dirs.log_dirs)
+command(application, "elect-leaders", examples=leaders.ELECTION_EXAMPLES)(leaders.elect_leaders)
+plain_command(application, examples=pipeline.EXAMPLES)(pipeline.pipeline)
+for _name, _module in {
+    "topics": topics,
+    "groups": groups,
+    "share-groups": share_groups,
+    "configs": configs,
+    "records": records,
+    "reassign": leaders,
+    "transactions": transactions,
+    "quotas": quotas,
+    "acls": acls,
+    "users": users,
+}.items():
+    # With a short help of its own: Typer would cut the help off at about 45 characters.
+    application.add_typer(_module.application, name=_name, short_help=_module.application.info.help)

@@ -135,7 +135,8 @@ async def _watch_live(look_up: LookUp, every: float) -> None:
             try:
                 table, failed = await look_up()
                 notes = [Text(str(error), style="red") for error in failed]
-                live.update(Group(rich_table(table), *notes, Text(f" {at}, every {every:g} s; press Ctrl-C to stop")))
+                shown = rich_table(table, live.console.width)
+                live.update(Group(shown, *notes, Text(f" {at}, every {every:g} s; press Ctrl-C to stop")))
             except KafkaError as error:
                 live.update(Text(f"{at} {with_options(str(error))}", style="red"))
             live.refresh()

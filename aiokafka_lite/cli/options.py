@@ -6,6 +6,7 @@ This module imports nothing of the client, so that ``--help`` is fast.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,7 @@ def command(
         run_command.__signature__ = _signature(function, prints_tables)  # type: ignore[attr-defined]
         run_command.__annotations__ = {}
         run_command.__name__ = function.__name__
-        application.command(name, help=_help(function, examples))(run_command)
+        application.command(name, help=_help(function, examples), short_help=_short_help(function))(run_command)
         return run_command
 
     return register
@@ -113,7 +114,7 @@ def plain_command(application: typer.Typer, *, examples: str) -> Callable[[Calla
     """Register a command that has none of the shared options. The function runs everything itself."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        application.command(help=_help(function, examples))(function)
+        application.command(help=_help(function, examples), short_help=_short_help(function))(function)
         return function
 
     return register
@@ -125,6 +126,11 @@ def _help(function: Callable[..., object], examples: str) -> str:
         return text
     lines = "\n".join("  " + line for line in inspect.cleandoc(examples).splitlines())
     return f"{text}\n\n\b\nExamples:\n{lines}"
+
+
+def _short_help(function: Callable[..., object]) -> str:
+    """The first sentence. Typer's own short help ends after about 45 characters."""
+    return re.split(r"(?<=\.)\s", inspect.getdoc(function) or "")[0]
 
 
 _SHARED: dict[str, tuple[Any, Any]] = {

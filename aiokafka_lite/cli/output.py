@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Any
 from .running import FAILED, say, with_options
 
 if TYPE_CHECKING:
+    from rich.console import JustifyMethod
     from rich.table import Table as RichTable
 
 Cell = str | int | float | bool | None | Sequence[object]
 NOTHING = "-"
+LEGIBLE = 16
+"""Columns of a terminal to which a longer text may be folded in a table."""
+
 VALIDATED = "nothing was changed; remove --validate-only to make the change"
 """The note of a command that only checked a change."""
 
@@ -95,7 +99,8 @@ class Output:
         if self.is_terminal:
             from rich.console import Console
 
-            Console().print(rich_table(part))
+            console = Console()
+            console.print(rich_table(part, console.width))
             return
         if isinstance(part, Facts):
             rows = [(name.replace("_", " "), value) for name, value in part.values.items()]
@@ -148,29 +153,37 @@ def show_errors(errors: Iterable[Exception]) -> int:
     return status
 
 
-def rich_table(part: Part) -> RichTable:
-    """The part as a table of rich."""
+def rich_table(part: Part, width: int) -> RichTable:
+    """The part as a table of rich. If the columns do not fit the width, each row becomes a list of names and values."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
     from rich.text import Text
 
+    lists = RichTable(box=None, show_header=False, padding=(0, 2, 0, 1))
+    lists.add_column(style="bold")
+    lists.add_column(overflow="fold")
     if isinstance(part, Facts):
-        table = RichTable(box=None, show_header=False, padding=(0, 2, 0, 1))
-        table.add_column(style="bold")
-        table.add_column(overflow="fold")
         for name, value in part.values.items():
-            table.add_row(Text(name.replace("_", " ")), Text(text_of(value)))
-        return table
+            lists.add_row(Text(name.replace("_", " ")), Text(text_of(value)))
+        return lists
     table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    needed = 2 * len(part.headings) + 1  # the margins
     for index, heading in enumerate(part.headings):
         column = [row[index] for row in part.rows]
         numbers = bool(column) and all(isinstance(cell, int | float | None) for cell in column)
-        folded = _folded(heading, max((len(text_of(cell)) for cell in column), default=0))
-        table.add_column(folded, justify="right" if numbers else "left", vertical="bottom", overflow="fold")
-    for row in part.rows:
-        cells = zip(part.headings, row)
-        table.add_row(*(Text(text_of(cell), style=style_of(heading, cell)) for heading, cell in cells))
-    return table
+        longest = max((len(text_of(cell)) for cell in column), default=0)
+        folded = _folded(heading, longest)
+        needed += max(longest if numbers else min(longest, LEGIBLE), *map(len, folded.split("\n")))
+        justify: JustifyMethod = "right" if numbers else "left"
+        table.add_column(folded, justify=justify, vertical="bottom", overflow="fold", no_wrap=numbers)
+    for number, row in enumerate(part.rows):
+        cells = [Text(text_of(cell), style=style_of(heading, cell)) for heading, cell in zip(part.headings, row)]
+        table.add_row(*cells)
+        if number:
+            lists.add_row()
+        for heading, text in zip(part.headings, cells):
+            lists.add_row(Text(heading), text)
+    return lists if part.rows and needed > width else table
 
 
 def _folded(heading: str, width: int) -> str:

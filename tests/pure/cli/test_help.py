@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -16,7 +17,9 @@ pytest.importorskip("typer")
 import typer
 from typer.main import get_command
 
-from aiokafka_lite.cli.commands import application
+from aiokafka_lite.cli.commands import application, main
+
+HELP_FORMATTER: Any = typer.Context.__mro__[1].formatter_class  # type: ignore[attr-defined]
 
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -79,6 +82,25 @@ def test_help_imports_nothing_of_the_client() -> None:
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stderr == "[]\n"
     assert "produce" in process.stdout
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("path", [(), ("groups",), ("consume",)], ids=" ".join)
+def test_help_fits_the_terminal_and_cuts_no_word(
+    path: tuple[str, ...], columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["aiokafka-lite", *path, "--help"])
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(typer.Context.__mro__[1], "formatter_class", HELP_FORMATTER)
+    with pytest.raises(SystemExit):
+        main()
+    printed, _, rest = capsys.readouterr().out.partition("Examples:")
+    _, _, options = rest.partition("Arguments:")  # examples are copied, so they are not folded
+    lines = [*printed.splitlines(), *options.splitlines()]
+    assert max(map(len, lines)) <= columns
+    assert not any(re.search(r"\w\.\.\.$", line) for line in lines)
+    if path == ("consume",):
+        assert "AIOKAFKA_LITE_BOOTSTRAP_SERVER" in options
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -11,8 +11,9 @@ pytest.importorskip("rich")
 
 from rich.console import Console
 
+from aiokafka_lite.cli.groups import LAG_HEADINGS
 from aiokafka_lite.cli.lag import TREND_HEADINGS
-from aiokafka_lite.cli.output import Facts, Output, Table, rich_table, show_errors
+from aiokafka_lite.cli.output import Facts, Output, Table, rich_table, show_errors, text_of
 
 TABLE = Table(
     ("TOPIC", "LOG-END-OFFSET", "REPLICAS", "INTERNAL"),
@@ -50,7 +51,7 @@ def test_parts_are_one_object_in_json_and_separate_in_text(capsys: pytest.Captur
 
 def test_a_terminal_gets_a_table_whose_cells_are_no_markup() -> None:
     screen = io.StringIO()
-    Console(file=screen, width=60).print(rich_table(Table(("NAME",), [("[red]x",)])))
+    Console(file=screen, width=60).print(rich_table(Table(("NAME",), [("[red]x",)]), 60))
     assert "[red]x" in screen.getvalue()
     assert "─" in screen.getvalue()
 
@@ -58,10 +59,21 @@ def test_a_terminal_gets_a_table_whose_cells_are_no_markup() -> None:
 def test_the_table_of_lag_watch_fits_a_terminal_of_80_columns() -> None:
     screen = io.StringIO()
     row = ("shipping", "Stable", "orders", 12, 123456, 12345, -1192.3, 1050)
-    Console(file=screen, width=80).print(rich_table(Table(TREND_HEADINGS, [row])))
+    Console(file=screen, width=80).print(rich_table(Table(TREND_HEADINGS, [row]), 80))
     words = screen.getvalue().split()
     assert [*words[:4], *words[-8:]] == ["LAG-PER-", "CATCH-UP-", "GROUP", "STATE", *map(str, row)]
     assert {"TOPIC", "PARTITIONS", "LAG", "HIGHEST", "SECOND", "SECONDS"} < set(words)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_rows_that_do_not_fit_the_terminal_are_lists_with_whole_words(width: int) -> None:
+    row = ("shipping", "orders", 0, None, 17, None, "client-0dd69659", "/127.0.0.1", "client")
+    screen = io.StringIO()
+    Console(file=screen, width=width).print(rich_table(Table(LAG_HEADINGS, [row, row]), width))
+    lines = [line.split() for line in screen.getvalue().splitlines()]
+    as_list = [[heading, text_of(cell)] for heading, cell in zip(LAG_HEADINGS, row)]
+    assert lines == [*as_list, [], *as_list]
+    assert "─" in str(list(Console(width=200).render(rich_table(Table(LAG_HEADINGS, [row]), 100))))
 
 
 def test_each_error_is_a_line_and_makes_the_status_1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +83,7 @@ def test_each_error_is_a_line_and_makes_the_status_1(capsys: pytest.CaptureFixtu
 
 
 def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = rich_table(Table(("GROUP", "STATE", "LAG"), [("g", "Stable", 7)]))
+    table = rich_table(Table(("GROUP", "STATE", "LAG"), [("g", "Stable", 7)]), 60)
 
     def printed() -> str:
         screen = io.StringIO()
