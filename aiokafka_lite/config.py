@@ -95,7 +95,8 @@ class ClientConfig:
     """
 
     bootstrap_servers: str | Iterable[str]
-    """The first brokers to contact: ``"host:port,host:port"`` or a sequence. One that responds names all others."""
+    """The first brokers to contact: ``"host:port,host:port"`` or a sequence. A broker that responds names all
+    others."""
     client_id: str = "aiokafka-lite"
     """The client's name in the brokers' logs, metrics and quotas."""
     client_rack: str = ""

@@ -76,8 +76,8 @@ class Workers(ConsumerGroupHandler[K, V]):
         group = ConsumerGroup(servers, group_id="billing")
         await group.consume(["orders"], Workers(bill, concurrency=64))
 
-    ``order`` says which records wait for one another: with ``"key"``, records with the same key (records without a key
-    do not wait); with ``"partition"``, records of the same partition; with ``"none"``, no records. Offsets are
+    ``order`` says which records wait for one another. With ``"key"``, records with the same key wait; records without a
+    key do not. With ``"partition"``, records of the same partition wait. With ``"none"``, no record waits. Offsets are
     committed up to the first record that is not finished. So after a crash or a rebalance a record may be processed
     again, but no record is skipped (at least once).
 

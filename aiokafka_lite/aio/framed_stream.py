@@ -31,7 +31,8 @@ UNREAD_FRAMES = 128
 
 
 class FramedStream(asyncio.BufferedProtocol):
-    """Frames in, bytes out, over one transport. A subclass implements ``frames_received`` and ``stream_ended``.
+    """Receives frames and sends bytes over one transport. A subclass implements ``frames_received`` and
+    ``stream_ended``.
 
     A frame that the splitter refuses aborts the connection: the bytes after a wrong size have no meaning. ``memory``
     bounds the frames that several streams receive together. With a ``WaitingFrameMemory``, the transport stops reading

@@ -15,7 +15,7 @@ A = TypeVar("A", bound=asyncio.BaseProtocol)
 B = TypeVar("B", bound=asyncio.BaseProtocol)
 
 HIGH_WATER = 64 * 1024
-"""Unread bytes above which ``pause_writing`` is called. ``resume_writing`` is called at a quarter of them."""
+"""Unread bytes above which ``pause_writing`` is called. ``resume_writing`` is called at a quarter of this number."""
 
 
 def memory_pipe(

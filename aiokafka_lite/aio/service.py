@@ -257,7 +257,7 @@ class Service:
     def start_child(
         self, function: Callable[[*Ts], Coroutine[Any, Any, object]], *args: *Ts, name: str | None = None
     ) -> anyio.CancelScope:
-        """Run ``function(*args)`` as a task. Its exception ends the component, its return does not.
+        """Run ``function(*args)`` as a task. Its exception ends the component, but its return does not.
 
         The returned scope cancels only this task.
         """

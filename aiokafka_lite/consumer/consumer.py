@@ -234,7 +234,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read the partition from ``offset`` on; fetched records of it are dropped.
 
-        Raises IllegalStateError if it is not assigned, TypeError or ValueError for a wrong offset.
+        Raises IllegalStateError if the partition is not assigned, TypeError or ValueError for a wrong offset.
         """
         self._positions.seek(partition, offset)
 

@@ -76,7 +76,7 @@ class JsonDeserializer:
 
 
 class IntDeserializer:
-    """Returns an int of ``size`` bytes, big-endian two's complement: 2, 4, 8 are Java's Short, Integer, Long."""
+    """Returns an int of ``size`` bytes, big-endian two's complement. Sizes 2, 4, 8 are Java's Short, Integer, Long."""
 
     def __init__(self, size: int = 8) -> None:
         if size not in (1, 2, 4, 8):

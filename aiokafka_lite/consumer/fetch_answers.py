@@ -47,7 +47,7 @@ from .truncation import TruncationCheck, read_epochs
 logger = logging.getLogger(__name__)
 
 LOGGED_ATTEMPTS = 5
-"""The number of failures in a row from which a partition has an outage. Fewer failures follow each move of a leader."""
+"""After this number of failures in a row, a partition has an outage. A move of a leader causes fewer failures."""
 
 LONGEST_FORMER_LEADER = 15.0
 """Seconds after which the refusals of a leader count even if a record of a newer epoch was read. The topic may have
@@ -334,9 +334,8 @@ class FetchAnswers:
             logger.warning(what, assigned.partition, check.last_epoch)
             assigned.reset_by(self._policy, out_of_range=offset, reason=ResetReason.TRUNCATED)
             self._on_lost_position()
-        # The leader's log lacks fetched records in two cases: its end is below the position, or its epoch is older than
-        # the epoch of the last record. The buffer's end is compared, because records that were fetched ahead are lost
-        # as well.
+        # The leader's log lacks fetched records if its end is below the position, or its epoch is below the epoch of
+        # the last record. The buffer's end is compared, because records that were fetched ahead are lost as well.
         elif given.end_offset < assigned.buffer.end or 0 <= given.leader_epoch < check.last_epoch:
             self._truncate(assigned, given.end_offset)
         else:

@@ -94,7 +94,7 @@ class GroupSide:
     # Marks and commits.
 
     def mark(self, record: Record[K, V], metadata: str) -> bool:
-        """Mark all records up to this one. Returns False if it was marked before, or cannot be committed."""
+        """Mark all records up to this one. Returns False if the record was marked before, or cannot be committed."""
         partition = TopicPartition(record.topic, record.partition)
         lost = self.tracker.lost
         # The partition may be assigned again by now, but this record belongs to the earlier assignment.

@@ -23,8 +23,8 @@ class ConsumerGroupHandler(Generic[K, V]):
     async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[K, V]) -> None:
         """Read one partition, in a task of its own: ``async for record in claim``, which ends with the session.
 
-        If it raises the error of a transaction that was refused because of a rebalance, it is called again in the same
-        session, from the last commit. See ``ConsumerGroupSession.group_metadata``.
+        It may raise the error of a transaction that was refused because of a rebalance. Then it is called again in the
+        same session, from the last commit: see ``ConsumerGroupSession.group_metadata``.
         """
         raise NotImplementedError(f"{type(self).__name__} must override consume_claim()")
 

@@ -215,7 +215,7 @@ class PartitionReader(AsyncIteration, Generic[K, V]):
         return cast("Record[K, V]", taken)
 
     async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record[K, V]]:
-        """Poll this partition like ``Consumer.poll``. Raises IllegalStateError if it is no longer assigned."""
+        """Poll like ``Consumer.poll``. Raises IllegalStateError if the partition is no longer assigned."""
         self._core.service.check()
         whole("max_records", max_records, 1)
         check_wait(timeout)

@@ -57,9 +57,9 @@ class RequestMetrics(Snapshot):
 class MemberMetrics(Snapshot):
     """A membership. ``state`` is the name of a ``MemberState``.
 
-    A rebalance lasts from joining to the assignment; ``rebalances.failures`` counts those that ended without one.
-    ``last_poll_ago`` is the time in seconds since the program last asked for records, 0 while it waits for some. It is
-    always 0 for a ``ConsumerGroup``, because its handler may work on a record for any time.
+    A rebalance lasts from joining to the assignment; ``rebalances.failures`` counts rebalances that ended without an
+    assignment. ``last_poll_ago`` is the time in seconds since the program last asked for records, 0 while it waits for
+    some. It is always 0 for a ``ConsumerGroup``, because its handler may work on a record for any time.
     """
 
     state: str

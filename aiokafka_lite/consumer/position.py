@@ -1,4 +1,4 @@
-"""Whether the offset to read from is known, and how it is found if it is not. Pure: no I/O and no clock.
+"""Whether the offset to read from is known, and how a missing offset is found. Pure: no I/O and no clock.
 
 The states and events are in ``POSITION``. Rules of this file:
 

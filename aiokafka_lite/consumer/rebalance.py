@@ -122,7 +122,7 @@ class RebalanceListener:
     """
 
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """Called after every rebalance with the new partitions, or with none. They are read when this returns."""
+        """Called after every rebalance with the new partitions, or with none. Reading begins when the call returns."""
 
     async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
         """Called before these partitions go to other members.

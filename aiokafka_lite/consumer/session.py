@@ -120,7 +120,7 @@ class ConsumerGroupSession:
         return self._coordinator.offsets
 
     def mark(self, record: Record[K, V], metadata: str = "") -> bool:
-        """Mark all records up to this one as processed. Returns False if it was marked before, or is not claimed."""
+        """Mark all records up to this one. Returns False if the record was marked before, or is not claimed."""
         checked_record(record)
         partition = TopicPartition(record.topic, record.partition)
         return self.offsets.mark(partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch)

@@ -136,7 +136,7 @@ def _configs(
 def sorted_settings(
     settings: Mapping[str, object], *kinds: type[Any], also: Iterable[str] = ()
 ) -> list[dict[str, object]]:
-    """The settings that are fields of each of these dataclasses. Raises ConfigurationError if there are others.
+    """The settings that are fields of each of these dataclasses. Raises ConfigurationError for any other setting.
 
     ``also``: names that are not fields, and that the error may suggest.
     """

@@ -75,7 +75,7 @@ class Subscription:
         return f"<Subscription partitions={len(self.partitions)} ready={len(self.ready)}>"
 
     def __getitem__(self, partition: TopicPartition) -> AssignedPartition:
-        """The state of an assigned partition. Raises IllegalStateError for any other."""
+        """The state of an assigned partition. Raises IllegalStateError for any other partition."""
         try:
             return self.partitions[partition]
         except KeyError:

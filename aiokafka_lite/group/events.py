@@ -46,7 +46,7 @@ NO_MEMBER = Identity("", -1, None)
 class Subscribe:
     """The user subscribes to these topics. Without topics, the member leaves the group.
 
-    ``lazily``: only deleted topics were left out, so the others need not rebalance unless the member owns some of them.
+    ``lazily``: only deleted topics were left out. The group need not rebalance unless the member owns their partitions.
     """
 
     topics: frozenset[str]
@@ -144,7 +144,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class TopicsSeen:
-    """Metadata has changed: the partition counts of the existing topics among those that the leader watches."""
+    """Metadata has changed. ``counts`` has the number of partitions of each existing topic that the leader watches."""
 
     counts: Mapping[str, int]
 

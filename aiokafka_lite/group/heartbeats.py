@@ -105,7 +105,7 @@ class Heartbeats:
     def calm_at(self) -> float:
         """The loop's time of the last heartbeat without an error, when the group did not rebalance.
 
-        A rebalance that a later heartbeat reports may have begun just after it.
+        A rebalance that a later heartbeat reports may have begun just after this time.
         """
         if self._generation != self._member.generation:
             return asyncio.get_running_loop().time()  # the generation has just begun
@@ -178,7 +178,7 @@ class Heartbeats:
         return early.next() if self._member.cooperative else self._config.heartbeat_interval
 
     async def _send(self) -> bool:
-        """Send one heartbeat. False if the next one should follow after a backoff."""
+        """Send one heartbeat. Returns False if the next heartbeat should follow after a backoff."""
         identity, config, is_rebalancing = self._member.identity, self._config, self._member.state.is_rebalancing
         request = heartbeat_request(config.group_id, identity)
         # A third of the session, so that two more attempts fit into it after a lost answer.

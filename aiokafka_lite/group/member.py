@@ -404,7 +404,7 @@ class Member(BaseMember):
     def _fenced(self, code: ErrorCode | None, *, pause: bool = False) -> list[Action]:
         """Lose all partitions and join again, under a new member id if the coordinator does not know the present one.
 
-        ``code`` is the coordinator's answer; None if it has not answered for a whole session.
+        ``code`` is the coordinator's answer; None if the coordinator has not answered for a whole session.
         """
         lose = self.partitions.lose()
         # With ILLEGAL_GENERATION the coordinator still knows the member id. With a new id, the old member would stay in

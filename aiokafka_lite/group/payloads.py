@@ -83,7 +83,7 @@ def write_assignment(partitions: Sequence[TopicPartition], user_data: bytes | No
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
     """The partitions of this member. Empty data is an empty assignment: the leader left this member out.
 
-    Raises ProtocolError if it cannot be read, has a negative partition, or more than ``MAX_ASSIGNED``.
+    Raises ProtocolError if the data cannot be read, or has a negative partition or more than ``MAX_ASSIGNED``.
     """
     if not data:
         return frozenset()

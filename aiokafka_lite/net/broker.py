@@ -7,7 +7,7 @@ Rule 2: Attempts to one broker are made one after another, for all purposes and 
 grows with each failure. Otherwise a hundred clients could overload a broker that is starting.
 
 Rule 3: ``_ending`` has the connections that get no new callers, until their transports are closed, and the connections
-that are being opened. So closing the broker waits for all of them.
+that are being opened. So closing the broker waits for all these connections.
 
 Bootstrap addresses are brokers with a negative node id. They are used only while no other broker is known. They have no
 outage of their own, because the metadata updater reports their failures.

@@ -107,7 +107,7 @@ class Connection:
         """Whether the peer closed the connection after ApiVersions. Then an older version of ApiVersions may work."""
         self.opened_at: float = 0.0
         self.session_ends: float = 0.0
-        """The loop's time at which the login expires; 0.0 if it does not."""
+        """The loop's time at which the login expires; 0.0 if it does not expire."""
         self.closed: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
         self._connector = connector
         self._request_timeout = request_timeout

@@ -41,7 +41,7 @@ class ReconnectBackoff:
             self.retry_at = now + self._pause
 
     def connection_lost(self, opened_at: float) -> None:
-        """Begin a pause after a lost connection; the shortest pause if the connection was stable."""
+        """Begin a pause after a lost connection. After a stable connection, it is the shortest pause."""
         if asyncio.get_running_loop().time() - opened_at >= self.stable_after:
             self._backoff.reset()
         self.attempt_failed()

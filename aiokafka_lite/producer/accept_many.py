@@ -216,7 +216,7 @@ class ManyAcceptor:
             raise
 
     def _target(self, topic: str, partition: int | None) -> TopicProducer | None:
-        """The topic, if records for it can go to its batches now without a call for each of them."""
+        """The topic, if its records can go to batches now without a call for each record; otherwise None."""
         target = self._accumulator.topics.get(topic)
         if target is None or not target.is_open or not self._accumulator.choice.is_default:
             return None

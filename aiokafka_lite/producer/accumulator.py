@@ -371,7 +371,7 @@ class Accumulator:
             await self._refresh(topic.name, end)
             error = self._settlement.fatal or _refusal(topic.name, self._client.view)
             # ``topic.unplaced`` and not ``unplaced``: during the await, ``_place`` may have moved these records and
-            # kept others.
+            # kept other records.
             if error is not None and topic.unplaced is not None:
                 self._fail_pending(topic, topic.unplaced, error)
             elif unplaced is topic.unplaced and end <= self._timers.now():

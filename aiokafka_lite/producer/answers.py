@@ -50,7 +50,7 @@ class InFlightBatch(NamedTuple):
 
 
 class Answers:
-    """Handles the answers for all partitions of a producer. The senders call it, ``settlement`` sets the results."""
+    """Handles the answers for all partitions of a producer. Senders call it, and ``settlement`` sets the results."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Answers:
         self._dispatcher.act(partition, partition.unreachable(error))
 
     def _recovered(self, partition: PartitionProducer) -> None:
-        """End the outage. All partitions share one, because a broker that is down affects all that it leads."""
+        """End the outage. All partitions share one outage, because a broker that is down affects all its partitions."""
         self._retrying.discard(partition.topic_partition)
         if not self._retrying:
             self._client.outages.recovered(logger, _PLACE, "brokers write batches again")

@@ -346,7 +346,7 @@ class Delivery:
         return self._follow().settled
 
     def result(self) -> RecordMetadata:
-        """The record's metadata, without waiting. Raises the record's error, or IllegalStateError while it is open."""
+        """The record's metadata, without waiting. Raises its error, or IllegalStateError if it is not settled yet."""
         result = self._follow()
         if (error := result.error) is not None:
             result.observe()
@@ -356,7 +356,7 @@ class Delivery:
         return self._metadata(result)
 
     def exception(self) -> Exception | None:
-        """The record's error; None if it was delivered. Raises IllegalStateError while it is open."""
+        """The record's error; None if the record was delivered. Raises IllegalStateError before it is settled."""
         result = self._follow()
         if not result.settled:
             self.result()

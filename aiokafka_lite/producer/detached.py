@@ -1,12 +1,12 @@
 """Transactions that one process writes and another process ends.
 
-A job whose workers write and whose driver decides can commit in this way. Each worker flushes its records and returns
-the identity of its open transaction (``Producer.detach_transaction``). The driver ends all transactions
-(``end_detached``), and can add offsets to them before (``add_detached_offsets``). A transaction of offsets alone begins
-without a producer (``begin_detached``).
+An example is a job whose workers write and whose driver decides. Each worker flushes its records and returns the
+identity of its open transaction (``Producer.detach_transaction``). The driver ends all transactions (``end_detached``),
+and can add offsets to them before (``add_detached_offsets``). A transaction of offsets alone begins without a producer
+(``begin_detached``).
 
 The coordinator accepts offsets and the end of a transaction only under the newest epoch of its transactional id. So a
-producer that has started since, with the same transactional id, has fenced the detached transaction.
+producer that starts later with the same transactional id fences the detached transaction.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Rule 1: a queue holds *partitions*, each at most once, not batches. So it has at
 
 Rule 2: a partition decides (``PartitionProducer`` is pure), and ``Dispatcher.act`` carries the decision out.
 
-Timers are few: one for each iteration of the loop when linger is 0, one for all partitions that linger, one for each
-partition that backs off.
+Timers are few. With linger 0, an iteration of the loop has one. All partitions that linger share one. Each partition
+that backs off has one.
 """
 
 from __future__ import annotations

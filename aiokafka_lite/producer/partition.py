@@ -220,7 +220,7 @@ class PartitionProducer(PartitionBatches):
         """Send the batch again. ``unknown_sequence``: the broker refused its sequence numbers.
 
         Behind a failed batch, a refused sequence is only a consequence. For the first batch, the refusal proves that
-        the broker has neither this batch nor a later one, so all of them may get new numbers. If the batch
+        the broker has neither this batch nor a later one. Then all of them may get new numbers. If the batch
         ``is_written``, the caller reports ``delivered`` instead.
         """
         self.in_flight -= 1

@@ -18,8 +18,8 @@ HEADER_OVERHEAD: Final = 10
 """The maximum number of bytes of a header besides its name and value."""
 
 BATCH_OVERHEAD = 1_000
-"""Approximate bytes of an unsettled batch besides its records. Records of batches smaller than eight times this are
-charged for a share of it."""
+"""Approximate bytes of an unsettled batch besides its records. If a batch is smaller than eight times this number, its
+records are charged for a share of this number."""
 
 PENDING_OVERHEAD = 256
 """Additional bytes of a record while it is pending for its topic, because it consists of Python objects then."""

@@ -148,7 +148,7 @@ class Sender:
     async def _serve(self, first: Ready) -> None:
         """Send one request, once there is a slot and a connection.
 
-        This has a frame of its own, so that no variable keeps the batches of the last request alive.
+        The method has its own frame, so that no variable keeps the batches of the last request alive.
         """
         # The slot is awaited first: while all slots are taken, batches grow in the partitions instead of waiting in a
         # finished request.

@@ -63,7 +63,7 @@ class Sequences:
         self._renumber = False
 
     def number(self, batch: Batch, *, is_resolved: bool) -> bool:
-        """Assign the next numbers to a batch. Returns False if it has to wait.
+        """Assign the next numbers to a batch. Returns False if the batch has to wait.
 
         ``is_resolved``: no batch with older numbers is unsettled, and no request is in flight.
         """

@@ -101,12 +101,12 @@ class TopicProducer:
         self._seen: tuple[TopicView | None, object] | None = None
 
     def start_pending(self) -> PendingRecords:
-        """Begin to keep records as pending."""
+        """Begin to keep new records as pending."""
         self.pending, self.is_open = PendingRecords(self.name), False
         return self.pending
 
     def end_pending(self) -> None:
-        """End the time of pending records."""
+        """Keep no more records as pending."""
         self.pending, self.is_open = None, self.is_known
 
     @property

@@ -243,7 +243,7 @@ class Transactions:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, timeout: float | None
     ) -> None:
-        """Commit offsets of a group in the transaction. After a failure or a cancellation, it can only be aborted."""
+        """Commit offsets of a group. After a failure or a cancellation, the transaction can only be aborted."""
         self._check_open()
         if not offsets:
             return

@@ -185,7 +185,7 @@ def _gaps(wanted: Iterable[_Range], records: Iterable[ShareRecord]) -> list[Sett
 
 
 class _Ranges:
-    """The acquired ranges of one partition, in order and without overlaps. Raises ProtocolError for others."""
+    """The acquired ranges of one partition. Raises ProtocolError unless they are in order and without overlaps."""
 
     __slots__ = ("_lasts", "_ranges", "end")
 

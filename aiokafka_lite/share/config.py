@@ -20,8 +20,8 @@ MOST_FETCH_RECORDS = 10_000
 class ShareConfig:
     """How a share consumer reads and acknowledges records (KIP-932).
 
-    Brokers keep the other settings with the group (``share.auto.offset.reset`` and others): the start of a new group,
-    the isolation level, the acquisition lock, the limit of deliveries.
+    Brokers keep other settings with the group, such as ``share.auto.offset.reset``: the start of a new group, the
+    isolation level, the acquisition lock, the limit of deliveries.
     """
 
     group_id: str

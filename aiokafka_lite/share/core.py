@@ -347,7 +347,7 @@ class ShareCore:
     # Acknowledging.
 
     def acknowledge(self, record: AnyShareRecord, kind: AcknowledgeType) -> None:
-        """Acknowledge a returned record. Raises IllegalStateError if it is not in flight."""
+        """Acknowledge a returned record. Raises IllegalStateError if the record is not in flight."""
         self.notify_acknowledged(self.in_flight.acknowledge(record, kind))
 
     def accept_returned(self) -> None:

@@ -111,7 +111,7 @@ class Membership:
         self.member.left()
 
     async def _beat(self) -> bool:
-        """Send one heartbeat. Returns False if the next one should follow after a backoff."""
+        """Send one heartbeat. Returns False if the next heartbeat should follow after a backoff."""
         member = self.member
         before, was = member.assignment, member.state
         began = asyncio.get_running_loop().time()

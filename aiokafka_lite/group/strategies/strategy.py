@@ -47,8 +47,7 @@ class AssignmentStrategy(Protocol):
     - ``assignment_data(member_id, partitions, generation) -> bytes | None``: the leader calls it for each member, after
       ``assign``. It returns the bytes to send to this member with its partitions.
     - ``on_assignment(partitions, user_data, generation) -> None``: each member calls it with its new assignment, before
-      its listener. ``partitions`` are all its partitions. ``user_data`` are the leader's bytes for it, None if there
-      are none.
+      its listener. ``partitions`` are all its partitions. ``user_data`` are the leader's bytes for the member, or None.
 
     No method may wait. An exception of a strategy ends the consumer, and reads raise it. A leader of more than 1,000
     members calls its strategy in a thread.
