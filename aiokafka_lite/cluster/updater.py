@@ -109,8 +109,7 @@ class Updater:
     # Called by the client.
 
     def demand(self, topics: Iterable[str] | None = None, *, at_once: bool = False) -> int:
-        """Demand metadata of these, or all tracked, topics, soon or ``at_once``. Returns a ticket for ``wait_served``.
-        """
+        """Demand metadata of these or all tracked topics, soon or ``at_once``. Returns a ticket for ``wait_served``."""
         ticket = self._tickets.issue()
         self._at_once = self._at_once or at_once
         if topics is None:
