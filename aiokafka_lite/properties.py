@@ -404,7 +404,7 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, object]:
     ConfigurationError for an unknown property (with the nearest known one), for a wrong value, and for a reference
     that cannot be resolved. No error quotes a secret, or the value behind ``file:`` or ``env:``.
     """
-    _check_known(properties)
+    check_known(properties)
     _check_stores(properties)
     settings = _settings(properties, _CLIENT)
     _add_credentials(properties, settings)
@@ -430,7 +430,8 @@ def consumer_settings(properties: Mapping[str, str], *, group_id: str | None = N
     return settings
 
 
-def _check_known(properties: Mapping[str, str]) -> None:
+def check_known(properties: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for a name that is no property of a client, with the nearest known name."""
     for name, value in properties.items():
         if name in _INSTEAD:
             raise ConfigurationError(f"{name} is not supported: {_INSTEAD[name]}")

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ TIMEOUT = 10.0
 """Seconds that a request or a change may take. A user waits for it, so it is shorter than the client's default."""
 
 PREFIX = "AIOKAFKA_LITE_"
+_OWN = ("BOOTSTRAP_SERVER", "CONFIG")
 _FAMILIES = ("SECURITY_", "SASL_", "SSL_")
 _SECRET = ("password", "jaas", "token", "keystore.key")
 _ELSEWHERE = ("env:", "file:")
@@ -119,7 +121,10 @@ class Connection:
                 f"config must be a file of properties, got {str(self.config)!r}; use --property for a single property,"
                 " and --set for a setting of a topic"
             )
-        properties = {} if self.config is None else read_properties(self.config)
+        properties: dict[str, str] = {}
+        if self.config is not None:
+            properties = read_properties(self.config)
+            _check_names(str(self.config), properties)
         properties |= of_environment(environment)
         properties |= of_options(self.properties)
         if self.bootstrap_server is not None:
@@ -128,12 +133,36 @@ class Connection:
 
 
 def of_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The security properties in variables such as ``AIOKAFKA_LITE_SASL_PASSWORD``. Pure."""
-    return {
-        name.removeprefix(PREFIX).lower().replace("_", "."): value
-        for name, value in variables.items()
-        if name.startswith(PREFIX) and name.removeprefix(PREFIX).startswith(_FAMILIES)
-    }
+    """The security properties in variables such as ``AIOKAFKA_LITE_SASL_PASSWORD``. Pure.
+
+    Raises ConfigurationError for a variable that looks like a mistake. Others are ignored: Kubernetes makes variables
+    such as ``AIOKAFKA_LITE_SERVICE_HOST`` for a service named ``aiokafka-lite``.
+    """
+    properties = {}
+    for variable, value in variables.items():
+        rest = variable.removeprefix(PREFIX)
+        if rest == variable or rest in _OWN:
+            continue
+        name = rest.lower().replace("_", ".")
+        if rest.startswith(_FAMILIES):
+            _check_names(variable, {name: value})
+            properties[name] = value
+        elif near := get_close_matches(rest, _OWN, 1, 0.5):
+            from ..errors import ConfigurationError
+
+            raise ConfigurationError(f"no command reads {variable}; did you mean {PREFIX}{near[0]}?")
+    return properties
+
+
+def _check_names(source: str, properties: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for an unknown property, with the file or the variable that names it."""
+    from ..errors import ConfigurationError
+    from ..properties import check_known
+
+    try:
+        check_known(properties)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{source}: {error}") from None
 
 
 def of_options(texts: Sequence[str]) -> dict[str, str]:

@@ -29,6 +29,33 @@ def test_variables_of_the_environment_become_security_properties() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("variable", "error"),
+    [
+        ("SASL_PASWORD", "AIOKAFKA_LITE_SASL_PASWORD: sasl.pasword is not a property .*; did you mean sasl.password"),
+        ("BOOTSTRAP", "no command reads AIOKAFKA_LITE_BOOTSTRAP; did you mean AIOKAFKA_LITE_BOOTSTRAP_SERVER"),
+        ("BOOTSTRAP_SERVERS", "did you mean AIOKAFKA_LITE_BOOTSTRAP_SERVER"),
+        ("SERVER", "did you mean AIOKAFKA_LITE_BOOTSTRAP_SERVER"),
+        ("CONFIG_FILE", "did you mean AIOKAFKA_LITE_CONFIG"),
+    ],
+)
+def test_a_misspelled_variable_is_an_error_with_the_nearest_name(variable: str, error: str) -> None:
+    with pytest.raises(ConfigurationError, match=error):
+        of_environment({f"AIOKAFKA_LITE_{variable}": "x"})
+
+
+@pytest.mark.parametrize("variable", ["PURE", "SERVICE_HOST", "SERVICE_PORT", "PORT", "PORT_9092_TCP_ADDR"])
+def test_variables_of_others_are_ignored(variable: str) -> None:
+    assert of_environment({f"AIOKAFKA_LITE_{variable}": "x"}) == {}
+
+
+def test_the_error_of_a_misspelled_property_names_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.server=kafka:9092\n")
+    with pytest.raises(ConfigurationError, match=rf"^{path}: bootstrap.server is not .* mean bootstrap.servers\?"):
+        Connection(None, path, (), None).all_properties()
+
+
 def test_an_option_may_refer_to_a_secret() -> None:
     given = ["security.protocol=SSL", "ssl.key.password=env:KEY", "client.id=a=b"]
     expected = {"security.protocol": "SSL", "ssl.key.password": "env:KEY", "client.id": "a=b"}
