@@ -24,13 +24,19 @@ PAGE = ROOT / "docs" / "states.md"
 
 
 class Machine(NamedTuple):
-    """A state machine of the page. ``table`` is the name of its dict in ``module``."""
+    """A state machine of the page. ``table`` is the name of its dict in ``module``.
+
+    ``order`` has the order in which the diagram names the states, and ``direction`` is that of its arrows. Both were
+    chosen so that Mermaid puts no label onto another one.
+    """
 
     title: str
     module: str
     table: str
     start: str
     about: str
+    order: str = ""
+    direction: str = "TB"
 
     @property
     def transitions(self) -> Mapping[Enum, Mapping[Enum, Enum]]:
@@ -45,6 +51,7 @@ MACHINES = [
         "CONNECTION",
         "NEW",
         "One connection of a client to a broker.",
+        order="NEW CONNECTING CLOSED AUTHENTICATING READY CHECKING_API_VERSIONS",
     ),
     Machine(
         "Component",
@@ -73,6 +80,8 @@ MACHINES = [
         "POSITION",
         "UNKNOWN",
         "The position of the consumer in one assigned partition.",
+        order="KNOWN LOOKING_UP UNKNOWN",
+        direction="LR",
     ),
     Machine(
         "Member of a group",
@@ -80,6 +89,7 @@ MACHINES = [
         "TRANSITIONS",
         "UNJOINED",
         "A member of a group, under the classic protocol. It releases revoked partitions before it joins again.",
+        order="FENCED UNJOINED JOINING FATAL SYNCING LEAVING STABLE REVOKING",
     ),
     Machine(
         "Member of a share group",
@@ -87,6 +97,7 @@ MACHINES = [
         "TRANSITIONS",
         "JOINING",
         "A member of a share group (KIP-932). An assignment takes effect at once: members may share a partition.",
+        order="FAILED LEFT FENCED JOINING LEAVING STABLE",
     ),
     Machine(
         "Member of a group, consumer protocol",
@@ -123,6 +134,7 @@ MACHINES = [
         "TRANSITIONS",
         "AVAILABLE",
         "A record at its leader, between the first and the last offset that are in flight in a share group.",
+        order="ARCHIVED ACKNOWLEDGED ACQUIRED AVAILABLE",
     ),
     Machine(
         "Transaction of the embedded cluster",
@@ -130,6 +142,7 @@ MACHINES = [
         "TRANSITIONS",
         "EMPTY",
         "A transactional id at its coordinator, in Kafka's own terms.",
+        order="COMPLETE_ABORT COMPLETE_COMMIT PREPARE_ABORT PREPARE_COMMIT EMPTY ONGOING PREPARE_EPOCH_FENCE DEAD",
     ),
 ]
 
@@ -152,14 +165,16 @@ def section(machine: Machine) -> str:
     states = list(table)
     used = {event for row in table.values() for event in row}
     events = [event for event in type(next(iter(used))) if event in used]
-    start = type(states[0])[machine.start]
+    named = type(states[0])
+    drawn = {named[name]: table[named[name]] for name in machine.order.split() or [state.name for state in states]}
+    assert drawn.keys() == table.keys(), machine.title
     lines = [
         f"## {machine.title}",
         "",
         f"{machine.about} `{machine.module}.{machine.table}`",
         "",
         "```mermaid",
-        mermaid(table, start),
+        mermaid(drawn, named[machine.start], machine.direction),
         "```",
         "",
         "| state | meaning |",

@@ -27,11 +27,14 @@ def next_state(table: Transitions[S, E], state: S, event: E) -> S:
     return following
 
 
-def mermaid(table: Transitions[S, E], start: S) -> str:
-    """The table as the text of a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {start.name}"]
+def mermaid(table: Transitions[S, E], start: S, direction: str = "TB") -> str:
+    """The table as the text of a Mermaid state diagram. Events between the same two states share an arrow."""
+    lines = ["stateDiagram-v2", f"    direction {direction}", f"    [*] --> {start.name}"]
     for state, events in table.items():
-        lines += [f"    {state.name} --> {following.name}: {event.name}" for event, following in events.items()]
+        arrows: dict[str, list[str]] = {}
+        for event, following in events.items():
+            arrows.setdefault(following.name, []).append(event.name)
+        lines += [f"    {state.name} --> {following}: {', '.join(names)}" for following, names in arrows.items()]
         if not events:
             lines.append(f"    {state.name} --> [*]")
     return "\n".join(lines)

@@ -19,10 +19,11 @@ class Light(Enum):
 class Signal(Enum):
     TURN = "Time is up."
     BREAK = "A stone was thrown."
+    CAR = "A car waits."
 
 
 LIGHTS = {
-    Light.RED: {Signal.TURN: Light.GREEN, Signal.BREAK: Light.DARK},
+    Light.RED: {Signal.TURN: Light.GREEN, Signal.BREAK: Light.DARK, Signal.CAR: Light.GREEN},
     Light.GREEN: {Signal.TURN: Light.RED},
     Light.DARK: {},
 }
@@ -42,8 +43,9 @@ def test_an_impossible_event_is_refused_and_the_possible_ones_are_named() -> Non
 def test_a_table_is_drawn() -> None:
     assert mermaid(LIGHTS, Light.RED).splitlines() == [
         "stateDiagram-v2",
+        "    direction TB",
         "    [*] --> RED",
-        "    RED --> GREEN: TURN",
+        "    RED --> GREEN: TURN, CAR",
         "    RED --> DARK: BREAK",
         "    GREEN --> RED: TURN",
         "    DARK --> [*]",
