@@ -38,7 +38,7 @@ WITH_PROGRAMS = [
 
 @asynccontextmanager
 async def running(block: Block, servers: str) -> AsyncIterator[Program]:
-    """The program of a block, talking to these servers. Warnings are errors, save for those of another client."""
+    """The program of a block, talking to these servers. Warnings are errors, except warnings of another client."""
     options = "-u" if block.title.startswith("before") else "-uWerror"
     async with started(options, "-c", block.text.replace("localhost:9092", servers)) as program:
         yield program

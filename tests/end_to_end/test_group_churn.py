@@ -48,7 +48,7 @@ PROCESSES = 2
 """The members that are processes of their own, which SIGKILL can kill. The others stop without a leave request."""
 
 KILLS = 4
-"""One of this many events is a kill, and every second kill is that of a process."""
+"""One of this many events is a kill, and every second kill ends a process."""
 
 Arguments = tuple[str, str, str, str]
 """Servers, topic, group and strategy."""
@@ -429,7 +429,7 @@ def late_takeovers(members: Members) -> Iterable[str]:
 
 
 def clashes(said: Reports) -> Iterable[str]:
-    """Two owners at the same time, or an owner with an older generation than the one before."""
+    """Two owners at the same time, or an owner with an older generation than its predecessor."""
     for stays in said.stays.values():
         in_order = sorted(stays, key=lambda stay: stay.since)
         for before, after in pairwise(in_order):

@@ -63,7 +63,7 @@ async def settings(keytab: Path) -> AsyncIterator[dict[str, Any]]:
 
 
 def configure(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kdc_line: str) -> None:
-    """A krb5.conf with this line instead of the one of the KDC."""
+    """A krb5.conf with this line instead of the KDC's line."""
     conf = tmp_path / "krb5.conf"
     conf.write_text(kdc.krb5_conf.read_text().replace(f"kdc = 127.0.0.1:{kdc.port}", kdc_line))
     monkeypatch.setenv("KRB5_CONFIG", str(conf))

@@ -20,7 +20,7 @@ from tests.real.releases import NEWEST, since
 from tests.waiting import TRANSACTION_TIMEOUT
 
 ENDED_AND_OPEN = 4 * 15, 5
-"""The records of the ended transactions that a writer writes, and those of the open one."""
+"""The records that a writer writes in its ended transactions, and in its open transaction."""
 COMMITTED = 2 * 10 + 2 * 5
 
 

@@ -113,7 +113,7 @@ def make_stream(random: Random) -> bytes:
 
 
 def read_stream(data: bytes) -> None:
-    """The frames are those of a plain reader, for any division of the stream into pieces."""
+    """The frames equal a plain reader's frames, for any division of the stream into pieces."""
     random = Random(data[:1])
     splitter = FrameSplitter(1 << 20, "fuzz", intake_size=random.choice((64, 4096, 1 << 16)))
     stream, found, position = data[1:], [], 0

@@ -241,7 +241,7 @@ class Names:
 
 
 def parameters(function: Any) -> set[str] | None:
-    """The keywords that a function takes, those of an unpacked TypedDict included; None if it takes any."""
+    """The keywords that a function takes, also the keywords of an unpacked TypedDict; None if it takes any."""
     try:
         signature = inspect.signature(function)
     except ValueError:

@@ -23,7 +23,7 @@ PAGES = sorted((ROOT / "docs").glob("reference-*.md"))
 
 
 def public(module: ModuleType) -> dict[str, Any]:
-    """The classes and functions of a module: those in ``__all__``, else those that it defines."""
+    """The classes and functions in ``__all__`` of a module; without ``__all__``, all that it defines."""
     names = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
     found = {name: getattr(module, name) for name in names}
     classes_and_functions = {
@@ -44,7 +44,7 @@ def at(identifier: str) -> Any:
 
 
 def printed() -> set[Any]:
-    """The classes and functions on the pages. Of a module, a page has those that it defines."""
+    """The classes and functions on the pages. A module on a page stands for the names that it defines."""
     found: set[Any] = set()
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     for identifier in re.findall(r"^::: (\S+)$", text, re.MULTILINE):

@@ -44,7 +44,7 @@ def group_of(nodeid: str) -> str:
 
 
 def is_short(nodeid: str) -> bool:
-    """Whether a test needs no process of its own, as those of the folders with short tests."""
+    """Whether a test needs no process of its own, as in the folders with short tests."""
     return nodeid.startswith(("tests/pure/", "tests/embedded/", "tests/conformance/"))
 
 

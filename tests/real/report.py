@@ -60,7 +60,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take a worker's part. Every worker collects all tests, so that the count of one worker is that of the run."""
+    """Take a worker's part. Every worker collects all tests, so the count of one worker is the count of the run."""
     output = getattr(node, "workeroutput", {})
     if "brokers" in output:
         node.config.stash.setdefault(_REPORTS, []).append(output["brokers"])

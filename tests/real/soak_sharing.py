@@ -28,7 +28,7 @@ LIMIT = 10
 
 @dataclass
 class SharedRecord:
-    """The reports about one record. Times are those of the clock of all processes."""
+    """The reports about one record. Times come from the clock that all processes share."""
 
     delivered: list[tuple[float, int]] = field(default_factory=list)
     """Times and delivery counts."""

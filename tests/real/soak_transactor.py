@@ -20,7 +20,7 @@ TRANSACTION_TIMEOUT = 15.0
 PAUSES = (0.0, 0.02, 0.3)
 """Seconds between two transactions."""
 TRANSACTIONS = 1_000_000
-"""More transactions than a process begins: the offsets that it commits follow those of the process before."""
+"""More transactions than a process begins: the offsets that it commits follow the offsets of the process before."""
 
 
 class UserAbort(Exception):

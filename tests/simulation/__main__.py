@@ -1,7 +1,7 @@
 """Search seeds for broken promises: ``python -m tests.simulation 0-1000``.
 
 A failing seed is printed with its broken promises and its shrunk schedule. ``--fresh 100`` takes seeds that were never
-run, ``--known`` those that found a bug once as well. ``--trace`` prints the trace hash of each seed, and
+run, ``--known`` also the seeds that once found a bug. ``--trace`` prints the trace hash of each seed, and
 ``--exchanges`` every request of one seed.
 """
 

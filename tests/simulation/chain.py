@@ -84,7 +84,7 @@ class Chain:
         workers = [worker for stage in self.stages for worker in stage.workers]
         await asyncio.gather(*(worker.stop() for worker in workers))
         while (self._seen_of(last) < self._count(last) or self._lags()) and loop.time() < deadline:
-            await asyncio.sleep(1.0)  # markers may still be in flight, also those of the offsets
+            await asyncio.sleep(1.0)  # markers may still be in flight, also the markers of the offsets
         await self._check()
 
     async def close(self) -> None:

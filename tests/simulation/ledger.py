@@ -47,7 +47,7 @@ def ledger_anomalies(
 ) -> Iterator[str]:
     """Check the records that readers saw, and the group's offsets. The reader ``whole`` has read after the end.
 
-    ``committed_offsets`` are those that the group had, in order: at least the last one, if there is one.
+    ``committed_offsets`` are the committed offsets that the group had, in order; at least the last, if there is one.
     """
     counts = Counter((partition, value) for partition, values in whole.items() for value in values)
     for transaction in transactions:

@@ -3,8 +3,8 @@
 Three bugs of the embedded broker never were in it: ``early-records``, ``early-offsets`` and ``unstable-offsets`` show
 that the checks of transactions can fail.
 
-``python -m tests.simulation.old_bugs`` copies the package into a temporary directory and replaces the text of the fix
-by that of the bug. Then it searches seeds until one fails. That seed must pass without the bug. It is printed with its
+``python -m tests.simulation.old_bugs`` copies the package into a temporary directory and puts the text of the bug in
+place of the fix. Then it searches seeds until one fails. That seed must pass without the bug. It is printed with its
 first broken promise. This shows that the simulation can see such bugs; run it after changes to the simulation. With
 names as arguments it tries only those.
 """

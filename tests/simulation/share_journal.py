@@ -7,9 +7,9 @@ answered. The members' half is a ``ShareJournal``. The rules:
 2. One member has the lock of a record. Another member acquires the record only after its acknowledgement, after the
    lock duration, after the end of the share session, or at another leader. As in Kafka, a leader does not pass its
    locks on.
-3. Each acquisition has a higher delivery count than the one before it. The exception is a change of the leader: the new
-   leader does not count deliveries that were in progress. A release that a broker has answered counts in any case. No
-   count is above the limit.
+3. Each acquisition has a higher delivery count than the acquisition before it. The exception is a change of the leader:
+   the new leader does not count deliveries that were in progress. A release that a broker has answered counts in any
+   case. No count is above the limit.
 4. A member accepts and rejects only what its user has acknowledged so. Its user receives a record only while the lock
    holds. A confirmed acknowledgement was applied by a broker.
 5. At the end a user has accepted or rejected each record, or it was acquired as often as the limit allows.

@@ -30,7 +30,7 @@ LEDGER = "ledger"
 """A topic that is written in transactions."""
 LEDGER_PARTITIONS = 2
 COPIES = ("copies-1", "copies-2", "copies-3")
-"""The topics behind the ledger in a chain: each is a copy of the one before, partition by partition."""
+"""The topics behind the ledger in a chain: each is a copy of the topic before it, partition by partition."""
 
 RECORDS = 110
 TRANSACTIONS = 20
@@ -101,7 +101,7 @@ class TransactionPlan:
 class StagePlan:
     """A group of exactly-once workers: its topics, the settings of its clients and sessions, and its workers.
 
-    ``protocols`` are those of the members; each process of a worker has one of them.
+    ``protocols`` are the protocols of the members; each process of a worker has one of them.
     """
 
     group_id: str

@@ -1,4 +1,4 @@
-"""``spark.read``: the rows are those that another client sees, and every option has its documented effect."""
+"""``spark.read``: another client sees the same rows, and every option has its documented effect."""
 
 from __future__ import annotations
 

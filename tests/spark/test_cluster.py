@@ -48,7 +48,7 @@ async def until_logged(log: Path, what: str) -> None:
 
 
 def python_without_this_package(directory: Path) -> Path:
-    """An interpreter with all installed packages, except those that are links to a working copy."""
+    """An interpreter with all installed packages, except links to a working copy."""
     wrapper = directory / "python"
     packages = os.pathsep.join(site.getsitepackages())
     wrapper.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')

@@ -1,4 +1,4 @@
-"""The page on Spark: its programs run as printed, and its tables are those of the options."""
+"""The page on Spark: its programs run as printed, and its tables list the options of the code."""
 
 from __future__ import annotations
 

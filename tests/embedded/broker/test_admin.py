@@ -396,7 +396,7 @@ async def test_an_unsupported_version_of_api_versions_is_answered_in_version_0(o
 
 @pytest.mark.parametrize("version", range(1, FindCoordinatorRequest.versions.last + 1))
 async def test_the_coordinator_of_a_share_partition_is_not_for_clients(cluster: EmbeddedCluster, version: int) -> None:
-    """The coordinator of a share group is that of any group. After a retriable error, clients would retry for long."""
+    """A share group has the coordinator of any other group. After a retriable error, clients would retry for long."""
     async with Peer(cluster) as peer:
         keys = {"coordinator_keys": ["key"]} if version >= 4 else {"key": "key"}
         answer = await peer.ask(FindCoordinatorRequest(key_type=2, **keys), version)

@@ -270,7 +270,7 @@ async def test_a_heartbeat_that_the_replicas_do_not_get_is_refused_after_five_se
 @both
 @in_virtual_time
 async def test_a_heartbeat_whose_records_the_log_refuses_changes_nothing(kind: str) -> None:
-    """With too few replicas in sync no member joins, leaves or expires, and those of the group stay in it."""
+    """With too few replicas in sync no member joins, leaves or expires: the group keeps its members."""
     async with EmbeddedCluster(brokers=2, tcp=False, configs={"min.insync.replicas": "2"}) as cluster:
         group = Group(cluster, kind)
         await group.start()

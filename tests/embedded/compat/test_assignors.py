@@ -117,7 +117,7 @@ async def test_members_with_an_extended_sticky_assignor_keep_partitions(library:
                     bootstrap_servers=cluster.bootstrap_servers,
                     group_id="billing",
                     heartbeat_interval_ms=50,
-                    # A class for each member: that of aiokafka has its partitions as attributes of the class.
+                    # A class for each member: aiokafka's assignor has its partitions as attributes of the class.
                     partition_assignment_strategy=[type("Extended", (base,), {})],
                 )
             )

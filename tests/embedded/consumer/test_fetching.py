@@ -29,7 +29,7 @@ FIRST, SECOND, THIRD = (TopicPartition("orders", number) for number in range(3))
 
 
 def fetches(cluster: EmbeddedCluster) -> list[FetchRequest]:
-    """The fetch requests of consumers, without those of followers."""
+    """The fetch requests of consumers, not of followers."""
     requests = [exchange.request for exchange in cluster.history.of(FetchRequest)]
     return [request for request in requests if request.replica_id < 0 and request.replica_state.replica_id < 0]
 

@@ -60,7 +60,7 @@ async def pushed() -> AsyncIterator[Pushed]:
 
 
 def read(push: ClientMetrics) -> dict[str, float]:
-    """The values of a push by name; that of the last data point of each."""
+    """The values of a push by name: of each metric, the last data point."""
     data = MetricsData.FromString(push.metrics)
     (resource,) = data.resource_metrics
     (scope,) = resource.scope_metrics

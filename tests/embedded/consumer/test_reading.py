@@ -338,7 +338,7 @@ def test_bad_settings_are_refused_by_the_constructor() -> None:
 
 
 async def test_a_read_of_one_record_does_not_pay_for_the_headers_of_its_batch(cluster: EmbeddedCluster) -> None:
-    """Headers count towards the records after which a read yields: those of the records that it returns."""
+    """The headers of the returned records count towards the number of records after which a read yields."""
     await cluster.create_topic("orders", partitions=1)
     headers = (Header("a", b"1"), Header("b", b"2"))
     write_batch(cluster, FIRST, encode_batch([(0, None, b"v", headers)] * 500))

@@ -165,7 +165,7 @@ async def test_an_iteration_before_the_last_poll_does_not_hold_the_consumer(clus
         iteration = aiter(consumer)
         await anext(iteration)
         consumer.mark()
-        for _ in range(2):  # the second poll finds records in hand, and not those of the iteration
+        for _ in range(2):  # the second poll finds records in hand, but not the records of the iteration
             assert await asyncio.create_task(consumer.poll(2, timeout=5.0))
         assert (await anext(iteration)).offset == 5
 

@@ -75,7 +75,7 @@ async def test_the_delivery_timeout_of_pending_records_counts_from_the_send(
         await asyncio.sleep(3.0)
         tasks.append(asyncio.ensure_future(send(b"3")))
         await asyncio.sleep(2.0)
-        tasks.append(asyncio.ensure_future(send(b"5", "u")))  # begun before those that were held
+        tasks.append(asyncio.ensure_future(send(b"5", "u")))  # begun before the held ones
         await asyncio.sleep(1.0)
         await cluster.create_topic("t", 1)
         await asyncio.gather(*tasks)

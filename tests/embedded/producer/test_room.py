@@ -87,7 +87,7 @@ async def test_send_nowait_does_not_overtake_a_sender_that_has_waited_for_room(c
             producer.send_nowait("t", b"%d" % number * 1_000)
         waiting = asyncio.ensure_future(producer.send("t", b"waited" + b"x" * 1_000))
         await asyncio.sleep(0)
-        while True:  # in each iteration of the loop, so also in the one between the release and the wake-up
+        while True:  # in each iteration of the loop, also between the release and the wake-up
             try:
                 later = producer.send_nowait("t", b"later")
                 break

@@ -36,7 +36,7 @@ def share_fetch(
     max_wait_ms: int = 200,
     **fields: Any,
 ) -> m.ShareFetchRequest:
-    """Read one partition, or, without a topic, those of the session."""
+    """Read one partition, or, without a topic, the partitions of the session."""
     wanted = m.ShareFetchRequestPartition(partition_index=partition, acknowledgement_batches=acknowledgements(batches))
     values = {"min_bytes": 1, "batch_size": max_records, "forgotten_topics_data": []} | fields
     return m.ShareFetchRequest(

@@ -176,7 +176,7 @@ async def test_a_new_leader_continues_with_the_state_of_the_old_one(cluster: Emb
 async def test_a_leader_that_was_replaced_without_its_knowledge_takes_no_acknowledgements(
     cluster: EmbeddedCluster,
 ) -> None:
-    """Its state of the share partition would overwrite that of the new leader."""
+    """Its state of the share partition would overwrite the new leader's state."""
     await set_configs(cluster, share_auto_offset_reset="earliest")
     async with Member(cluster) as first, Member(cluster, "second") as second:
         await first.fetch()

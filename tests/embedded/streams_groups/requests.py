@@ -29,7 +29,7 @@ def subtopology(
     copartitioned: Iterable[tuple[Sequence[int], Sequence[int]]] = (),
     regex: Sequence[str] = (),
 ) -> m.StreamsSubtopology:
-    """``copartitioned`` has places in the list of sources, and in that of repartition topics."""
+    """``copartitioned`` has places in the lists of sources and of repartition topics."""
     return m.StreamsSubtopology(
         subtopology_id=name,
         source_topics=list(sources),

@@ -19,11 +19,11 @@ RELEASE = "4.3.1"
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
 NOT_COMPARED = (17, 36, 71, 72)
-"""The APIs of logins, which a side uses to connect, and those of client metrics, which need a receiver."""
+"""The APIs of logins, which a side uses to connect, and of client metrics, which need a receiver."""
 
 
 def common_versions() -> dict[int, range]:
-    """API key to the versions that both brokers speak, except those of ``NOT_COMPARED``."""
+    """API key to the versions that both brokers speak, without the APIs of ``NOT_COMPARED``."""
     real = KAFKA_RELEASES[RELEASE]
     embedded = {key: versions for key, versions in default_versions().items() if key not in NOT_COMPARED}
     return {

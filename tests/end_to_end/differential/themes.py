@@ -181,8 +181,9 @@ def _streams_group(scenario: Scenario) -> None:
 def _members(scenario: Scenario, kind: str) -> members.Members:
     """The group of a kind, and its topics.
 
-    Members of a consumer group have one topic: the order of several is that of their ids. The tasks of a streams group
-    can be divided by two, three and four members: brokers choose the members with an extra task differently.
+    Members of a consumer group have one topic: brokers order several topics by their ids, and each broker chooses its
+    own ids. The tasks of a streams group can be divided by two, three and four members: brokers choose the members with
+    an extra task differently.
     """
     create(scenario, "plain", 12 if kind == "streams" else 3, _KEEP)
     if kind == "streams":
@@ -195,7 +196,7 @@ def _members(scenario: Scenario, kind: str) -> members.Members:
 def _of_members(
     scenario: Scenario, group: members.Members, choices: Sequence[Callable[[members.Members], None]]
 ) -> None:
-    """Requests of members, and among them those that belong to classic groups."""
+    """Requests of members, also the requests that belong to classic groups."""
     random = scenario.random
     classic = [describe_groups, list_groups, heartbeat, leave_group_wrongly, delete_groups, join_group_wrongly]
     for _ in range(70):

@@ -1,4 +1,4 @@
-"""Large answers: a topic whose bytes are those of the answer before is the topic of the snapshot."""
+"""Large answers: a topic with the same bytes as in the last answer is taken from the snapshot."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Connection:
 
 
 def room(configs: dict[str, str], *connections: Connection) -> tuple[bool, list[int]]:
-    """Whether the address 1 gets a connection of the listener a, and the places of those that it replaces."""
+    """Whether the address 1 gets a connection of the listener a, and the places of the replaced connections."""
     settings = ClusterSettings(configs).of("1")
 
     def clock() -> float:

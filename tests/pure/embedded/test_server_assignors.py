@@ -1,4 +1,4 @@
-"""The assignors of the coordinator, on random groups that change, and beside those of Apache Kafka 4.3.1.
+"""The assignors of the coordinator, on random groups that change, and beside Apache Kafka 4.3.1's assignors.
 
 ``assignors/MakeAssignments.java`` made the results of Kafka.
 """

@@ -1,4 +1,4 @@
-"""Regular expressions of subscriptions: RE2's syntax, in which whole names match. The errors are those of RE2/J."""
+"""Regular expressions of subscriptions: RE2's syntax, in which whole names match. The errors are RE2/J's errors."""
 
 from __future__ import annotations
 

@@ -467,7 +467,7 @@ def in_state(state: MemberState) -> Driver:
 
 
 def events(driver: Driver) -> list[Event]:
-    """Events of every kind: those that the member waits for, and some that are out of date."""
+    """Events of every kind: events that the member waits for, and some that are out of date."""
     identity = driver.member.identity
     found: list[Event] = [
         Subscribe(frozenset({"t"})),

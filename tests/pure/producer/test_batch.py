@@ -23,7 +23,7 @@ def test_a_batch_was_sent_elsewhere_only_if_the_new_topic_cannot_have_it(sent_to
 
 
 def test_a_batch_begins_like_any_other_result() -> None:
-    """Its constructor does not call that of the base class, so it could forget a new attribute."""
+    """It does not call the base class's constructor, so it could forget a new attribute."""
     batch, result = a_batch(), BatchResult(*HERE)
     for name in (each for each in dir(result) if not each.startswith("__")):
         if not callable(getattr(result, name)):

@@ -1,4 +1,4 @@
-"""Our encoded messages equal those of kafka-python and aiokafka."""
+"""Our encoded messages equal the messages of kafka-python and aiokafka."""
 
 from __future__ import annotations
 

