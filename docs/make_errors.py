@@ -27,10 +27,10 @@ PAGE = ROOT / "docs" / "errors.md"
 HEAD = """# Errors and what to do
 
 Each entry shows code, the error that it raises, and what to do. `servers` is the address of a cluster with a topic
-`orders` of one partition. The classes are in the [reference](reference-types.md#errors): all are subclasses of `KafkaError`. An
-error code of a broker is a `BrokerError` with Kafka's `code`. The client retries temporary errors until the timeout of
-the call has passed, and then raises `KafkaTimeout` with the last cause. So a retry in your code only makes sense for
-`KafkaTimeout`.
+`orders` of one partition. The classes are in the [reference](reference-types.md#errors): all are subclasses of
+`KafkaError`. An error code of a broker is a `BrokerError` with Kafka's `code`. The client retries temporary errors
+until the timeout of the call has passed, and then raises `KafkaTimeout` with the last cause. So a retry in your code
+only makes sense for `KafkaTimeout`.
 
 The errors are real: `docs/make_errors.py` writes this page, and runs the code of each entry to get its error.
 """
