@@ -234,7 +234,7 @@ class PositionKeeper:
         Returns the loop's time of the next check.
         """
         missing = set(leaderless)
-        # If a partition loses its leader again later, its time without one starts again.
+        # If a partition loses its leader again later, its time without a leader starts again.
         for assigned in self._subscription:
             if assigned not in missing:
                 assigned.unknown_since = None

@@ -111,7 +111,7 @@ def reading_options(
 def _configs(
     bootstrap_servers: str | Iterable[str], group_id: str | None, settings: Mapping[str, object]
 ) -> tuple[ClientConfig, ConsumerConfig, GroupConfig | None]:
-    if "topics" in settings:  # a consumer takes it as an argument of its own
+    if "topics" in settings:  # a consumer takes topics as a separate argument
         raise ConfigurationError("topics is not a setting of ConsumerGroup; pass topics to consume()")
     of_client, of_consumer, of_group = sorted_settings(
         settings, ClientConfig, ConsumerConfig, GroupConfig, also=("topics", "strategies")

@@ -209,7 +209,7 @@ class Answers:
     def _note_missing_offset(self, in_flight: InFlightBatch, answer: ProduceResponsePartition, peer: object) -> None:
         """Log a success with an impossible offset. The batch is not written again."""
         if not answer.error_code:
-            what = f"{peer!r} acknowledged {in_flight.batch!r} at the impossible offset {answer.base_offset}"
+            what = f"{peer!r} acknowledged {in_flight.batch!r} at offset {answer.base_offset}, which is impossible"
             error = ProtocolError(what)
             self._client.outages.report(
                 logger, f"offsets that {peer!r} answers", error, "%s; further cases are logged at DEBUG", error

@@ -44,7 +44,7 @@ async def begin_detached(client: Client, transactional_id: str, transaction_time
     """
     ids = TransactionalIds(lambda: None)
     coordinator = TransactionCoordinator(client, transactional_id, transaction_timeout, ids)
-    with _bounded(client, coordinator, f"the transaction of {transactional_id!r} has not begun"):
+    with _bounded(client, coordinator, f"could not begin a transaction of {transactional_id!r}"):
         await coordinator.initialize()
     assert ids.newest is not None, "the coordinator has assigned it"
     return DetachedTransaction(
@@ -64,7 +64,8 @@ async def add_detached_offsets(
     ``api_timeout`` seconds.
     """
     coordinator = _coordinator_of(client, detached)
-    with _bounded(client, coordinator, f"the transaction of {detached.transactional_id!r} does not have its offsets"):
+    what = f"the offsets were not added to the transaction of {detached.transactional_id!r}"
+    with _bounded(client, coordinator, what):
         await coordinator.send_offsets(offsets, group, lambda: True)
 
 

@@ -206,8 +206,8 @@ class Transactions:
 
         def describe() -> str:
             return self._late(
-                f"the outcome of the commit is not known after {bound:g} s; it is still being requested: call"
-                " commit_transaction() again to wait for the outcome, or begin the next transaction, which waits too"
+                f"the outcome of the commit is not known after {bound:g} s, and the producer continues to ask for it;"
+                " call commit_transaction() again to wait, or begin the next transaction, which waits too"
             )
 
         with deadline.at(end, describe):
@@ -226,7 +226,7 @@ class Transactions:
 
     async def abort(self, timeout: float | None) -> None:
         """Abort. After a KafkaTimeout, another call waits for the end of the first one."""
-        ending = self._ending
+        bound, ending = self._bound(timeout), self._ending
         if ending is None or ending.committed:
             if self.state is _S.COMMITTING:
                 raise IllegalStateError("the transaction is being committed: await commit_transaction() instead")
@@ -235,9 +235,12 @@ class Transactions:
             ending = self._start_ending(committed=False)
 
         def describe() -> str:
-            return self._late("the transaction is not aborted yet; the next one begins when it is")
+            return self._late(
+                f"the transaction was not aborted within {bound:g} s; the abort continues, and the next transaction"
+                " waits for it"
+            )
 
-        with deadline(self._bound(timeout), describe):
+        with deadline(bound, describe):
             await self._outcome(ending)
 
     async def send_offsets(
