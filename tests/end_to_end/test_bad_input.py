@@ -19,7 +19,7 @@ from aiokafka_lite import (
     TopicPartition,
 )
 from aiokafka_lite.errors import InvalidTopic, RecordTooLarge, UnknownTopic
-from aiokafka_lite.testing.containers import free_port
+from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import read
 from tests.waiting import DEADLINE, error_of

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from aiokafka_lite import Consumer, EmbeddedCluster, Producer
-from aiokafka_lite.testing.containers import free_port
+from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka_lite.testing.containers import free_port
+from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import embedded_kafka, run
 from tests.waiting import LONGER_AND_LONGER

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from aiokafka_lite import Producer
-from aiokafka_lite.testing.containers import free_port
+from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end import terminal
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import DEADLINE, broker

@@ -13,7 +13,8 @@ from aiokafka_lite.admin import AclBinding, Admin
 from aiokafka_lite.embedded import EmbeddedCluster, Security
 from aiokafka_lite.embedded.versions import KAFKA_RELEASES
 from aiokafka_lite.protocol import messages as m
-from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer, free_port, without_reaper
+from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer, without_reaper
+from aiokafka_lite.testing.ports import free_port
 from tests.embedded.broker.permissions import COMMIT, NAMES, ROWS, Row, name_of
 from tests.end_to_end.conftest import missing
 from tests.end_to_end.differential.running import Excuse, is_excused

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-pytest.importorskip("rich")
+pytest.importorskip("typer")
 
 from aiokafka_lite import Record
 from aiokafka_lite.cli.demo import KEYS, PARTITIONS, Check, content_of

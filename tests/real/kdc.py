@@ -12,7 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from aiokafka_lite.testing.containers import free_port
+from aiokafka_lite.testing.ports import free_port
 
 REALM = "TEST.EXAMPLE"
 

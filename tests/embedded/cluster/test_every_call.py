@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import Consumer, EmbeddedCluster, Producer
-from aiokafka_lite.testing.containers import free_port
+from aiokafka_lite.testing.ports import free_port
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.cancelling import Covered, cancel_after, public_coroutines, turns_to_try
 
