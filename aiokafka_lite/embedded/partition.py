@@ -386,22 +386,18 @@ class Partition:
 
     def lagging(self, now: float, lag_max: float) -> list[int]:
         """In-sync followers that have not been at the end of the log for ``lag_max`` seconds."""
-        end = self.log.end_offset
-        return [
-            node
-            for node in self.state.isr
-            if (follower := self.followers.get(node)) is not None
-            and follower.end_offset < end
-            and now - follower.caught_up_at >= lag_max
-        ]
+        return [node for node, follower in self._behind() if now - follower.caught_up_at >= lag_max]
 
     @property
     def is_behind(self) -> bool:
         """Whether an in-sync follower is behind the end of the log."""
+        return bool(self._behind())
+
+    def _behind(self) -> list[tuple[int, Follower]]:
+        """The in-sync followers whose logs are shorter than this log."""
         end = self.log.end_offset
-        return any(
-            (follower := self.followers.get(node)) is not None and follower.end_offset < end for node in self.state.isr
-        )
+        known = [(node, self.followers.get(node)) for node in self.state.isr]
+        return [(node, follower) for node, follower in known if follower is not None and follower.end_offset < end]
 
     # Epochs.
 

@@ -8,12 +8,13 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Never, Unpack
 
+from ..aio.deadline import deadline, within
 from ..aio.runtime import Runtime
 from ..aio.service import Component
 from ..arguments import INT64_MAX, check_methods, check_timeout, plural, whole
 from ..cluster.client import Client
-from ..cluster.metadata import PartitionView
-from ..errors import IllegalStateError
+from ..cluster.metadata import ClusterView, PartitionView
+from ..errors import ErrorCode, IllegalStateError
 from ..method_names import PRODUCER, PRODUCER_ARGUMENTS, explain, wrong_send
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
@@ -32,7 +33,6 @@ from .record import Headers
 from .results import SendResults
 from .serializer import GivenSerializer, Serialization
 from .settings import ProducerSettings, configs
-from .time_limits import bounded, within
 from .transaction import Transaction, TransactionCalls
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         if timeout is not None:
             check_timeout(timeout)
             sending = self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
-            return await within(timeout, self._client, topic, partition, "acknowledged", sending)
+            return await within(timeout, sending, _late(self._client, topic, partition, "acknowledged", timeout))
         self._service.check()
         accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
         return await (accepted if isinstance(accepted, Delivery) else await accepted)
@@ -210,7 +210,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         if timeout is not None:
             check_timeout(timeout)
             putting = self.put(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
-            return await within(timeout, self._client, topic, partition, "accepted", putting)
+            return await within(timeout, putting, _late(self._client, topic, partition, "accepted", timeout))
         self._service.check()
         accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
         return accepted if isinstance(accepted, Delivery) else await accepted
@@ -262,7 +262,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         """
         self._service.check()
         self._acceptor.check_writable()
-        with bounded(timeout, lambda: f"records for topic {topic!r} were not acknowledged"):
+        with _bounded(timeout, lambda: f"records for topic {topic!r} were not acknowledged"):
             given = ValuesAndKeys(topic, values, keys)
             pieces = await self._running().many_acceptor.accept(topic, given, headers, partition, timestamp)
             for piece in pieces:
@@ -281,7 +281,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         the first row that was not written, when all rows are settled; KafkaTimeout. Raises ConfigurationError without
         the extra ``arrow``.
         """
-        with bounded(timeout, lambda: f"a table for topic {topic!r} was not acknowledged"):
+        with _bounded(timeout, lambda: f"a table for topic {topic!r} was not acknowledged"):
             return await (await self.put_arrow(topic, table))
 
     async def put_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> BulkDelivery:
@@ -296,7 +296,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
             raise IllegalStateError(
                 "a producer with serializers or interceptors cannot write columns of Arrow; use another producer"
             )
-        with bounded(timeout, lambda: f"a table for topic {topic!r} was not accepted"):
+        with _bounded(timeout, lambda: f"a table for topic {topic!r} was not accepted"):
             return await self._running().arrow_acceptor.accept(topic, table)
 
     def transaction(self, *, timeout: float | None = None) -> Transaction[K_contra, V_contra]:
@@ -320,7 +320,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         Use it after BufferFull. ``put`` does both. Raises KafkaTimeout after ``timeout`` seconds.
         """
         self._service.check()
-        with bounded(timeout, lambda: "the buffer had no room"):
+        with _bounded(timeout, lambda: "the buffer had no room"):
             await self._running().room.drain(largest_pending_record(self.config))
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -331,7 +331,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         """
         self._service.check()
         pipeline = self._running()
-        with bounded(timeout, lambda: f"{plural(len(pipeline.settlement.unsettled), 'batch')} had no acknowledgement"):
+        with _bounded(timeout, lambda: f"{plural(len(pipeline.settlement.unsettled), 'batch')} had no acknowledgement"):
             await self._service.while_running(pipeline.flush())
 
     async def partitions_for(self, topic: str, *, timeout: float | None = None) -> tuple[PartitionView, ...]:
@@ -416,3 +416,31 @@ def _reporter(producer: Producer[Any, Any]) -> Callable[[], Report]:
         return producer_report(found.metrics())
 
     return report
+
+
+def _late(client: Client, topic: str, partition: int | None, what: str, timeout: float) -> Callable[[], str]:
+    """Makes the error of a call for one record, with the state of its topic at that time."""
+
+    def describe() -> str:
+        about = _state_of(topic, partition, client.view)
+        return f"a record for topic {topic!r} was not {what} within timeout={timeout:g} s{about}"
+
+    return describe
+
+
+def _state_of(name: str, partition: int | None, view: ClusterView) -> str:
+    """The state of a topic or a partition in metadata, for the error of a call that waited for it without success."""
+    known = view.topics.get(name)
+    if known is None:
+        return "; no broker has sent metadata of the topic yet"
+    if known.error is not ErrorCode.NONE:
+        return f"; brokers report {known.error.name} for the topic"
+    if partition is not None and known.partition(partition) is None:
+        return f"; the topic has {plural(len(known.partitions), 'partition')}, got partition={partition}"
+    return ""
+
+
+def _bounded(timeout: float | None, what: Callable[[], str]) -> deadline:
+    """Bound a call by its ``timeout`` in seconds. ``what()`` begins the text of the KafkaTimeout."""
+    check_timeout(timeout)
+    return deadline(timeout, lambda: f"{what()} within timeout={timeout:g} s")
