@@ -555,8 +555,8 @@ class GroupConfig:
     auto_commit_interval: float = 5.0
     """Seconds between automatic commits."""
     group_protocol: GroupProtocolName = "classic"
-    """``"classic"``; ``"consumer"`` (KIP-848): the brokers assign the partitions, and set session timeout and heartbeat
-    interval; or ``"auto"``: ``"consumer"`` where the cluster has it."""
+    """``"classic"``, ``"consumer"`` or ``"auto"``. With ``"consumer"`` (KIP-848), the brokers assign the partitions,
+    and set session timeout and heartbeat interval. ``"auto"`` is ``"consumer"`` if the cluster has it."""
     group_remote_assignor: str | None = None
     """The brokers' assignment strategy under the consumer protocol: ``"uniform"`` or ``"range"``. None: their
     default."""

@@ -404,7 +404,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
     # The listener.
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """End the transaction of these partitions. The group revokes them when this returns."""
+        """End the transaction of these partitions. The group revokes the partitions when the call returns."""
         if not self._is_in_body and _is_running(self._consumer) and _is_running(self._producer):
             self._wake()
             await self._finish()

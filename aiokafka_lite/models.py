@@ -73,7 +73,7 @@ class _Functions(Generic[T]):
 
 
 def _pydantic_json(value: Any) -> bytes:
-    """The JSON of an object, with the aliases that pydantic reads. By its own class, which may have more fields."""
+    """The JSON of an object, with the aliases that pydantic reads. A subclass is written with all its fields."""
     made: bytes = type(value).__pydantic_serializer__.to_json(value, by_alias=True)
     return made
 

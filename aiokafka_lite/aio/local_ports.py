@@ -1,7 +1,7 @@
 """The addresses on which servers of this process listen, each with its event loop.
 
-A client gets no answer while its server's event loop is blocked. If that is another loop of the same process, the error
-can say so.
+A client gets no answer while its server's event loop is blocked. If the server runs in another loop of the same
+process, the error can say so.
 """
 
 from __future__ import annotations

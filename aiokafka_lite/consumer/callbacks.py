@@ -19,8 +19,8 @@ from ..errors import IllegalStateError
 async def call(what: str, awaitable: Awaitable[object], within: float | None = None) -> None:
     """Await user code for ``within`` seconds at most, then cancel it; ``what`` names it in errors.
 
-    Raises the exceptions of the user code; KafkaTimeout when the time has passed; IllegalStateError if the user code
-    raises a CancelledError of its own; TypeError if there is nothing to await, as for a plain function.
+    Raises the exceptions of the user code, and KafkaTimeout when the time has passed. Raises IllegalStateError if the
+    user code raises a CancelledError of its own, and TypeError if there is nothing to await, as for a plain function.
     """
     if not inspect.isawaitable(awaitable):
         raise TypeError(f"{what} must be defined by 'async def', but it returned {awaitable!r:.80}")

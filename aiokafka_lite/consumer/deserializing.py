@@ -36,8 +36,8 @@ OnDeserializationError = (
 )
 """The treatment of a record that cannot be deserialized.
 
-``"raise"`` raises DeserializationError, again with each read, until the user seeks past the record; ``"skip"`` skips
-the record with a warning; ``"raw"`` returns it as bytes. A function gets the error and the record as bytes. It returns
+``"raise"`` raises DeserializationError, again with each read, until the user seeks past the record. ``"skip"`` skips
+the record with a warning. ``"raw"`` returns it as bytes. A function gets the error and the record as bytes. It returns
 the record for the program, or None to skip it. It may be async, and the read raises its exceptions. Errors that do not
 concern the record are raised also with ``"skip"`` and ``"raw"``. Examples are a schema registry that does not answer or
 refuses the credentials, and a closed client.

@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 class Coordinator:
-    """The membership of one consumer. Owner: the consumer, whose children all tasks are (``spawn``).
+    """The membership of one consumer. Owner: the consumer. All tasks are its children (``spawn``).
 
     ``on_error`` is called with errors that are retried. An error that cannot be retried ends ``run`` or another task of
     the consumer as an exception.

@@ -66,8 +66,8 @@ class Offsets:
     ``identity`` returns the identity to commit under, None while there is no membership; ``fetching_identity`` the
     identity to fetch under, None if fetches name no member. ``is_rebalancing`` returns whether that identity is about
     to change, ``is_revoking`` whether the reader releases partitions before that. ``collect`` is called before marked
-    offsets are committed, so that the reader can mark processed records; ``on_mark`` after each mark and each commit of
-    the user; ``on_commit`` with committed offsets. ``on_refused`` is called with errors about the membership,
+    offsets are committed, so that the reader can mark processed records. ``on_mark`` is called after each mark and each
+    commit of the user, ``on_commit`` with committed offsets. ``on_refused`` is called with errors about the membership,
     ``on_error`` with every error.
     """
 

@@ -92,7 +92,8 @@ class Connection:
         counters: TrafficCounters | None = None,
         on_gone: Callable[[], None] | None = None,
     ) -> None:
-        """``oldest_first`` begins with version 0 of ApiVersions, for a peer that closed a connection on a newer one.
+        """``oldest_first`` begins with version 0 of ApiVersions, for a peer that closed a connection on a newer
+        version.
 
         ``login`` has the credentials, None if there is no login. ``uses_tls`` only chooses the text of errors.
         ``memory`` bounds the incomplete responses of several connections. ``counters`` are the broker's. ``on_gone`` is
@@ -200,9 +201,9 @@ class Connection:
     async def connect(self, timeout: float) -> None:
         """Connect, agree on versions and log in within ``timeout`` seconds. A failure closes the connection.
 
-        Raises ConnectionLost; KafkaTimeout; ProtocolError when the peer does not speak Kafka; AuthenticationError when
-        one side does not accept the other; UnsupportedVersion; BrokerError. Each names the address and, if possible, a
-        likely cause.
+        Raises ConnectionLost, KafkaTimeout, UnsupportedVersion and BrokerError. Raises ProtocolError if the peer does
+        not speak Kafka, and AuthenticationError if one side does not accept the other. Each error names the address
+        and, if possible, a likely cause.
         """
         self._advance(ConnectionEvent.CONNECT)
         login = self._handshake.login

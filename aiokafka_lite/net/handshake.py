@@ -73,7 +73,7 @@ class AgreedVersions:
 class Handshake:
     """The handshake of one connection. ``peer``, ``address`` and ``uses_tls`` are only for the texts of errors.
 
-    ``oldest_first`` begins with version 0 of ApiVersions, for a peer that closed a connection on a newer one.
+    ``oldest_first`` begins with version 0 of ApiVersions, for a peer that closed a connection on a newer version.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class TrafficCounters:
 
 
 class Latencies:
-    """Counts durations in seconds, and keeps the last ``RECENT`` of them. A snapshot sorts those."""
+    """Counts durations in seconds, and keeps the last ``RECENT`` of them. A snapshot sorts them."""
 
     __slots__ = ("_recent", "count", "total")
 

@@ -277,9 +277,9 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         milliseconds). Rows of a partition stay in order. No Python object is made for a row, so serializers and
         interceptors cannot be used. ``timeout`` bounds the whole call, in seconds; accepted rows are sent in any case.
 
-        Raises SerializationError, RecordTooLarge, UnknownTopic and InvalidTopic before anything is sent; the error of
-        the first row that was not written, when all rows are settled; KafkaTimeout. Raises ConfigurationError without
-        the extra ``arrow``.
+        Raises SerializationError, RecordTooLarge, UnknownTopic and InvalidTopic before anything is sent. When all rows
+        are settled, raises the error of the first row that was not written. Raises KafkaTimeout, and ConfigurationError
+        without the extra ``arrow``.
         """
         with _bounded(timeout, lambda: f"a table for topic {topic!r} was not acknowledged"):
             return await (await self.put_arrow(topic, table))

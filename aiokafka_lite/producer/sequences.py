@@ -35,8 +35,8 @@ class Sequences:
 
      - ``_needs_new_epoch``: a numbered batch was dropped (rule 2). Batches without numbers wait until those with
        numbers are resolved, and continue under a newer epoch.
-     - ``_free``: the first sequence number of the first batch that was refused since the last new numbers. A
-       transaction continues with this number under the same epoch, because it cannot raise the epoch.
+     - ``_free``: the first sequence number of the first batch that was refused since the partition last began new
+       numbers. A transaction continues with this number under the same epoch, because it cannot raise the epoch.
      - ``_renumber``: the first unsettled batch is proven not to be written, so no later one is written either. When
        all requests are answered, all these batches lose their numbers.
     """

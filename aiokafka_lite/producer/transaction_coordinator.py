@@ -107,8 +107,8 @@ class TransactionCoordinator:
         self._has_warned = False
         self._late_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}  # requests whose answers were lost
         self._last_offsets: dict[str, set[TopicPartition]] = {}
-        """By group: the partitions of the offsets in this transaction; before the first ones, in the last with
-        offsets."""
+        """For each group, the partitions of its offsets in this transaction. Before the first offsets, they are from
+        the last transaction with offsets."""
         self._stable_groups: set[str] = set()  # groups that have applied the previous transaction (rule 5)
         self._client = client
         self._transactional_id = transactional_id

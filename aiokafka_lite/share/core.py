@@ -247,7 +247,7 @@ class ShareCore:
             raise self._failures.pop(0)
 
     async def wait_ready(self, timeout: float | None) -> bool:
-        """Wait until a record is buffered or an error must be raised, for ``timeout`` seconds. False if neither is."""
+        """Wait until a record is buffered or an error must be raised. Returns False after ``timeout`` seconds."""
         if self.make_ready():
             return True
         self._request_records()

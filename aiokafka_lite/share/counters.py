@@ -34,7 +34,7 @@ class Counters:
     sessions_lost: int = 0
 
     def add_decoded(self, batch: DecodedBatch) -> None:
-        """A batch was decoded."""
+        """Count a decoded batch."""
         self.records_acquired += len(batch.records)
         self.records_redelivered += batch.redelivered
 

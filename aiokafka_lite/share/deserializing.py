@@ -1,7 +1,7 @@
 """Deserialized keys and values for the records of a share consumer.
 
 A record that cannot be deserialized is acknowledged at once, so that it does not stop the records behind it:
-``"raise"`` releases it and raises, as Java's share consumer does; after the group's limit of deliveries the brokers
+``"raise"`` releases it and raises, as Java's share consumer does. After the group's limit of deliveries, the brokers
 archive it. ``"reject"`` rejects it and logs a warning. ``"raw"`` returns it as bytes. An error without relation to the
 record is always raised, for example if a schema registry does not answer.
 """

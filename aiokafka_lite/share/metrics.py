@@ -24,9 +24,9 @@ class ShareConsumerMetrics(Snapshot):
 
     ``records_consumed`` were returned to the program. ``records_buffered`` are acquired and not returned,
     ``records_in_flight`` returned and not acknowledged. ``records_redelivered`` counts acquired records with a delivery
-    count above 1, ``records_expired`` those whose lock expired before the program got them. ``accepted``, ``released``
-    and ``rejected`` count records by the type of the acknowledgement that a broker has confirmed, ``renewed`` renewed
-    locks, ``refused`` records whose acknowledgement failed.
+    count above 1, ``records_expired`` counts records whose lock expired before the program got them. ``accepted``,
+    ``released`` and ``rejected`` count records by the type of the acknowledgement that a broker has confirmed,
+    ``renewed`` renewed locks, ``refused`` records whose acknowledgement failed.
 
     ``fetch_latency`` is from a ShareFetch request to its response, with the time that the broker waits for records;
     ``fetch_failures`` counts the requests without a response. ``acknowledge_latency`` and ``acknowledge_failures`` are

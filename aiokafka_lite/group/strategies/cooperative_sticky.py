@@ -18,7 +18,7 @@ _GENERATION = struct.Struct(">i")
 
 
 class CooperativeStickyStrategy:
-    """The sticky assignment in two rounds: a moving partition is released in one and assigned in the next."""
+    """The sticky assignment in two rounds: a moving partition is released in the first and assigned in the second."""
 
     name = "cooperative-sticky"
     cooperative = True
