@@ -32,8 +32,10 @@ PACKAGE = Path(__file__).parents[1]
 
 _FOR_ALL = {"spark.sql.session.timeZone": "UTC"}
 
-# The command prints an error as one line. Spark's log would print it again, with the stacks of Java and Python.
+# The command prints an error as one line. Spark's log would print it again, with the stacks of Java and Python. So
+# would PySpark, in JSON, for an error of SQL or of a DataFrame.
 _FOR_DRIVER = {"spark.log.level": "OFF"}
+_LOGGERS_OF_ERRORS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 _FOR_LOCAL = {
     "spark.driver.host": "127.0.0.1",
@@ -72,9 +74,12 @@ class SparkCluster:
 def open_session(cluster: SparkCluster, name: str) -> Iterator[SparkSession]:
     """A session with the format registered, and with this package on its nodes. It is stopped at the end.
 
-    Raises ConfigurationError without pyspark or Java.
+    If ``settings`` has no ``spark.log.level``, errors are raised and not logged. Raises ConfigurationError without
+    pyspark or Java.
     """
     builder = _builder(cluster, name)
+    if "spark.log.level" not in cluster.settings:
+        _silence_errors()
     if cluster.remote is None:
         use_java()
     spark = builder.getOrCreate()
@@ -86,6 +91,11 @@ def open_session(cluster: SparkCluster, name: str) -> Iterator[SparkSession]:
             yield spark
     finally:
         spark.stop()
+
+
+def _silence_errors() -> None:
+    for name in _LOGGERS_OF_ERRORS:
+        extra("pyspark.logger", "spark").PySparkLogger.getLogger(name).disabled = True
 
 
 def ship(spark: SparkSession, directory: Path, *, through_connect: bool) -> None:

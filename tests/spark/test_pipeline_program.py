@@ -91,3 +91,12 @@ async def test_a_misspelled_topic_is_one_line_before_java_starts(cluster: Embedd
     assert (tmp_path / "log").read_text() == (
         "aiokafka-lite: option subscribe: the cluster has no topic 'ordres'; did you mean 'orders'?\n"
     )
+
+
+async def test_a_wrong_schema_is_one_line(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    process = await program(cluster, tmp_path, "--schema", "cents INTT", "--master", "local[1]", "--dry-run")
+    assert await ended(process) == 1
+    lines = (tmp_path / "log").read_text().splitlines()
+    about = [line for line in lines if "INTT" in line or "Logger" in line]
+    assert about == [lines[-1]]
+    assert lines[-1].startswith("aiokafka-lite: [PARSE_SYNTAX_ERROR] Syntax error at or near 'INTT'")
