@@ -16,11 +16,13 @@ async def sell(producer: Producer, customer: str, item: str) -> None:
     except RecordTooLarge as error:
         print(f"refused: {error}")  # the record itself is invalid: do not retry
     except KafkaTimeout as error:
-        print(f"unknown: {error}")  # the outcome is unknown: a retry may write the record twice
+        # The outcome is unknown: a retry may write the record twice.
+        print(f"unknown: {error}")
     except KafkaError as error:
         print(f"failed: {error}")
     else:
-        print(f"{customer} bought {item}: {written.topic}-{written.partition} at offset {written.offset}")
+        place = f"{written.topic}-{written.partition} at offset {written.offset}"
+        print(f"{customer} bought {item}: {place}")
 
 
 async def main() -> None:

@@ -1,4 +1,7 @@
-"""Write many records at once: ``send_many`` waits for room and returns the metadata or the error of each record."""
+"""Write many records at once.
+
+``send_many`` waits for room and returns the metadata or the error of each record.
+"""
 
 import asyncio
 import os
@@ -19,7 +22,8 @@ async def main() -> None:
         results = await producer.send_many("readings", readings, keys=sensors)
         took = time.monotonic() - began
     errors = [result for result in results if isinstance(result, Exception)]
-    print(f"{len(results) - len(errors):,} readings written in {took:.1f} s, {len(errors)} failed")
+    written = len(results) - len(errors)
+    print(f"{written:,} readings written in {took:.1f} s, {len(errors)} failed")
     for error in errors[:10]:
         print(error)
 

@@ -1,4 +1,4 @@
-"""Read a topic from its beginning to its present end as Arrow columns, and aggregate them with pandas.
+"""Read a topic from its beginning to its present end as Arrow columns, and use pandas.
 
 Needs ``pip install 'aiokafka_lite[arrow]' pandas``.
 """

@@ -1,8 +1,8 @@
 """Exactly once from topic to topic: read purchases, write bills, and commit both together.
 
-Start this program several times, each with a name of its own (WORKER=1, WORKER=2), and kill one of them: each purchase
-has one bill. Ctrl-C stops the program after its batch. Readers of the bills must have isolation_level="read_committed",
-which is the default of this package.
+Start this program several times, each with a name of its own (WORKER=1, WORKER=2), and kill
+one of them: each purchase has one bill. Ctrl-C stops the program after its batch. Readers of
+the bills must have isolation_level="read_committed", which is the default of this package.
 """
 
 import asyncio
@@ -26,7 +26,11 @@ async def main() -> None:
             key_deserializer=text,
             value_deserializer=text,
         ) as consumer,
-        Producer(SERVERS, transactional_id=f"exact-billing-{WORKER}", value_serializer=StrSerializer()) as producer,
+        Producer(
+            SERVERS,
+            transactional_id=f"exact-billing-{WORKER}",
+            value_serializer=StrSerializer(),
+        ) as producer,
     ):
         batches = ExactlyOnce(consumer, producer)
         for number in (signal.SIGINT, signal.SIGTERM):

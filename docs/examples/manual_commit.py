@@ -1,6 +1,7 @@
 """Manual commits: write records to a database in batches, then commit their offsets.
 
-After a crash between the two, the same records are read again. The primary key of the table makes that harmless.
+After a crash between the two, the same records are read again. The primary key of the table
+makes that harmless.
 """
 
 import asyncio
@@ -16,8 +17,13 @@ DATABASE = os.environ.get("DATABASE", "purchases.db")
 
 async def main() -> None:
     database = sqlite3.connect(DATABASE)
-    database.execute("create table if not exists purchases (part int, place int, item text, primary key (part, place))")
-    async with Consumer(SERVERS, topics=["purchases"], group_id="archive", auto_commit=False) as consumer:
+    database.execute(
+        "create table if not exists purchases"
+        " (part int, place int, item text, primary key (part, place))"
+    )
+    async with Consumer(
+        SERVERS, topics=["purchases"], group_id="archive", auto_commit=False
+    ) as consumer:
         while True:
             records = await consumer.poll(max_records=500, timeout=1.0)
             if not records:

@@ -4,7 +4,13 @@ import asyncio
 import contextlib
 import os
 
-from aiokafka_lite import Claim, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession, StrDeserializer
+from aiokafka_lite import (
+    Claim,
+    ConsumerGroup,
+    ConsumerGroupHandler,
+    ConsumerGroupSession,
+    StrDeserializer,
+)
 
 SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
 
@@ -17,7 +23,9 @@ class Kitchen(ConsumerGroupHandler[bytes, str]):
     async def setup(self, session: ConsumerGroupSession) -> None:
         print(f"this kitchen has {dict(session.claims)}")
 
-    async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[bytes, str]) -> None:
+    async def consume_claim(
+        self, session: ConsumerGroupSession, claim: Claim[bytes, str]
+    ) -> None:
         async for record in claim:
             await prepare(record.value)
             print(f"prepared {record.value} of partition {record.partition}")
@@ -28,7 +36,9 @@ class Kitchen(ConsumerGroupHandler[bytes, str]):
 
 
 async def main() -> None:
-    async with ConsumerGroup(SERVERS, group_id="kitchen", value_deserializer=StrDeserializer()) as group:
+    async with ConsumerGroup(
+        SERVERS, group_id="kitchen", value_deserializer=StrDeserializer()
+    ) as group:
         await group.consume(["purchases"], Kitchen())
 
 

@@ -1,12 +1,15 @@
-"""A web service between two topics: it writes an order for each request, and a receipt for each order that it reads.
+"""A web service between two topics.
+
+It writes an order for each request, and a receipt for each order that it reads.
 
     python web_service.py
-    curl -X POST localhost:8000/orders -H 'content-type: application/json' -d '{"order_id": "1", "item": "coffee"}'
+    curl localhost:8000/orders --json '{"order_id": "1", "item": "coffee"}'
     curl localhost:8000/health
 
-Start several instances (``PORT=8001 python web_service.py``): they share the orders. SIGTERM stops one gracefully.
-An order that was answered with 201 gets a receipt, even if instances restart meanwhile. It may get two receipts, for
-example if an instance is killed between a receipt and its commit. Readers of receipts deduplicate by order id.
+Start several instances (``PORT=8001 python web_service.py``): they share the orders. SIGTERM
+stops one gracefully. An order that was answered with 201 gets a receipt, even if instances
+restart meanwhile. It may get two receipts, for example if an instance is killed between a
+receipt and its commit. Readers of receipts deduplicate by order id.
 """
 
 import asyncio
@@ -31,11 +34,15 @@ class Order(BaseModel):
 
 
 async def write_receipts(consumer: Consumer[bytes, Any], producer: Producer) -> None:
-    """Write a receipt for each order. The loop marks an order as processed after its receipt is acknowledged."""
+    """Write a receipt for each order. Its acknowledgement marks the order as processed."""
     async for order in consumer:
         if order.value is None:  # this service never writes None, but other programs may
             continue
-        receipt = {"order_id": order.value["order_id"], "partition": order.partition, "offset": order.offset}
+        receipt = {
+            "order_id": order.value["order_id"],
+            "partition": order.partition,
+            "offset": order.offset,
+        }
         await producer.send("receipts", json.dumps(receipt), key=order.key)
 
 
@@ -44,13 +51,18 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with (
         Producer(SERVERS) as producer,
         Consumer(
-            SERVERS, topics=["orders"], group_id="receipts", value_deserializer=JsonDeserializer(), session_timeout=10.0
+            SERVERS,
+            topics=["orders"],
+            group_id="receipts",
+            value_deserializer=JsonDeserializer(),
+            session_timeout=10.0,
         ) as consumer,
     ):
         app.state.producer, app.state.consumer = producer, consumer
         app.state.receipts = asyncio.create_task(write_receipts(consumer, producer))
         yield
-        # All requests are finished. The order in progress stays unmarked, so another instance reads it again.
+        # All requests are finished. The order in progress stays unmarked, so another instance
+        # reads it again.
         app.state.receipts.cancel()
         await asyncio.wait([app.state.receipts])
 
@@ -62,10 +74,16 @@ app = FastAPI(lifespan=lifespan)
 async def place(order: Order) -> dict[str, object]:
     """Answer 201 only after all in-sync replicas have acknowledged the order."""
     try:
-        written = await app.state.producer.send("orders", order.model_dump_json(), key=order.order_id, timeout=10.0)
+        written = await app.state.producer.send(
+            "orders", order.model_dump_json(), key=order.order_id, timeout=10.0
+        )
     except KafkaError as error:
         raise HTTPException(503, str(error)) from error
-    return {"order_id": order.order_id, "partition": written.partition, "offset": written.offset}
+    return {
+        "order_id": order.order_id,
+        "partition": written.partition,
+        "offset": written.offset,
+    }
 
 
 @app.get("/health")

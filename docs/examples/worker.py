@@ -1,4 +1,4 @@
-"""A worker that prepares many purchases at once, retries failed ones, and ends cleanly on SIGTERM."""
+"""Prepare many purchases at once, retry failed ones, and end cleanly on SIGTERM."""
 
 import asyncio
 import os
@@ -18,9 +18,14 @@ async def main() -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with Producer(SERVERS) as producer, ConsumerGroup(SERVERS, group_id="workers") as group:
+    async with (
+        Producer(SERVERS) as producer,
+        ConsumerGroup(SERVERS, group_id="workers") as group,
+    ):
         failures = FailureTopics(producer, dead_letter="purchases.dead")
-        workers = Workers(prepare, concurrency=32, order="key", attempts=3, timeout=10.0, on_failure=failures)
+        workers = Workers(
+            prepare, concurrency=32, order="key", attempts=3, timeout=10.0, on_failure=failures
+        )
         consuming = asyncio.create_task(group.consume(["purchases"], workers))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait([consuming, stopping], return_when=asyncio.FIRST_COMPLETED)

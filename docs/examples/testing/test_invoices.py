@@ -1,4 +1,4 @@
-"""Tests on the embedded cluster: each test gets a new one in its own event loop, with faults on demand."""
+"""Tests on the embedded cluster: each test gets a new one, with faults on demand."""
 
 import asyncio
 
@@ -23,12 +23,16 @@ async def test_each_order_gets_an_invoice(embedded_bootstrap_servers: str) -> No
     await asyncio.wait([work])
 
 
-async def test_an_invoice_survives_a_broker_that_has_moved(embedded_kafka: EmbeddedCluster) -> None:
+async def test_an_invoice_survives_a_broker_that_has_moved(
+    embedded_kafka: EmbeddedCluster,
+) -> None:
     servers = embedded_kafka.bootstrap_servers
     async with Producer(servers) as producer:
         await producer.send("orders", b"two coffees")
 
-    moved = embedded_kafka.on(ProduceRequest, topic="invoices", times=2).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    moved = embedded_kafka.on(ProduceRequest, topic="invoices", times=2).fail(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
     work = asyncio.create_task(write_invoices(servers))
     async with Consumer(servers, topics=["invoices"]) as consumer:
         assert (await anext(consumer)).value == b"invoice for two coffees"

@@ -1,6 +1,8 @@
-"""Tests on Apache Kafka in a container. All tests of a session share it, so each test uses its own topics and groups.
+"""Tests on Apache Kafka in a container.
 
-Needs ``pip install testcontainers`` and a container engine. Without them the test is skipped with the reason.
+All tests of a session share it, so each test uses its own topics and groups. Needs
+``pip install testcontainers`` and a container engine. Without them the test is skipped with
+the reason.
 """
 
 import asyncio
