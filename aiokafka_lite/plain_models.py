@@ -147,7 +147,7 @@ def _class_reader(model: Any, place: str, begun: dict[Any, Read]) -> Read:
 def _choice_reader(choices: tuple[Any, ...]) -> Read:
     def read(value: Any, place: str) -> Any:
         if not any(value == each and type(value) is type(each) for each in choices):
-            raise ValueError(f"{place} must be one of {', '.join(map(repr, choices))}")
+            raise ValueError(f"{place} must be one of {', '.join(map(repr, choices))}, got {value!r:.80}")
         return value
 
     return read

@@ -562,9 +562,9 @@ def _check_loop(loop: asyncio.AbstractEventLoop | None, component: object) -> No
     if loop is None:
         return
     if loop.is_closed():
-        raise IllegalStateError(f"the event loop that {component!r} was started in is closed")
+        raise IllegalStateError(f"{component!r} belongs to an event loop that is closed; create one in this loop")
     if asyncio._get_running_loop() is not loop:  # noqa: SLF001
-        raise IllegalStateError(f"{component!r} belongs to another event loop, in which it was started")
+        raise IllegalStateError(f"{component!r} belongs to another event loop; create one for each loop")
 
 
 def unwrapped(error: BaseException) -> BaseException:

@@ -101,7 +101,7 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
         time to finish, the marked offsets are committed, and the member has left the group.
         """
         if self._closed:
-            raise IllegalStateError(f"{self!r} is closed")
+            raise IllegalStateError(f"{self!r} is closed; create a new one")
         if self._run is not None:
             raise IllegalStateError(f"{self!r} is consuming already; use another ConsumerGroup for a second consume()")
         if not isinstance(handler, ConsumerGroupHandler):

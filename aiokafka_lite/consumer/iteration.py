@@ -220,7 +220,8 @@ class PartitionReader(AsyncIteration, Generic[K, V]):
         whole("max_records", max_records, 1)
         check_wait(timeout)
         if self._reader.has_ended:
-            raise IllegalStateError(f"{self.topic_partition} is not assigned to this consumer any more")
+            what = f"{self.topic_partition} is not assigned to this consumer any more"
+            raise IllegalStateError(f"{what}; assign() it, and make another reader")
         records: list[Record[K, V]] = []
         with suppress(StopAsyncIteration), anyio.move_on_after(timeout):
             records.append(await anext(self))

@@ -83,7 +83,7 @@ class Membership(GroupSide):
     def metadata(self) -> GroupMetadata:
         """The identity for a transaction. Without a membership a coordinator would accept any offset (KIP-447)."""
         if self.identity.generation < 0:
-            raise IllegalStateError("the consumer is not a member of its group now, so its offsets cannot be committed")
+            raise IllegalStateError("the consumer is not a member of its group now; read before you commit")
         return super().metadata()
 
     def subscribe(self, topics: Topics) -> None:

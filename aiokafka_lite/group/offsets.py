@@ -316,7 +316,7 @@ class Offsets:
         if identity is None:
             # If this member was the last one and has just left the group, the coordinator would accept a commit without
             # a member id.
-            attempt.fail(IllegalStateError("this consumer is not a member of its group now"), is_final=True)
+            attempt.fail(IllegalStateError("this consumer is not a member of its group now; read again"), is_final=True)
             return False
         by_name = attempt.by_name or any(topic_id(view, partition.topic) == ZERO_UUID for partition in sent)
         try:

@@ -106,7 +106,8 @@ class Login:
         """
         handshakes = versions.supports(SaslHandshakeRequest.AUTHENTICATE_REQUESTS)
         if not handshakes or versions.maximum(SaslAuthenticateRequest) is None:
-            raise UnsupportedVersion(f"{peer} does not support SaslAuthenticate requests, which came with Kafka 1.0")
+            what = f"{peer} does not support SaslAuthenticate requests, which came with Kafka 1.0"
+            raise UnsupportedVersion(f"{what}; upgrade the broker")
         await _choose_mechanism(self, exchange, ask, peer)
         lifetime_ms = 0
         step = exchange.begin()

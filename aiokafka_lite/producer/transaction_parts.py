@@ -117,7 +117,7 @@ class TransactionParts:
         finally:
             self._ends()
         if error is None and not is_wanted():
-            error = self._machine.refusal() or TransactionAborted("the transaction has ended")
+            error = self._machine.refusal() or TransactionAborted("the transaction of these offsets has ended")
         if done.done():  # the caller was cancelled
             return
         if error is None:

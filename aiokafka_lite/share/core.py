@@ -394,7 +394,9 @@ class ShareCore:
             except Exception as error:  # noqa: BLE001 - a callback may raise anything, and the user gets it
                 self.raise_once(error)
             except asyncio.CancelledError:  # CancelledError is not an Exception, so it would end the fetcher
-                self.raise_once(IllegalStateError("on_acknowledged raised CancelledError"))
+                self.raise_once(
+                    IllegalStateError("on_acknowledged raised CancelledError, although no task was cancelled")
+                )
 
 
 def _member_id(new_id: Callable[[], str]) -> str:
