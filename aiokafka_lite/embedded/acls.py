@@ -109,6 +109,7 @@ class Acls:
             for binding in about
             if _is_for(binding, principal, host) and _is_about(binding, operation)
         }
+        # As in Kafka, one ACL that denies wins over all that allow.
         return _ALLOW in permissions and _DENY not in permissions
 
     def allows_any(self, principal: str, host: str, operation: AclOperation, kind: AclResourceType) -> bool:
@@ -139,6 +140,7 @@ def _is_for(binding: AclBinding, principal: str, host: str) -> bool:
 def _is_about(binding: AclBinding, operation: AclOperation) -> bool:
     if binding.operation in (operation, AclOperation.ALL):
         return True
+    # Only a permission implies other operations: a denied READ does not deny DESCRIBE.
     return binding.permission is _ALLOW and binding.operation in _IMPLIED_BY.get(operation, ())
 
 

@@ -199,6 +199,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
             member = self._static_member(request.instance_id)
             if request.epoch != JOIN:
                 member = self.owner(request.instance_id, request.member_id)
+            # A running member keeps its instance id. In the classic protocol the new member takes it.
             elif member is not None and member.epoch != LEAVE_STATIC and not (member.classic or request.classic):
                 raise GroupRefusal(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -309,6 +310,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         else:
             raise unknown_member(self.group_id, member_id)
         if instance_id is not None and epoch == LEAVE_STATIC:
+            # A static member keeps its partitions while it is away, so no rebalance begins.
             member.stop_revocation()
             member.epoch = LEAVE_STATIC
             member.revoking = {}
@@ -378,6 +380,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         try:
             self.stored.save(records, self.members)
         except GroupRefusal:
+            # The memory must equal the log, or members would know an epoch that a later coordinator does not know.
             self.restore(self.stored.values)
             raise
 

@@ -113,11 +113,13 @@ class ConsumerMember(HeartbeatMember):
     ) -> None:
         surplus = {each: since for each, since in self.assigned.items() if each not in wanted}
         kept = {each: since for each, since in self.assigned.items() if each in wanted}
+        # Rule 1: the epoch stays until the member has revoked the surplus.
         if surplus and _owns(owned, surplus):
             self.assigned, self.revoking = kept, surplus
             self.state = MemberState.UNREVOKED_PARTITIONS
             self.previous_epoch: int = self.epoch
             return
+        # Rules 2 and 3: the free partitions now, and the others when their owners have revoked them.
         missing = wanted - kept.keys()
         free = {each for each in missing if is_free(each)}
         self.assigned = {**kept, **dict.fromkeys(sorted(free), epoch)}

@@ -172,6 +172,7 @@ class Controller:
         if node_id not in state.replicas:
             return state
         isr = tuple(node for node in state.isr if node != node_id)
+        # Without eligible leader replicas (KIP-966), the last replica in sync stays in the set: it has all records.
         if not self.features.level(ELIGIBLE_LEADER_REPLICAS):
             isr = isr or state.isr
         if state.leader == node_id:
@@ -373,6 +374,7 @@ class Controller:
 
     def next_producer_id(self) -> int:
         if self._next_producer_id == self.producer_ids_reserved:
+            # The block is saved before its first id is used, so that no run of the cluster gives an id twice.
             self.producer_ids_reserved += PRODUCER_ID_BLOCK
             try:
                 self._save(None, None)

@@ -164,6 +164,7 @@ class FetchSessions:
             return FetchSession(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_ids != (version >= FetchRequest.TOPIC_IDS):
             return FetchSession(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        # Epoch 0 would open another session, so the epoch wraps to 1.
         session.epoch = 1 if session.epoch == LAST_EPOCH else session.epoch + 1
         session.is_incremental = True
         # Removed before it changes and stored again after, because the sum of partitions must match its size.

@@ -201,6 +201,7 @@ def _replay(
     elif isinstance(about, OffsetCommitKey):
         name = (about.group, about.topic, about.partition)
         if value is None:
+            # A deleted offset must not come back when an open transaction commits.
             for each in (found.offsets, *found.pending.values()):
                 each.pop(name, None)
         else:
@@ -219,6 +220,7 @@ def encode_offset(committed: CommittedOffset) -> bytes:
         commit_timestamp=committed.committed_at,
         expire_timestamp=committed.expires_at,
     )
+    # Only version 1 of the value has an expiry.
     return encode_versioned(value, 3 if committed.expires_at < 0 else 1)
 
 

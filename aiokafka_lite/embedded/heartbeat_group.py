@@ -216,6 +216,7 @@ class HeartbeatGroup(ABC, Generic[M]):
 
         ``has_had`` says whether the member had the partitions at ``epoch``, if that is older than the member's.
         """
+        # A client outside of the group, while the group is empty; or a producer that names only the group.
         if epoch < 0 and (not self.members or (transactional and not member_id and instance_id is None)):
             return ErrorCode.NONE
         member = self.members.get(member_id)

@@ -94,6 +94,7 @@ class PartitionLeadership:
             return False
         state = topic.partitions[key[1]]
         proposed = tuple(isr)
+        # A proposal that is based on an older state must not undo a newer change.
         if (state.leader, state.leader_epoch, state.partition_epoch) != (node_id, leader_epoch, partition_epoch):
             return False
         # A leader may not know yet that a follower was fenced.

@@ -162,6 +162,7 @@ class LogFiles(Segments):
         before, after = cast("Sequence[FileSegment]", old), cast("Sequence[FileSegment]", new)
         for segment in after:
             segment.flush()
+        # After swap.json is written, a crash repeats the swap. So the new files are whole on the disk before it.
         names = {"old": [each.path.name for each in before], "new": [each.path.name for each in after]}
         write_json(self._directory / _SWAP, names)
         for segment in before:
@@ -193,6 +194,7 @@ class LogFiles(Segments):
                 epochs = [(epoch, start) for epoch, start in found.get("epochs", [])]
                 log.load(cast("list[Segment]", segments), start_offset, high_watermark, epochs)
             else:
+                # Without segments, only the checkpoint has the next offset.
                 log.delete_before(start_offset)
             return
         for path in self._directory.iterdir():
@@ -222,6 +224,8 @@ class LogFiles(Segments):
         names = read_json(swap)
         if names is not None:
             new = [self._directory / name for name in names["new"]]
+            # The crash may have come between two renames. A renamed new file may have the name of an old file, and must
+            # not be deleted here.
             done = {path.with_suffix(".log") for path in new if not path.exists()}
             for name in names["old"]:
                 if self._directory / name not in done:
@@ -245,6 +249,7 @@ class LogFiles(Segments):
             else:
                 segment.delete()
             if not whole:
+                # The later segments would leave a gap in the log. Kafka's recovery deletes them as well.
                 for later in paths[number + 1 :]:
                     later.unlink()
                 return

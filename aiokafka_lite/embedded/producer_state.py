@@ -18,6 +18,7 @@ from ..errors import ErrorCode
 from ..protocol.records import RecordBatch
 from .transaction_index import TransactionIndex
 
+# An idempotent producer has at most five requests in flight, so a retry is one of its last five batches.
 WINDOW = 5
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -169,6 +170,8 @@ class ProducerStates:
 
         As in Kafka, this concerns batches outside of transactions, too.
         """
+        # Batches in flight wait for the coordinator together. Without this check the second could be appended first
+        # (KAFKA-14920).
         verification = self._verifications.get(producer_id)
         if verification is None:
             return
@@ -286,6 +289,8 @@ class ProducerStates:
         entry.window.append(BatchMetadata(first_sequence, last_sequence, first_offset, last_offset, timestamp))
 
     def _record_marker(self, marker: Marker, offset: int, timestamp: int) -> None:
+        # In generation 2 the marker has the next epoch: a new entry begins, and late batches of the transaction are
+        # fenced.
         entry = self._entry(marker.producer_id, marker.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = timestamp

@@ -66,6 +66,7 @@ class QuotaLimits:
 
     def find(self, user: str, client_id: str, key: str) -> tuple[Entity, float] | None:
         """The most specific limit for a client, and the entity whose usage it counts."""
+        # Kafka's order: the most specific limit, and a limit of the user before a limit of the client id.
         for name, client in (
             (user, client_id),
             (user, DEFAULT),
@@ -228,6 +229,7 @@ class Quotas:
         if usage is None:
             kind = TokenBucket if key == MUTATIONS else Usage
             usage = self._usage[key, entity] = kind(self._windows, self._window)
+        # Before the amount is added: the time that has passed must not pay for it.
         usage.throttle_seconds(limit, now)
         usage.add(amount, now)
         return int(usage.throttle_seconds(limit, now) * 1000)

@@ -71,6 +71,7 @@ class PlainVerifier:
         for what, value in (("username", name), ("password", password)):
             if not value:
                 raise LoginRefused(f"the {what} is empty", shown=f"Authentication failed: {what} not specified")
+        # An unknown name has the empty password, which is refused above. So its check is the same as for a known name.
         known = self._passwords.get(name, "")
         if not hmac.compare_digest(known.encode(), password.encode()):
             text = "Authentication failed: Invalid username or password"

@@ -108,6 +108,7 @@ class ShareGroups:
 
     def _replace(self, old: ShareGroup, new: ShareGroup) -> None:
         """Write the changes of a group, and keep them. Raises GroupRefusal if the log refuses them."""
+        # The log has only the epoch of a group, so a change within an epoch is not written.
         if new.epoch != old.epoch:
             node = self._leader(OFFSETS_TOPIC, new.group_id)
             error = ErrorCode.NONE if node is None else node.group_log.append_membership(new.group_id, _group_rows(new))
@@ -132,6 +133,7 @@ class ShareGroups:
             self._remove(group_id, member_id)
         except GroupRefusal as refusal:
             logger.warning("share group %s failed to remove member %s: %s", group_id, member_id, refusal)
+            # The member stays until the log accepts its removal, which is tried again after another session timeout.
             self._start_session(group_id, member_id)
 
     def _max_size(self) -> int:

@@ -362,6 +362,7 @@ class SharePartition:
     @property
     def next_expiry(self) -> float | None:
         """When the first acquisition lock ends; None if no record is acquired."""
+        # A scan of all records in flight; rule 7 limits their number.
         return min(
             (each.locked_until for each in self._records.values() if each.state is RecordState.ACQUIRED), default=None
         )

@@ -75,6 +75,7 @@ class ShareSessions:
         elif epoch != session.epoch:
             raise SessionRefused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         else:
+            # Epoch 0 would open another session, so the epoch wraps to 1.
             session.epoch = 1 if epoch == LAST_EPOCH else epoch + 1
         return session
 

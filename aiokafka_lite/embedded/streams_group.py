@@ -361,7 +361,9 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         try:
             self.stored.save(records, self.members)
         except GroupRefusal:
+            # The memory must equal the log, or members would know an epoch that a later coordinator does not know.
             self.restore(self.stored.values)
+            # ``restore`` has cancelled the initial delay; its remaining time starts again.
             if first_assignment is not None and self.members:
                 delay = max(first_assignment.when() - self._now(), 0.0)
                 self._first_assignment = self._call_later(delay, self._assign_first)

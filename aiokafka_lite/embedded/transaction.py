@@ -201,8 +201,10 @@ def initialize(
 
 def _may_continue(transaction: Transaction, old: tuple[int, int]) -> bool:
     """Whether a producer has the present producer id, or the previous producer id in its last epoch."""
+    # Without an epoch, the coordinator has just created the id: there is no older producer to fence.
     if transaction.producer_epoch == NO_EPOCH or old[0] == transaction.producer_id:
         return True
+    # The answer with the new producer id was lost, so the client repeats its request with the old id.
     return old[0] == transaction.previous_producer_id and old[1] >= LAST_EPOCH
 
 

@@ -35,9 +35,12 @@ T = TypeVar("T")
 
 MAGIC_V2 = 2
 MAGIC_AT = 16
+# Base offset (8 bytes) and length (4 bytes), in all formats.
 LOG_OVERHEAD = 12
+# The smallest message of format v0: CRC, magic, attributes, and the sizes of a null key and a null value.
 SMALLEST_LENGTH = 14
 LARGEST_LENGTH = 2**31 - 1 - LOG_OVERHEAD
+# The low byte of the 16 bits of a v2 batch: the codec and the flags.
 ATTRIBUTES_AT = 22
 CODEC = 0x07
 TRANSACTIONAL = 0x10
@@ -208,11 +211,13 @@ def _validate(
     compresses = config.compression is not None and config.compression is not batch.compression
     if not from_client:
         return _recompress(batch, batch.body(MAX_DECOMPRESSED_SIZE), config) if compresses else records
+    # The CRC covers the compressed bytes. Damaged bytes must not reach a decompressor.
     _check_header(batch)
     body = yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, _decompressing(batch))
     yield from _rejecting(ErrorCode.INVALID_RECORD, checking_lengths(body, batch.count))
     if config.compacted:
         yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, _check_keys(batch, body))
+    # With the append time the broker replaces the timestamps, so the client's may have any value.
     if not config.log_append_time:
         yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, _check_timestamps(batch, body, config, now_ms))
     if not compresses:
@@ -299,6 +304,8 @@ def _check_timestamps(
 ) -> Generator[None, None, None]:
     newest = now_ms + config.timestamp_after_max_ms
     oldest = now_ms - config.timestamp_before_max_ms
+    # The header has the base and the highest timestamp. Kafka checks each record; here an older record between valid
+    # ones is accepted, so that most batches need no scan.
     if batch.max_timestamp <= newest and min(batch.base_timestamp, batch.max_timestamp) >= oldest:
         return
     errors: list[RecordError] = []

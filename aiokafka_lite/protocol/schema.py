@@ -91,6 +91,7 @@ def _field(
 ) -> Any:
     null = None if nullable is None else Versions.parse(nullable)
     spec = Spec(wire, Versions.parse(versions), null, default, item, tag, ignorable, most)
+    # The type makes a new value for each object, so a default must be an empty list or a struct of defaults.
     if isinstance(default, list) or dataclasses.is_dataclass(default):
         made = type(default)
         return dataclasses.field(default_factory=made, metadata={"spec": spec})

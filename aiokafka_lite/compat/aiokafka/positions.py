@@ -45,6 +45,7 @@ class PositionCalls:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         if not isinstance(offset, int) or offset < 0:
+            # aiokafka's own text, although it accepts 0.
             raise ValueError("Offset must be a positive integer")
         with translating():
             self._calls.seek(partition, offset)
@@ -80,6 +81,7 @@ class PositionCalls:
             raise TypeError(must_be("partitions", "TopicPartitions", partitions))
         assigned = self._consumer.assignment
         if not partitions and not assigned:
+            # aiokafka has an assert statement here.
             raise AssertionError("no partitions are assigned")
         if not set(partitions) <= set(assigned):
             raise IllegalStateError(f"partitions must be assigned, got {partitions}")

@@ -139,6 +139,7 @@ def _committed(
     context: RequestContext, request: OffsetCommitRequest, partition: OffsetCommitRequestPartition
 ) -> CommittedOffset:
     now = partition.commit_timestamp if partition.commit_timestamp >= 0 else context.broker.now_ms()
+    # Only versions 2 to 4 have a retention time.
     expires_at = now + request.retention_time_ms if request.retention_time_ms >= 0 else -1
     return CommittedOffset(
         partition.committed_offset,

@@ -181,6 +181,7 @@ def _send_response(
     results: dict[PartitionKey, PartitionResponse],
     throttle_time_ms: int,
 ) -> ProduceResponse | None:
+    # There is no response in which to report an error. As in Kafka, the client sees it as a closed connection.
     if request.acks == 0:
         outcomes = [*split.refused.values(), *results.values()]
         if any(outcome.error is not ErrorCode.NONE for outcome in outcomes):

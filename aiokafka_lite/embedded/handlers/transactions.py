@@ -58,6 +58,7 @@ def fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:
 
 @handles(AddPartitionsToTxnRequest)
 async def add_partitions(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    # These versions are only for brokers, which ask for their clients (KIP-890).
     if context.version >= AddPartitionsToTxnRequest.MANY_TRANSACTIONS:
         if not context.allows(AclOperation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -68,6 +69,7 @@ async def add_partitions(context: RequestContext, request: AddPartitionsToTxnReq
     errors = _check_topics(context, topics, for_client=True)
     if not context.allows_transaction(AclOperation.WRITE, transactional_id):
         errors = dict.fromkeys(errors, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    # As in Kafka, one refused partition refuses all: the transaction gets all of them or none.
     elif any(errors.values()):
         errors = {key: error or ErrorCode.OPERATION_NOT_ATTEMPTED for key, error in errors.items()}
     else:

@@ -159,4 +159,5 @@ def partition_for_key(key: Buffer, count: int) -> int:
     hashed = murmur2(key)
     if not 0 < count < 1 << 63:
         raise ValueError(f"count must be at least 1 and fit in 64 bits, got {count}")
+    # As in Kafka's clients, the sign bit is cleared. The absolute value would choose other partitions.
     return (hashed & 0x7FFFFFFF) % count

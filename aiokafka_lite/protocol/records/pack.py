@@ -91,6 +91,7 @@ class RecordLists:
             # More records cannot fit, because their keys and values alone exceed the limit. The passes below skip them.
             before = self._ends[position - 1] if position else 0
             most = bisect_right(self._ends, before + room, position, stop) + 1
+            # Up to the next boundary all offset deltas have the same length, so one constant serves the whole pass.
             boundary = next(each for each in _BOUNDARIES if delta < each)
             end = min(stop, most, position + boundary - delta)
             fixed = constant + len(encodings[delta])

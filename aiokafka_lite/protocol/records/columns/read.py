@@ -143,6 +143,7 @@ def _repeated(value: str | int, count: int, kind: Any) -> Any:
     """
     if count > _KEPT_ROWS:
         return _new_column(value, count, kind)
+    # Powers of two, so that a few kept columns serve all sizes.
     return _kept_column(value, 1 << count.bit_length(), kind).slice(0, count)
 
 
@@ -284,6 +285,7 @@ class ArrowDecoder:
             body = packed.batch.body(self._max_decompressed_size)
         except ProtocolError as error:
             raise self._corrupt(packed, str(error)) from error
+        # The count comes from the wire. Without this check, a short batch could reserve gigabytes for its columns.
         if count < 0 or count * SMALLEST_RECORD > len(body):
             raise self._corrupt(packed, f"the batch claims {count} records in {len(body)} bytes")
         if count:
@@ -446,6 +448,7 @@ class _PackedRecords:
         after = at + 1
         (longer,) = np.nonzero(byte > 0x7F)
         shift = 7
+        # Each pass reads one more byte of the numbers that have one. Most numbers need no pass.
         while len(longer):
             if shift > 63:
                 self._refuse_row(int(longer[0]), "a number has more than ten bytes")
@@ -475,6 +478,8 @@ class _PackedRecords:
 
     def _add_to_bases(self, deltas: Numbers) -> Numbers:
         """Timestamps. In a batch with log append time, all records have the batch's."""
+        # With log append time, the header's highest timestamp is the broker's time. The other timestamps are the
+        # client's.
         of_log = [each.batch.timestamp_type is TimestampType.LOG_APPEND_TIME for each in self.batches]
         bases = [
             each.batch.max_timestamp if log else each.batch.base_timestamp for each, log in zip(self.batches, of_log)

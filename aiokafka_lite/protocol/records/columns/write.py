@@ -143,6 +143,7 @@ class Rows:
             timestamps = self.timestamps[start:stop]
             base, latest = int(timestamps[0]), int(timestamps.max())
             pieces.append(_varints(timestamps - base))
+        # The table begins with -1, so this slice is 0, 1, 2 and so on.
         pieces.append(_short_varints().slice(1, count))  # offset deltas
         if self.keys is None:
             pieces.append(_scalar(ENCODINGS[-1]))
@@ -150,6 +151,7 @@ class Rows:
             pieces += _with_length(self.keys.slice(start, count))
         pieces += _with_length(self.values.slice(start, count))
         pieces.append(_scalar(ENCODINGS[0]) if self.headers is None else self.headers.slice(start, count))
+        # A null key or value has its length -1, and no bytes.
         bodies = compute.binary_join_element_wise(*pieces, empty, null_handling="replace", null_replacement=b"")
         buffer += _contents(compute.binary_join_element_wise(_varints(_lengths(bodies)), bodies, empty))
         return count, base, latest
