@@ -10,13 +10,16 @@ def main() -> None:
     """Entry point of ``aiokafka-lite``."""
     _replace_closed_streams()
     try:
-        import rich  # noqa: F401
-        import typer  # noqa: F401
-    except ImportError as error:
-        sys.exit(f"aiokafka-lite needs {error.name}; run: pip install 'aiokafka_lite[cli]'")
-    from .commands import main as run_command
+        try:
+            import rich  # noqa: F401
+            import typer  # noqa: F401
+        except ImportError as error:
+            sys.exit(f"aiokafka-lite needs {error.name}; run: pip install 'aiokafka_lite[cli]'")
+        from .commands import main as run_command
 
-    run_command()
+        run_command()
+    except KeyboardInterrupt:  # before or after a command, whose event loop has a handler for the signal
+        sys.exit(130)
 
 
 def _replace_closed_streams() -> None:

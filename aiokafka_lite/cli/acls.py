@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import completion
 from .arguments import principal_of
 from .confirm import Yes, confirmed
 from .options import Shared, command
@@ -54,7 +55,11 @@ class Permitted(StrEnum):
 
 KindArgument = Annotated[Kind, typer.Argument(help="Type of the resource.")]
 NameArgument = Annotated[
-    str | None, typer.Argument(help="Name of the resource; * for all of the type. The cluster needs no name.")
+    str | None,
+    typer.Argument(
+        autocompletion=completion.resources,
+        help="Name of the resource; * for all of the type. The cluster needs no name.",
+    ),
 ]
 Prefixed = Annotated[bool, typer.Option("--prefixed", help="The name is a prefix of names.")]
 Principals = Annotated[

@@ -5,7 +5,9 @@ A command imports that module when it runs, so that ``--help`` is fast.
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from shutil import get_terminal_size
@@ -81,10 +83,12 @@ def _producer_settings(compression: str | None, acks: Acks | None) -> dict[str, 
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its status."""
+    is_bash = os.environ.get("_AIOKAFKA_LITE_COMPLETE") == "complete_bash"
     # UsageError, the base class of all errors in arguments. A Typer with a click of its own does not export it.
     wrong_usage: type[Exception] = typer.BadParameter.__mro__[1]
     try:
-        status = application(prog_name=NAME, standalone_mode=False, terminal_width=_help_width())
+        with completion.pieces_of_bash(os.environ) if is_bash else nullcontext():
+            status = application(prog_name=NAME, standalone_mode=False, terminal_width=_help_width())
     except typer.Abort:
         status = INTERRUPTED
     except wrong_usage as error:

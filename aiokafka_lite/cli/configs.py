@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import completion
 from .arguments import names_and_values, setting_changes
 from .confirm import say_done
 from .options import Shared, command
@@ -30,7 +31,25 @@ class Kind(StrEnum):
 
 
 KindArgument = Annotated[Kind, typer.Argument(help="Kind of the resource; brokers means all brokers together.")]
-NameArgument = Annotated[str | None, typer.Argument(help="Name of the resource, or id of the broker.")]
+NameArgument = Annotated[
+    str | None, typer.Argument(autocompletion=completion.resources, help="Name of the resource, or id of the broker.")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", autocompletion=completion.assignments, help="Set a setting."),
+]
+Unset = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", autocompletion=completion.settings, help="Reset a setting to its default."),
+]
+Append = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", autocompletion=completion.assignments, help="Add values to a list."),
+]
+Subtract = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", autocompletion=completion.assignments, help="Remove values of a list."),
+]
 
 
 @command(
@@ -84,10 +103,10 @@ async def alter(
     shared: Shared,
     kind: KindArgument,
     name: NameArgument = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a setting.")] = None,
-    unset: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Reset a setting to its default.")] = None,
-    append: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Add values to a list.")] = None,
-    subtract: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Remove values of a list.")] = None,
+    settings: Set = None,
+    unset: Unset = None,
+    append: Append = None,
+    subtract: Subtract = None,
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Check the request without executing it.")
     ] = False,

@@ -125,7 +125,9 @@ async def reset_offsets(
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TOPIC[:0,1]", help="Topic, or partitions of it; by default all that the group has committed."
+            metavar="TOPIC[:0,1]",
+            autocompletion=completion.partitions,
+            help="Topic, or partitions of it; by default all that the group has committed.",
         ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Move the group; else only show the offsets.")] = False,

@@ -14,6 +14,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from . import completion
 from .connection import Connection
 from .output import Output
 from .running import run
@@ -44,6 +45,7 @@ Properties = Annotated[
         "--property",
         "-X",
         metavar="NAME=VALUE",
+        autocompletion=completion.properties,
         help="A client property, as in -X security.protocol=SSL. Give secrets as env:VARIABLE or file:PATH.",
     ),
 ]

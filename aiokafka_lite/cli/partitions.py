@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 Partitions = Annotated[
     list[str],
-    typer.Argument(metavar="TOPIC[:0,1]...", autocompletion=completion.topics, help="Topics, or partitions of them."),
+    typer.Argument(
+        metavar="TOPIC[:0,1]...", autocompletion=completion.partitions, help="Topics, or partitions of them."
+    ),
 ]
 SomePartitions = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[TOPIC[:0,1]...]", autocompletion=completion.topics, help="Topics, or partitions of them; all if none."
+        metavar="[TOPIC[:0,1]...]",
+        autocompletion=completion.partitions,
+        help="Topics, or partitions of them; all if none.",
     ),
 ]
 

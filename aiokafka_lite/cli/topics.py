@@ -22,7 +22,13 @@ application = typer.Typer(no_args_is_help=True, help="Create, list, describe, al
 Topics = Annotated[list[str], typer.Argument(autocompletion=completion.topics, help="Names of topics.")]
 NewTopics = Annotated[list[str], typer.Argument(help="Names of topics.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the topic. May be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        autocompletion=completion.assignments,
+        help="A setting of the topic. May be repeated.",
+    ),
 ]
 ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Check the request without executing it.")]
 
@@ -117,7 +123,12 @@ async def alter(
     ] = None,
     settings: Settings = None,
     unset: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Reset a setting to its default. May be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=completion.settings,
+            help="Reset a setting to its default. May be repeated.",
+        ),
     ] = None,
     validate_only: ValidateOnly = False,
 ) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from . import completion
 from .confirm import say_done
 from .options import Shared, command
 from .output import Table, show_changes, show_found
@@ -175,7 +176,9 @@ async def find_hanging(
 )
 async def abort(
     shared: Shared,
-    partition: Annotated[str, typer.Argument(metavar="TOPIC:NUMBER", help="The partition.")],
+    partition: Annotated[
+        str, typer.Argument(metavar="TOPIC:NUMBER", autocompletion=completion.partitions, help="The partition.")
+    ],
     start_offset: Annotated[
         int | None, typer.Option(metavar="OFFSET", help="The first offset of the transaction.", min=0)
     ] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -114,35 +115,46 @@ def test_a_topic_that_a_producer_creates_is_reported(cli: CommandLine, tmp_path:
     assert cli.run("produce", "order-items", "--file", str(path)) == (0, "", "")
 
 
+def complete(cli: CommandLine, typed: str) -> tuple[list[str], str]:
+    """The words that bash shows for the typed text, and the errors. Bash makes several words of ``orders:0``."""
+    words = [piece for word in typed.split(" ") for piece in re.split("([:=]+)", word) if piece or not word]
+    cli.monkeypatch.setenv("_AIOKAFKA_LITE_COMPLETE", "complete_bash")
+    cli.monkeypatch.setenv("COMP_WORDS", "\n".join(["aiokafka-lite", *words]))
+    cli.monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    status, output, errors = cli.run()
+    assert status == 0
+    return output.split(), errors
+
+
 @pytest.mark.parametrize(
     "typed, completed",
     [
-        ("consume orders", "orders"),
-        ("topics describe orders", "orders"),
-        ("groups describe bi", "billing"),
-        ("consume orders --group b", "billing"),
+        ("consume orders", ["orders"]),
+        ("topics describe orders", ["orders"]),
+        ("groups describe bi", ["billing"]),
+        ("consume orders --group b", ["billing"]),
+        ("offsets ord", ["orders"]),
+        ("offsets orders:", ["0", "1", "2"]),
+        ("offsets orders:1", ["1"]),
+        ("topics alter orders --set retention.m", ["retention.ms="]),
+        ("topics alter orders --unset retention.m", ["retention.ms"]),
+        ("configs alter topic orders --set retention.m", ["retention.ms="]),
+        ("configs describe topic ord", ["orders"]),
+        ("configs describe broker ", ["1", "2", "3"]),
+        ("configs alter brokers --set log.retention.min", ["log.retention.minutes="]),
+        ("configs alter brokers --set=log.retention.min", ["log.retention.minutes="]),
+        ("acls list topic ord", ["orders"]),
+        ("topics list -X security.pr", ["security.protocol="]),
+        ("produce -k : ord", ["orders"]),
+        ("produce --key-separator=: ord", ["orders"]),
     ],
 )
-def test_names_are_completed(cli: CommandLine, typed: str, completed: str) -> None:
-    variables = {
-        "_AIOKAFKA_LITE_COMPLETE": "complete_bash",
-        "COMP_WORDS": f"aiokafka-lite {typed}",
-        "COMP_CWORD": str(len(typed.split())),
-    }
-    for name, value in variables.items():
-        cli.monkeypatch.setenv(name, value)
+def test_names_are_completed(cli: CommandLine, typed: str, completed: list[str]) -> None:
     cli.monkeypatch.setattr(completion, "LIMIT", DEADLINE)
-    _, output, errors = cli.run()
-    assert (output.split(), errors) == ([completed], "")
+    assert complete(cli, typed) == (completed, "")
     assert logging.getLogger("aiokafka_lite").level == logging.NOTSET, "the log is as before"
 
 
-def test_completion_without_a_cluster_is_silent(cli: CommandLine) -> None:
-    for name, value in {
-        "_AIOKAFKA_LITE_COMPLETE": "complete_bash",
-        "COMP_WORDS": "aiokafka-lite consume -b 127.0.0.1:1 o",
-        "COMP_CWORD": "4",
-    }.items():
-        cli.monkeypatch.setenv(name, value)
-    status, output, errors = cli.run()
-    assert (status, output.strip(), errors) == (0, "", "")
+@pytest.mark.parametrize("typed", ["o", "orders:", "nosuch:", "--config nosuch o", "-X no o"])
+def test_completion_without_a_cluster_is_silent(cli: CommandLine, typed: str) -> None:
+    assert complete(cli, f"offsets -b 127.0.0.1:1 {typed}") == ([], "")
