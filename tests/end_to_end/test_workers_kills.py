@@ -1,4 +1,4 @@
-"""Processes with ``Workers`` are killed: each record is processed, and the records of a key in their order."""
+"""Processes with ``Workers`` are killed: each record is processed in the order of its key, or is a dead letter."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from aiokafka_lite import Consumer, Producer
 from tests.end_to_end.conftest import Kafka
+from tests.end_to_end.workers_process import is_refused
 from tests.real.releases import NEWEST
 from tests.waiting import DEADLINE
 
@@ -28,13 +29,25 @@ async def start(*arguments: str) -> asyncio.subprocess.Process:
     )
 
 
+async def read_dead_letters(servers: str, source: str, dead: str) -> None:
+    """Read until all refused records were seen, each with its origin and its error."""
+    missing = {f"{key}:{number}" for key in range(KEYS) for number in range(RECORDS // KEYS) if is_refused(number)}
+    async with Consumer(servers, topics=[dead]) as consumer, asyncio.timeout(DEADLINE):
+        while missing:
+            record = await anext(consumer)
+            headers = dict(record.headers)
+            assert (headers["origin.topic"], headers["error.message"]) == (source.encode(), b"refused")
+            missing.discard((record.value or b"").decode())
+
+
 @pytest.mark.long
 async def test_records_of_a_key_are_processed_in_order_and_none_is_lost(kafka: Kafka) -> None:
     if kafka.kind == "embedded" or (kafka.kind != "given" and kafka.version != NEWEST):
         pytest.skip("the group below Workers is tested on all brokers")
     source, target = [await kafka.create_topic(partitions=4) for _ in range(2)]
+    retry, dead = [await kafka.create_topic() for _ in range(2)]  # with fewer partitions
     values = [f"{number % KEYS}:{number // KEYS}" for number in range(RECORDS)]
-    arguments = (kafka.bootstrap_servers, source, target, f"group-of-{source}")
+    arguments = (kafka.bootstrap_servers, source, target, retry, dead, f"group-of-{source}")
     chance = random.Random(1)
     last: dict[str, int] = defaultdict(lambda: -1)
     skipped: list[str] = []
@@ -49,6 +62,8 @@ async def test_records_of_a_key_are_processed_in_order_and_none_is_lost(kafka: K
                     if int(number) > last[key] + 1:
                         skipped.append(f"{key}:{number} after {last[key]}")
                     last[key] = max(last[key], int(number))
+                    while is_refused(last[key] + 1) and last[key] + 1 < RECORDS // KEYS:
+                        last[key] += 1
 
     processes = [await start(*arguments) for _ in range(2)]
     try:
@@ -62,6 +77,7 @@ async def test_records_of_a_key_are_processed_in_order_and_none_is_lost(kafka: K
                 await victim.wait()
                 processes.append(await start(*arguments))
             await read_until(RECORDS)
+        await read_dead_letters(kafka.bootstrap_servers, source, dead)
         for process in processes:
             assert process.stdin is not None
             process.stdin.close()
