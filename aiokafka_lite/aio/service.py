@@ -133,10 +133,10 @@ class Service:
         self._is_attached = False  # whether another service owns this one, and logs for both
         self.start_timeout: float | None = None
         """The ``timeout`` of ``start()``, of this service or of the service that owns it; None without a timeout."""
-        self._started = LightEvent()
+        self._started = LightEvent()  # the start is over, with or without success
         self._closing = LightEvent()
         self._unusable = LightEvent()  # the component has failed or ended; tasks may still be ending
-        self._ended = LightEvent()
+        self._ended = LightEvent()  # no task runs any more
         self._close_scope: anyio.CancelScope | None = None  # made when the component closes
         self._calls = InterruptibleCalls()
 

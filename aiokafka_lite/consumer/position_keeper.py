@@ -2,6 +2,15 @@
 
 ``plan_lookups`` decides which offsets to look up. A separate child task asks each leader, so that an unreachable broker
 delays only its own partitions.
+
+Rules of this file:
+
+Rule 1: A lookup begins (``begin_lookup``) before its task runs, so that the next plan does not look up the same offset.
+Rule 2: An answer counts only if the position still has the version of the request. So a seek has priority.
+Rule 3: No error is repeated at once: the partition backs off, or its time without metadata starts again. Otherwise a
+  program that continues to read would cause requests without a pause.
+Rule 4: A partition that was never listed fails as soon as newer metadata confirms that its topic lacks it. Any other
+  missing partition fails after ``api_timeout``, because brokers with outdated metadata may omit it for a while.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ class Coordinator:
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._polled = False  # whether a Polled event is queued; a second one would add nothing
         self._choosing: anyio.CancelScope | None = None  # rule 5
-        self._closing = False
-        self._gone = LightEvent()
+        self._closing = False  # ``close`` was called, perhaps before the protocol is decided
+        self._gone = LightEvent()  # ``run`` has handled the last event
         self.rebalances: RebalanceCounters = RebalanceCounters()
         self.heartbeats: RequestCounters = RequestCounters()
         self.offsets: Offsets = Offsets(

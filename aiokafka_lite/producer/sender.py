@@ -68,7 +68,15 @@ class SenderContext:
 
 
 class Sender:
-    """Sends to one broker. ``run`` is its task."""
+    """Sends to one broker. ``run`` is its task.
+
+    The flags, and why each exists:
+
+     - ``_serving``: the task has taken an entry from the queue, and its request is not written yet. ``_send_now`` must
+       not overtake it, and ``Senders.keep`` must not stop the task.
+     - ``_avoid_until``: the loop's time until which records without a key avoid the broker.
+     - ``_lone_requests``: the number of lone requests in a row, which ``_expects_lone`` compares.
+    """
 
     def __init__(self, node_id: int, queue: ReadyQueue, context: SenderContext) -> None:
         config = context.config
