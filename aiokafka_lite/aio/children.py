@@ -13,6 +13,36 @@ from typing import Any
 import anyio
 
 
+class ChildScope:
+    """Cancels one task, also before its first turn. The task enters it.
+
+    The cancel scope of anyio is made by the task, because callbacks of the event loop start tasks as well. There anyio
+    cannot make a scope if the package sniffio is installed: sniffio recognizes asyncio only inside a task.
+    """
+
+    def __init__(self) -> None:
+        self._is_cancelled = False
+        self._scope: anyio.CancelScope | None = None
+
+    def cancel(self) -> None:
+        """Cancel this and each later await of the task."""
+        self._is_cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def __enter__(self) -> None:
+        self._scope = anyio.CancelScope()
+        if self._is_cancelled:
+            self._scope.cancel()
+        self._scope.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        assert self._scope is not None
+        return self._scope.__exit__(kind, error, traceback)
+
+
 class Children:
     """The tasks of one component. Owned by its ``Service``. ``on_end`` is called with each task that has ended."""
 
@@ -22,14 +52,14 @@ class Children:
         self.has_ended: bool = False
         """Whether all tasks have ended. A new task is not allowed then, because nothing would wait for its end."""
         self._on_end = on_end
-        self._scopes: dict[asyncio.Task[None], anyio.CancelScope] = {}
+        self._scopes: dict[asyncio.Task[None], ChildScope] = {}
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """The tasks that have not ended."""
         return [task for task in self._scopes if not task.done()]
 
-    def start(self, coroutine: Coroutine[Any, Any, None], scope: anyio.CancelScope, name: str) -> None:
+    def start(self, coroutine: Coroutine[Any, Any, None], scope: ChildScope, name: str) -> None:
         """Run a coroutine as a task. The task enters ``scope``, which cancels only this task."""
         if self.is_cancelling:
             scope.cancel()

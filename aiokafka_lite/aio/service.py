@@ -38,7 +38,7 @@ from ..arguments import check_timeout
 from ..errors import IllegalStateError, KafkaTimeout
 from ..method_names import AsyncContext
 from ..protocol.state import next_state
-from .children import Children, Interrupted, InterruptibleCalls
+from .children import Children, ChildScope, Interrupted, InterruptibleCalls
 from .deadline import deadline
 from .light_event import LightEvent
 
@@ -256,14 +256,14 @@ class Service:
 
     def start_child(
         self, function: Callable[[*Ts], Coroutine[Any, Any, object]], *args: *Ts, name: str | None = None
-    ) -> anyio.CancelScope:
+    ) -> ChildScope:
         """Run ``function(*args)`` as a task. Its exception ends the component, but its return does not.
 
         The returned scope cancels only this task.
         """
         if self._root_scope is None or self._children.has_ended or self._state in _OVER:
             self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
-        scope = anyio.CancelScope()
+        scope = ChildScope()
         label = name if name is not None else str(getattr(function, "__qualname__", function))
         self._children.start(self._run_child(scope, function, args), scope, label)
         return scope
@@ -349,7 +349,7 @@ class Service:
             logger.warning("%r did not close in time; its tasks are cancelled", self)
 
     async def _run_child(
-        self, scope: anyio.CancelScope, function: Callable[..., Coroutine[Any, Any, object]], args: Any
+        self, scope: ChildScope, function: Callable[..., Coroutine[Any, Any, object]], args: Any
     ) -> None:
         try:
             with scope:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
+from ..aio.children import ChildScope
 from ..aio.retry import Backoff
 from ..aio.service import Component, Service
 from ..errors import KafkaError
@@ -64,7 +65,7 @@ class SessionRun:
     def __init__(self, session: ConsumerGroupSession, cancelled: asyncio.Event, readers: Sequence[ClaimReader]) -> None:
         self.session = session
         self.readers: dict[TopicPartition, ClaimReader] = {reader.assigned.partition: reader for reader in readers}
-        self.tasks: dict[TopicPartition, anyio.CancelScope] = {}
+        self.tasks: dict[TopicPartition, ChildScope] = {}
         self.lookups: set[anyio.CancelScope] = set()
         """Lookups of committed offsets that end with the session."""
         self.over: asyncio.Event = asyncio.Event()

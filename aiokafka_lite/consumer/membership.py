@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 
-import anyio
-
+from ..aio.children import ChildScope
 from ..aio.light_event import LightEvent
 from ..cluster.client import Client
 from ..config import GroupConfig
@@ -51,7 +50,7 @@ class Membership(GroupSide):
         on_listener_error: Callable[[Exception], None],
         positions: PositionWait,
         interceptors: ConsumerInterceptors | None,
-        spawn: Callable[..., anyio.CancelScope],
+        spawn: Callable[..., ChildScope],
     ) -> None:
         super().__init__(config, subscription, interceptors)
         self.marked: Callable[[TopicPartition, int], None] = self.tracker.marked

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 
+from ..aio.children import ChildScope
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..config import GroupConfig
@@ -56,7 +57,7 @@ class MemberRequests:
         self._spawn = spawn
         self._post = post
         self._on_error = on_error
-        self._request: anyio.CancelScope | None = None
+        self._request: ChildScope | None = None
 
     def start(self, action: Any, perform: Callable[[Any], Awaitable[Event]]) -> None:
         """Perform this action and post its outcome; ``RequestFailed`` with its attempt if it fails.

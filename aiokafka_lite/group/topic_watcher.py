@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import anyio
 
+from ..aio.children import ChildScope
 from ..aio.light_event import LightEvent
 from ..aio.retry import Backoff
 from ..cluster.client import Client
@@ -30,7 +31,7 @@ One answer is not enough, because brokers get the metadata of a new topic at dif
 Topics = Collection[str] | re.Pattern[str]
 """Topic names, or a regular expression that must match a whole name."""
 
-Spawn = Callable[..., "anyio.CancelScope"]
+Spawn = Callable[..., ChildScope]
 """Runs a coroutine function as a task of the owning component: ``Service.start_child``."""
 
 
@@ -56,7 +57,7 @@ class TopicWatcher:
         self._post = post
         self._fail = fail
         self._on_error = on_error
-        self._pattern_task: anyio.CancelScope | None = None
+        self._pattern_task: ChildScope | None = None
         # Set when a matching topic was deleted: the topics are listed now and not at the interval.
         self._topic_gone = LightEvent()
         self.subscribed: frozenset[str] = frozenset()

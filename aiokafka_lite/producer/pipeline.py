@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from ..aio.byte_budget import ByteBudget
+from ..aio.children import ChildScope
 from ..aio.retry import is_retriable
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
@@ -176,13 +175,13 @@ class Pipeline:
         if self.transactions is not None:
             await self.transactions.start()
 
-    def _spawn(self, function: Callable[[], Coroutine[Any, Any, object]], name: str) -> anyio.CancelScope:
+    def _spawn(self, function: Callable[[], Coroutine[Any, Any, object]], name: str) -> ChildScope:
         return self._service.start_child(function, name=f"Producer: {name}")
 
     def _start_sender(self, node_id: int, queue: ReadyQueue) -> None:
         self.senders.start(node_id, queue)
 
-    def _spawn_sender(self, sender: Sender) -> anyio.CancelScope:
+    def _spawn_sender(self, sender: Sender) -> ChildScope:
         return self._spawn(sender.run, f"broker {sender.node_id}")
 
     def _view_changed(self, view: ClusterView) -> None:

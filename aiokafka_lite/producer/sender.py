@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from ..aio.children import ChildScope
 from ..aio.retry import is_retriable
 from ..cluster.client import Client
 from ..config import ProducerConfig
@@ -392,13 +393,11 @@ class Sender:
 class Senders:
     """The senders of a producer, one per broker. Also the load of brokers for a partitioner (``BrokerLoad``)."""
 
-    def __init__(
-        self, context: SenderContext, load: Counter[int], spawn: Callable[[Sender], anyio.CancelScope]
-    ) -> None:
+    def __init__(self, context: SenderContext, load: Counter[int], spawn: Callable[[Sender], ChildScope]) -> None:
         self._context = context
         self._load = load
         self._spawn = spawn
-        self._senders: dict[int, tuple[Sender, anyio.CancelScope]] = {}
+        self._senders: dict[int, tuple[Sender, ChildScope]] = {}
 
     def start(self, node_id: int, queue: ReadyQueue) -> None:
         """Start the sender of a broker."""
