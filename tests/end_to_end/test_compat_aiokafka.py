@@ -412,6 +412,7 @@ async def test_topics_are_administered(library: Any, kafka: Kafka, topic: str) -
         await until(client.describe_topics, [name], lambda found: len(found[0]["partitions"]) == 3)
         described = await client.describe_cluster()
         assert sorted(described) == ["brokers", "cluster_id", "controller_id", "throttle_time_ms"]
+        assert isinstance(described["controller_id"], int)
         assert described["brokers"]
         assert list((await client.delete_topics([name])).topic_error_codes) == [(name, 0)]
     finally:

@@ -14,7 +14,7 @@ NotImplementedError with the reason. The package uses only the public interface 
 - ``start()`` keeps trying for ``request_timeout_ms`` before it raises KafkaConnectionError.
 - ``exclude_internal_topics`` and ``consumer_timeout_ms`` have no effect: a pattern never matches internal topics.
 - An assignor of ``partition_assignment_strategy`` must not assign a partition to two members.
-- Classes of requests and responses do not exist. ``AIOKafkaClient`` fetches metadata, and cannot send other requests.
+- ``AIOKafkaClient`` fetches metadata, and cannot send other requests.
 """
 
 from __future__ import annotations
@@ -44,13 +44,18 @@ _MODULES = {
     "cluster": "cluster",
     "consumer": "consumer",
     "consumer.consumer": "consumer",
+    "consumer.group_coordinator": "coordinator",
     "errors": "errors",
     "helpers": "helpers",
     "partitioner": "partitioner",
     "producer": "producer",
     "producer.message_accumulator": "producer",
     "producer.producer": "producer",
+    "protocol": "protocol",
+    "protocol.api": "protocol",
+    "protocol.metadata": "protocol",
     "structs": "structs",
+    "util": "util",
     "coordinator": "assignors",
     "coordinator.assignors": "assignors",
     "coordinator.assignors.abstract": "assignors",

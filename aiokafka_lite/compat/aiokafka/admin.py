@@ -151,7 +151,7 @@ class AIOKafkaAdminClient(ClientOwner):
                 for broker in found.brokers
             ],
             "cluster_id": found.cluster_id,
-            "controller_id": found.controller,
+            "controller_id": -1 if found.controller is None else found.controller.node_id,
         }
 
     async def delete_records(

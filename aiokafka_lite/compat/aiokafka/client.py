@@ -17,7 +17,9 @@ from ... import admin as native
 from ...config import ClientConfig
 from .cluster import ClusterMetadata, fetch
 from .errors import IllegalStateError, KafkaError, connecting, missing, translating
+from .protocol import MetadataRequest, MetadataResponse
 from .settings import ConnectionSettings, connection_settings, naming
+from .structs import BrokerMetadata
 
 _NO_REQUESTS = "this client sends no messages of the protocol; use AIOKafkaAdminClient, or aiokafka_lite.Admin"
 
@@ -85,6 +87,11 @@ class AIOKafkaClient:
 
         Raises KafkaError if no broker answers within ``request_timeout_ms``, IllegalStateError after ``close()``.
         """
+        await self._start()
+        with translating():
+            return await fetch(self._admin)
+
+    async def _start(self) -> None:
         async with self._starting:
             if self._is_closed:
                 raise IllegalStateError("the client was closed; create a new one")
@@ -97,8 +104,6 @@ class AIOKafkaClient:
                         self._admin = self._made()  # so that another call is possible
                     raise
                 self._is_started = True
-        with translating():
-            return await fetch(self._admin)
 
     async def _update(self) -> None:
         self._fetched = await self.fetch_all_metadata()
@@ -140,7 +145,26 @@ class AIOKafkaClient:
         nodes = [each.nodeId for each in self.cluster.brokers()]
         return random.choice(nodes) if nodes else None
 
-    send: Callable[..., NoReturn] = missing(_NO_REQUESTS)
+    def send(self, node_id: int | str, request: object) -> Awaitable[MetadataResponse]:
+        """Ask for the id and the brokers of the cluster. Raises NotImplementedError for any other request."""
+        if not isinstance(request, MetadataRequest):
+            raise NotImplementedError(_NO_REQUESTS)
+        return self._described()
+
+    async def _described(self) -> MetadataResponse:
+        await self._start()
+        with translating():
+            found = await self._admin.cluster.describe()
+        brokers = [BrokerMetadata(*node) for node in found.brokers]
+        return MetadataResponse(
+            brokers, found.cluster_id, None if found.controller is None else found.controller.node_id
+        )
+
+    async def _wait_on_metadata(self, topic: str) -> None:
+        """Wait until the owner knows the topic. It has aiokafka's name, because instrumentations call it."""
+        if self._use is not None:
+            await self._use(topic)
+
     ready: Callable[..., NoReturn] = missing(_NO_REQUESTS)
     coordinator_lookup: Callable[..., NoReturn] = missing(_NO_REQUESTS)
 

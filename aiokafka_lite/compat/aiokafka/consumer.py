@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, Self, Unpack
 from weakref import WeakMethod
@@ -22,6 +22,7 @@ from ...types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .abc import ConsumerRebalanceListener
 from .assignors import strategy_of
 from .cluster import ClusterMetadata, known
+from .coordinator import GroupCoordinator, Offsets
 from .errors import (
     ConsumerStoppedError,
     IllegalStateError,
@@ -40,13 +41,6 @@ logger = logging.getLogger(__name__)
 
 MOST_RECORDS = 10_000
 """The maximum number of records of one ``getmany`` without ``max_records``."""
-
-
-class Membership(NamedTuple):
-    """The part of aiokafka's ``_coordinator`` that FastStream's rebalance listener logs."""
-
-    member_id: str
-    """Empty while the consumer is not a member."""
 
 
 class Subscription(NamedTuple):
@@ -164,8 +158,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         consumer = await self._running.start()
         while self._listening.has_new_topics:
             self._listening.has_new_topics = False
-            of_assigned = {partition.topic for partition in self._assigned}
-            names = of_assigned or consumer.subscription() or await self.topics()
+            names = self.subscription() or await self.topics()
             # If a topic is deleted at this moment, start() does not fail.
             await asyncio.gather(*map(self._learn, names), return_exceptions=True)
             consumer = await self._running.start()  # the subscription may have changed meanwhile
@@ -205,15 +198,16 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         return known(self._consumer.traffic(), self._partitions)
 
     @property
-    def _coordinator(self) -> Membership | None:
+    def _coordinator(self) -> GroupCoordinator | None:
         """The state of the member; None without a group. Frameworks read this name of aiokafka."""
         if self._group_id is None:
             return None
         try:
             with translating():
-                return Membership(self._consumer.group_metadata().member_id)
+                member_id = self._consumer.group_metadata().member_id
         except KafkaError:
-            return Membership("")
+            member_id = ""
+        return GroupCoordinator(self._group_id, member_id, commit=self._commit, committed=self._committed)
 
     @property
     def _subscription(self) -> Subscription:
@@ -278,7 +272,8 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         return set(self._consumer.assignment)
 
     def subscription(self) -> frozenset[str]:
-        return self._consumer.subscription()
+        """The subscribed topics, or the topics of the partitions given to ``assign``."""
+        return self._consumer.subscription() or frozenset(each.topic for each in self._assigned)
 
     async def topics(self) -> set[str]:
         """All topics that this user may see."""
@@ -366,24 +361,29 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
 
     # Commits.
 
-    async def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None = None) -> None:
+    async def commit(self, offsets: Offsets | None = None) -> None:
         """Commit these offsets, or all positions. Raises CommitFailedError for a former member."""
         self._require_group()
         if not self._topics and not self._assigned:
             raise IllegalStateError("nothing is subscribed or assigned")
-        if offsets is None:
+        if offsets is not None:
+            wanted = native_offsets(offsets)
+            if not self._consumer.assignment and not self._closed:
+                raise IllegalStateError("no partitions are assigned")
             await self._ready()
-            with translating():
-                await self._commit_positions()
-            return
-        wanted = native_offsets(offsets)
-        if not self._consumer.assignment and not self._closed:
-            raise IllegalStateError("no partitions are assigned")
+            if not wanted.keys() <= set(self._consumer.assignment):
+                raise IllegalStateError("offsets must be of assigned partitions")
+        coordinator = self._coordinator
+        assert coordinator is not None
+        await coordinator.commit_offsets(self.assignment(), offsets)
+
+    async def _commit(self, offsets: Offsets | None) -> None:
         await self._ready()
-        if not wanted.keys() <= set(self._consumer.assignment):
-            raise IllegalStateError("offsets must be of assigned partitions")
         with translating():
-            (await self._calls.commit(wanted)).raise_for_refused()
+            if offsets is None:
+                await self._commit_positions()
+            else:
+                (await self._calls.commit(native_offsets(offsets))).raise_for_refused()
 
     async def _commit_positions(self) -> None:
         """Commit the returned records, and the positions that the program has set."""
@@ -396,9 +396,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
 
     async def committed(self, partition: TopicPartition) -> int | None:
         self._require_group()
-        await self._ready()
-        with translating():
-            found = (await self._calls.committed([partition]))[partition]
+        found = (await self._committed([partition]))[partition]
         return None if found is None else found.offset
 
 

@@ -10,7 +10,7 @@ from typing import NoReturn
 from ... import consumer as native
 from ...arguments import must_be
 from ...errors import UnknownTopic
-from ...types import TopicPartition
+from ...types import OffsetAndMetadata, TopicPartition
 from .errors import IllegalOperation, IllegalStateError, KafkaTimeoutError, missing, translating
 from .listening import Listening
 from .running import RunningConsumer
@@ -66,15 +66,20 @@ class PositionCalls:
         return True
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
-        """Continue at the committed offsets, and return them."""
+        """Continue at the committed offsets, and return them. A partition without one keeps its position."""
         self._check_seek(partitions)
         self._require_group()
-        consumer = await self._ready()
-        wanted = partitions or tuple(consumer.assignment)
-        with translating():
-            await consumer.seek_to_committed(wanted)
-            found = await consumer.committed(wanted)
+        found = await self._committed(partitions or self._consumer.assignment)
+        for partition, committed in found.items():
+            # The assignment may have changed during the lookup.
+            if committed is not None and partition in self._consumer.assignment:
+                self.seek(partition, committed.offset)
         return {partition: None if offset is None else offset.offset for partition, offset in found.items()}
+
+    async def _committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        await self._ready()
+        with translating():
+            return await self._calls.committed(partitions)
 
     def _check_seek(self, partitions: Sequence[TopicPartition]) -> None:
         if not all(isinstance(each, TopicPartition) for each in partitions):

@@ -29,6 +29,7 @@ from .errors import (
     translated,
     translating,
 )
+from .partitioner import DefaultPartitioner
 from .running import Managed
 from .settings import ConnectionSettings, changed, connection_settings, naming, seconds
 from .structs import RecordMetadata
@@ -78,8 +79,8 @@ class AIOKafkaProducer(Managed):
         if transactional_id is not None:
             timeout = seconds("transaction_timeout_ms", transaction_timeout_ms)
             connection |= {"transactional_id": transactional_id, "transaction_timeout": timeout}
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
+        # They have aiokafka's names, because instrumentations read them.
+        self._key_serializer, self._value_serializer, self._partitioner = key_serializer, value_serializer, partitioner
         self._max_batch_size = max_batch_size
         self._max_request_size = max_request_size
         self._closed = False
@@ -139,6 +140,21 @@ class AIOKafkaProducer(Managed):
             numbers = {each.partition for each in await self._producer.partitions_for(topic)}
         self._partitions[topic] = numbers
         return set(numbers)
+
+    def _partition(
+        self,
+        topic: str,
+        partition: int | None,
+        key: Any,
+        value: Any,
+        key_bytes: bytes | None,
+        value_bytes: bytes | None,
+    ) -> int | None:
+        """The partition of a record of a known topic, for instrumentations; None if the send itself chooses it."""
+        if partition is None and (key_bytes is not None or self._partitioner is not None):
+            numbers = sorted(self._partitions[topic])
+            return (self._partitioner or DefaultPartitioner())(key_bytes, numbers, numbers)
+        return partition
 
     # Sending.
 
@@ -241,6 +257,7 @@ class AIOKafkaProducer(Managed):
 
     async def begin_transaction(self) -> None:
         with self._calling():
+            await asyncio.sleep(0)  # as in aiokafka, a task that is cancelled now has not begun the transaction
             await self._producer.begin_transaction()
 
     async def commit_transaction(self) -> None:
@@ -259,6 +276,9 @@ class AIOKafkaProducer(Managed):
         self, offsets: Mapping[TopicPartition, int | tuple[int, str]], group_id: str
     ) -> None:
         """Commit these offsets of the group together with the transaction."""
+        with self._calling():
+            # As in aiokafka, the state is checked before the arguments. Without offsets, this sends nothing.
+            await self._producer.send_offsets_to_transaction({}, GroupMetadata("-", -1, "", None))
         if not group_id or not isinstance(group_id, str):
             raise ValueError(must_be("group_id", "a string that is not empty", group_id))
         with self._calling():

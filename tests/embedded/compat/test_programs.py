@@ -233,3 +233,60 @@ async def test_offsets_are_not_committed_before_an_assignment(library: Any, clus
         consumer.subscribe(["orders"])
         with pytest.raises(library.errors.IllegalStateError):
             await consumer.commit({library.TopicPartition("orders", 0): 1})
+
+
+async def test_the_topics_of_assigned_partitions_are_the_subscription(library: Any, cluster: EmbeddedCluster) -> None:
+    async with library.AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        assert consumer.subscription() == set()
+        partition = library.TopicPartition("orders", 1)
+        consumer.assign([partition])
+        assert consumer.subscription() == {"orders"}
+        assert await consumer.position(partition) == 0
+
+
+async def test_a_partition_without_a_committed_offset_keeps_its_position(
+    library: Any, cluster: EmbeddedCluster
+) -> None:
+    first, second = (library.TopicPartition("orders", number) for number in range(2))
+    for partition in (0, 1):
+        for _ in range(3):
+            await cluster.produce("orders", b"v", partition=partition)
+    consumer = library.AIOKafkaConsumer(
+        "orders", bootstrap_servers=cluster.bootstrap_servers, group_id="billing", **SETTINGS
+    )
+    async with consumer, asyncio.timeout(DEADLINE):
+        for _ in range(6):
+            await consumer.getone()
+        await consumer.commit({first: 1})
+        assert await consumer.seek_to_committed() == {first: 1, second: None}
+        assert [await consumer.position(each) for each in (first, second)] == [1, 3]
+
+
+async def test_the_state_of_a_transaction_is_checked_before_the_arguments(
+    library: Any, cluster: EmbeddedCluster
+) -> None:
+    servers = cluster.bootstrap_servers
+    async with (
+        library.AIOKafkaProducer(bootstrap_servers=servers) as plain,
+        library.AIOKafkaProducer(bootstrap_servers=servers, transactional_id="billing-1") as producer,
+    ):
+        for each in (plain, producer):
+            with pytest.raises(library.IllegalOperation):
+                await each.send_offsets_to_transaction({}, group_id=None)
+        async with producer.transaction():
+            with pytest.raises(ValueError):
+                await producer.send_offsets_to_transaction({}, group_id=None)
+
+
+async def test_a_transaction_whose_begin_is_cancelled_at_once_has_not_begun(
+    library: Any, cluster: EmbeddedCluster
+) -> None:
+    producer = library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="billing-1")
+    async with producer:
+        beginning = asyncio.create_task(producer.begin_transaction())
+        await asyncio.sleep(0)
+        beginning.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
+        async with producer.transaction():
+            await producer.send_and_wait("orders", b"v")
