@@ -128,11 +128,11 @@ class Workers(ConsumerGroupHandler[K, V]):
             on_failure=on_failure,
             max_pending=whole("max_pending", max_pending, 1),
             concurrency=whole("concurrency", concurrency, 1),
-            slots=asyncio.Semaphore(concurrency),
             delays=getattr(on_failure, "delays", {}),
             clock=clock,
         )
         self._counts = _Counts()
+        self._slots: asyncio.Semaphore
         self._claims: set[_ClaimWork[K, V]] = set()
         self._is_draining = False
 
@@ -144,7 +144,9 @@ class Workers(ConsumerGroupHandler[K, V]):
         """Process the records of one partition; ``ConsumerGroup`` calls it."""
         if self._is_draining:
             return
-        work = _ClaimWork(self._plan, self._counts, session, claim)
+        if not self._claims:  # perhaps in another event loop than before
+            self._slots = asyncio.Semaphore(self._plan.concurrency)
+        work = _ClaimWork(self._plan, self._slots, self._counts, session, claim)
         self._claims.add(work)
         try:
             await work.run()
@@ -180,7 +182,7 @@ class Workers(ConsumerGroupHandler[K, V]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan(Generic[K, V]):
-    """The checked arguments of a ``Workers``, and the slots that its claims share."""
+    """The checked arguments of a ``Workers``."""
 
     handle: Handle[K, V]
     order: str
@@ -190,7 +192,6 @@ class _Plan(Generic[K, V]):
     on_failure: str | OnFailure[K, V]
     max_pending: int
     concurrency: int
-    slots: asyncio.Semaphore
     delays: Mapping[str, float]
     clock: Callable[[], float]
 
@@ -254,10 +255,18 @@ class _Progress(Generic[K, V]):
 class _ClaimWork(Generic[K, V]):
     """The work on one claim: reads its records, and runs the tasks that process them. Owner: the ``Workers``."""
 
-    def __init__(self, plan: _Plan[K, V], counts: _Counts, session: ConsumerGroupSession, claim: Claim[K, V]) -> None:
+    def __init__(
+        self,
+        plan: _Plan[K, V],
+        slots: asyncio.Semaphore,
+        counts: _Counts,
+        session: ConsumerGroupSession,
+        claim: Claim[K, V],
+    ) -> None:
         self.unfinished = 0
         self.ended = asyncio.Event()
         self._plan = plan
+        self._slots = slots
         self._counts = counts
         self._session = session
         self._claim = claim
@@ -406,7 +415,7 @@ class _ClaimWork(Generic[K, V]):
         self._running.add(task)
         try:
             while self._ready:
-                async with self._plan.slots:
+                async with self._slots:
                     # The queue is read again after the wait for a slot, because another task may have taken the record.
                     if self._is_stopping or not self._ready:
                         return

@@ -479,3 +479,19 @@ async def test_a_record_that_cannot_be_deserialized_goes_to_the_dead_letter_topi
     assert (dead.value, dict(dead.headers)["origin.offset"]) == (b"poison", b"1")
     assert dict(dead.headers)["error.class"] == b"DeserializationError"
     assert (await committed(cluster))[ONE] == 3
+
+
+def test_workers_may_be_used_in_one_event_loop_after_another() -> None:
+    workers = Workers(Handling(work=0.01), concurrency=2)
+
+    async def process(count: int) -> None:
+        async with EmbeddedCluster(tcp=False) as cluster:
+            await cluster.create_topic("orders", partitions=6)
+            for partition in ORDERS:
+                await cluster.produce("orders", b"0", partition=partition.partition)
+            running = Running(cluster, workers)
+            await until(lambda: running.task.done() or workers.metrics().processed == count)
+            await finish(running)
+
+    for count in (6, 12):
+        asyncio.run(process(count))
