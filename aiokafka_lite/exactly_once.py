@@ -197,7 +197,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
         try:
             consumer.add_listener(_Listener(self))
         except IllegalStateError:
-            raise ConfigurationError("consumer must have a group_id and topics: it must be a member") from None
+            raise ConfigurationError("consumer must have a group_id and topics, so that it is a member") from None
 
     def __repr__(self) -> str:
         return f"<ExactlyOnce {self._producer.config.transactional_id} {self._consumer!r}>"

@@ -54,7 +54,7 @@ def _read_toml(content: bytes, path: str) -> dict[str, str]:
     try:
         return dict(_flatten(tomllib.loads(content.decode()), ""))
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{path!r} must be UTF-8, because it is a TOML file") from None
+        raise ConfigurationError(f"{path!r} is a TOML file, so it must be UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line \d+", str(error))
         where = f", {place[0]}" if place else ""

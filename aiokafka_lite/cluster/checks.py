@@ -79,7 +79,8 @@ def check_topic(topic: MetadataResponseTopic) -> None:
     for partition in topic.partitions:
         number = partition.partition_index
         if partition.leader_epoch > MAX_LEADER_EPOCH:
-            raise _senseless(f"{where} has the leader epoch {partition.leader_epoch} in partition {number}")
+            what = f"{where} has the leader epoch {partition.leader_epoch} in partition {number}"
+            raise _senseless(f"{what}; the largest is {MAX_LEADER_EPOCH}")
         if not 0 <= number < MAX_PARTITIONS:
             raise _senseless(f"{where} has a partition {number}; numbers are from 0 to {MAX_PARTITIONS - 1}")
         if number in seen:

@@ -63,7 +63,7 @@ class PartitionChoice:
             # Metadata may lack a partition in the middle, which the hash of a key can still choose.
             if not 0 <= number < count:
                 raise IllegalStateError(
-                    f"{self._name} chose partition {number} of topic {topic!r}, which has {plural(count, 'partition')}"
+                    f"{self._name} must choose one of the {plural(count, 'partition')} of topic {topic!r}, got {number}"
                 )
         return number
 
