@@ -346,7 +346,7 @@ class Calls:
             if node_id not in nodes:
                 listed = ", ".join(map(str, sorted(nodes)))
                 text = f"broker {node_id} is not in the cluster, which has {listed}"
-                targets.errors[node_id] = error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
+                targets.errors[node_id] = error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, reason=text)
         return targets
 
     async def all_brokers(self, deadline: Deadline, *, at_once: bool = True) -> list[int]:
@@ -587,6 +587,6 @@ def _without_leader(item: TopicPartition, topic: TopicView | None) -> KafkaError
     if topic is not None and topic.error is not ErrorCode.NONE:
         return error_for(topic.error, f"topic {item.topic!r}")
     if topic is not None and topic.is_usable and topic.partition(item.partition) is None:
-        text = f"{item}: the topic has {plural(len(topic.partitions), 'partition')}"
-        return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        text = f"topic {item.topic!r} has {plural(len(topic.partitions), 'partition')}; there is no {item}"
+        return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason=text)
     return error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{item} has no leader")

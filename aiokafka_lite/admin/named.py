@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import Enum
 from typing import TypeVar
@@ -37,5 +38,6 @@ def members_of(kind: type[N], given: Iterable[N | str]) -> set[N]:
     found = {each if isinstance(each, kind) else kind(each) for each in listed}
     if any(each.name == "UNKNOWN" for each in found):
         known = ", ".join(str(each.value) for each in kind if each.name != "UNKNOWN")
-        raise ValueError(arguments.must_be(name, f"one of {known}", listed))
+        argument = re.findall("[A-Z][a-z]*", name)[-1].lower()  # the state of a GroupState
+        raise ValueError(arguments.must_be(argument, f"one of {known}", listed))
     return found

@@ -155,6 +155,8 @@ def read_offsets(text: str) -> dict[TopicPartition, int]:
         if not row:
             continue
         try:
+            if len(row) != 3:
+                raise ValueError(arguments.plural(len(row), "field"))
             topic, partition, offset = (field.strip() for field in row)
             offsets[arguments.partition((topic, int(partition)))] = arguments.offset(int(offset))
         except ValueError as error:

@@ -223,6 +223,8 @@ async def produce(
     from .produce import produce as run_produce
     from .sending import Job
 
+    if key_separator == "":  # probably a shell variable that is not set; all records would lack their keys
+        raise ValueError("--key-separator must be a text that is not empty, got ''")
     if json_in and (key_separator or null is not None):
         raise ValueError("--json-in excludes --key-separator and --null: the JSON has the key and its nulls")
     headers = tuple(map(parse_header, header or ()))

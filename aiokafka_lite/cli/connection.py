@@ -81,7 +81,7 @@ class Connection:
         from ..properties import consumer_settings
 
         if given == "":  # probably a shell variable that is not set; without a group, nothing would be committed
-            raise ConfigurationError("group must be a name that is not empty, got ''")
+            raise ConfigurationError("--group must be a name that is not empty, got ''")
         group = consumer_settings(self.all_properties(), group_id=given).get("group_id")
         return None if group is None else str(group)
 

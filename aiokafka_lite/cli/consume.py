@@ -17,7 +17,7 @@ from ..aio.service import ServiceState
 from ..arguments import must_be
 from ..consumer import Consumer, RebalanceHandle, RebalanceListener
 from ..consumer.columns import Batch
-from ..errors import ConfigurationError, ErrorCode, IllegalStateError, UnknownTopic
+from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..group import MemberState
 from ..types import TopicPartition
 from .connection import Connection
@@ -56,6 +56,8 @@ async def consume(connection: Connection, job: Job) -> int:
     now = time.time()
     start = Start() if job.start is None else parse_start(job.start, now)
     stop = None if job.until is None else parse_stop(job.until, now)
+    if start.time is not None and stop is not None and stop.time is not None and start.time >= stop.time:
+        raise ConfigurationError(f"--from must be before --until, got {job.start!r} and {job.until!r}")
     job = replace(job, group=connection.group(job.group))
     _check(job)
     topics = await _topics(connection, job)
@@ -84,7 +86,8 @@ async def consume(connection: Connection, job: Job) -> int:
 
 def _check(job: Job) -> None:
     if bool(job.topics) == bool(job.regex):
-        raise ConfigurationError("consume requires topics or --regex; see aiokafka-lite consume --help")
+        both = ", not both" if job.regex else ""
+        raise ConfigurationError(f"consume requires topics or --regex{both}; see aiokafka-lite consume --help")
     if job.group is not None and job.partitions:
         raise ConfigurationError(
             "--partition and --group exclude each other: a group shares all partitions of its topics"
@@ -109,14 +112,14 @@ async def _topics(connection: Connection, job: Job) -> Sequence[str] | re.Patter
     try:
         pattern = re.compile(job.regex)
     except re.error as error:
-        what = must_be("regex", "a regular expression", job.regex)
+        what = must_be("--regex", "a regular expression", job.regex)
         raise ConfigurationError(f"{what}: {error}") from None
     if job.group is not None:
         return pattern
     async with connection.admin() as admin:
         matching = [each.name for each in await admin.topics.list() if pattern.fullmatch(each.name)]
     if not matching:
-        raise UnknownTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {pattern.pattern!r}")
+        raise KafkaError(f"no topic matches {pattern.pattern!r}")
     return matching
 
 

@@ -49,7 +49,7 @@ def parse_format(text: str) -> Format | str:
         from ..errors import ConfigurationError
 
         what = f"one of {', '.join(_NAMES)}, or a format string such as '%t %p %o %k %s\\n'"
-        raise ConfigurationError(must_be("format", what, text))
+        raise ConfigurationError(must_be("--format", what, text))
     parse_template(text)
     return text
 

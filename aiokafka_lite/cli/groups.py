@@ -13,7 +13,7 @@ from . import completion
 from .confirm import Yes, confirmed, listed, say_done
 from .options import Shared, command
 from .output import Cell, Output, Table, show_changes, show_found
-from .partitions import Partitions, parse_topics
+from .partitions import Partitions, parse_topics, partitions_of
 from .running import FAILED, say
 from .starts import FORMS, parse_time
 
@@ -134,15 +134,9 @@ async def reset_offsets(
 ) -> int:
     """Move a group that has no members to other offsets. Without --execute, only show them."""
     reset = parse_reset(to, shift, file, time.time())
-    whole, partitions = parse_topics(topic or ())
     async with shared.connection.admin() as admin:
-        moved = await admin.groups.reset_offsets(
-            group,
-            reset,
-            partitions=partitions if topic else None,
-            topics=whole if topic else None,
-            dry_run=not execute,
-        )
+        partitions = await partitions_of(admin, topic) if topic else None
+        moved = await admin.groups.reset_offsets(group, reset, partitions=partitions, dry_run=not execute)
     nothing = f"group {group!r} has no committed offsets; name topics with --topic"
     return show_moves(shared.output, group, moved, before="CURRENT-OFFSET", executed=execute, nothing=nothing)
 
@@ -349,5 +343,5 @@ def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float
         return Reset.to_offset(int(to))
     milliseconds = parse_time(to, now)
     if milliseconds is None:
-        raise ValueError(f"to must be current, {FORMS}, got {to!r}")
+        raise ValueError(f"--to must be current, {FORMS}, got {to!r}")
     return Reset.to_timestamp(milliseconds)

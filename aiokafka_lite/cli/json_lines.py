@@ -71,6 +71,8 @@ def from_json_line(line: bytes) -> JsonRecord:
     """The record of a line. Raises SerializationError for a line that is not a record."""
     try:
         found = json.loads(line.decode("utf-8-sig"))  # json guesses the encoding of bytes
+    except json.JSONDecodeError as error:
+        raise SerializationError(f"must be a JSON object; character {error.pos + 1}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
         raise SerializationError(f"must be a JSON object: {error}") from None
     if not isinstance(found, dict):

@@ -114,7 +114,7 @@ def parse_brokers(text: str) -> list[int]:
     """The broker ids in ``1,2,3``. Raises ValueError for any other form."""
     numbers = text.split(",")
     if not all(number.isdecimal() for number in numbers):
-        raise ValueError(f"brokers must be broker ids with commas, as in 1,2,3, got {text!r}")
+        raise ValueError(f"--brokers must be broker ids with commas, as in 1,2,3, got {text!r}")
     return [int(number) for number in numbers]
 
 
@@ -142,14 +142,14 @@ def parse_plan(text: str) -> dict[TopicPartition, Sequence[int] | None]:
         directories = [name for each in entries for name in each.get("log_dirs") or () if name != "any"]
     except (ValueError, KeyError, TypeError, RecursionError):
         form = '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}'
-        raise ValueError(f"file must be JSON in the form {form}") from None
+        raise ValueError(f"--file must be JSON in the form {form}") from None
     if not listed:
-        raise ValueError("file must have at least one partition, got []")
+        raise ValueError("--file must have at least one partition, got []")
     if directories:
         raise ValueError(arguments.must_be("log_dirs", '"any", since brokers choose the directory', directories[0]))
     plan: dict[TopicPartition, Sequence[int] | None] = {}
     for partition, brokers in listed:
         if partition in plan:
-            raise ValueError(f"file must have each partition once, got {partition} twice")
+            raise ValueError(f"--file must have each partition once, got {partition} twice")
         plan[partition] = brokers
     return plan

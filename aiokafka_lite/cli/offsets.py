@@ -74,7 +74,7 @@ def parse_spec(text: str, now: float) -> OffsetSpec | int:
         return spec
     milliseconds = parse_time(text, now)
     if milliseconds is None:
-        raise ValueError(f"at must be earliest, latest, max-timestamp, {TIMES}, got {text!r}")
+        raise ValueError(f"--at must be earliest, latest, max-timestamp, {TIMES}, got {text!r}")
     return milliseconds
 
 

@@ -28,7 +28,7 @@ def parse_header(text: str) -> Header:
     """A header given as ``NAME=VALUE``; the value may be empty. Raises ConfigurationError for any other form."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise ConfigurationError(must_be("header", "NAME=VALUE", text))
+        raise ConfigurationError(must_be("--header", "NAME=VALUE", text))
     return Header(name, value.encode())
 
 

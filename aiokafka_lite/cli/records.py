@@ -105,5 +105,5 @@ def parse_before(text: str, now: float) -> tuple[int | None, int | None]:
         return int(text), None
     milliseconds = parse_time(text, now)
     if milliseconds is None:
-        raise ValueError(f"before must be end, an offset (42), {TIMES}, got {text!r}")
+        raise ValueError(f"--before must be end, an offset (42), {TIMES}, got {text!r}")
     return None, milliseconds

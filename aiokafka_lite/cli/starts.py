@@ -51,7 +51,7 @@ def parse_start(text: str, now: float) -> Start:
     if time is None:
         from ..errors import ConfigurationError
 
-        raise ConfigurationError(f"from must be {FORMS}, or the last records (-10), got {text!r}")
+        raise ConfigurationError(f"--from must be {FORMS}, or the last records (-10), got {text!r}")
     return Start(time=time)
 
 
@@ -63,9 +63,9 @@ def parse_stop(text: str, now: float) -> Stop:
         return Stop()
     time = parse_time(text.strip(), now)
     if time is None:
-        raise ConfigurationError(f"until must be end, {TIMES}, got {text!r}")
+        raise ConfigurationError(f"--until must be end, {TIMES}, got {text!r}")
     if time > round(now * 1000):
-        raise ConfigurationError(f"until must be a time in the past, got {text!r}")
+        raise ConfigurationError(f"--until must be a time in the past, got {text!r}")
     return Stop(time)
 
 

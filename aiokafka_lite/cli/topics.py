@@ -60,6 +60,8 @@ async def create(
     """Create topics."""
     from ..admin import NewTopic
 
+    if assignment is not None and (partitions, replicas) != (None, None):
+        raise ValueError("--assignment excludes --partitions and --replicas: it names the replicas of each partition")
     assignments = None if assignment is None else parse_assignment(assignment)
     configs = names_and_values("set", settings or ())
     wanted = [NewTopic(name, partitions, replicas, assignments, configs) for name in dict.fromkeys(topics)]
@@ -185,7 +187,7 @@ def parse_assignment(text: str) -> list[list[int]]:
         return [[int(number) for number in part.split(",")] for part in text.split("/")]
     except ValueError:
         form = "broker ids with commas, and partitions with slashes, as in 1,2/2,3"
-        raise ValueError(f"assignment must be {form}, got {text!r}") from None
+        raise ValueError(f"--assignment must be {form}, got {text!r}") from None
 
 
 def _without(failed: Mapping[Any, KafkaError], accepted: str | None) -> dict[Any, KafkaError]:

@@ -211,7 +211,7 @@ class _Lookup:
         if self._lacking_since is None:
             self._lacking_since = asyncio.get_running_loop().time()
         if is_confirmed(self._client.view, self._lacking_since):
-            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why, at=partition)
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason=why, at=partition)
         return why
 
     async def _ask(self, node_id: int, share: dict[TopicPartition, int], refused: list[KafkaError]) -> None:

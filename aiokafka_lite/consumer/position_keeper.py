@@ -296,7 +296,7 @@ class PositionKeeper:
 
     def _fail_unknown(self, assigned: AssignedPartition, why: str) -> None:
         assigned.unknown_since = None
-        self._fail(assigned, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why, at=assigned.partition))
+        self._fail(assigned, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason=why, at=assigned.partition))
 
     def _drop_deleted(self, name: str) -> bool:
         """Continue without a deleted topic, if other whole topics are read. Returns False if there is no other one."""

@@ -417,7 +417,7 @@ def wrong_partition(topic: str, known: Iterable[int], number: object) -> Seriali
         message = f"brokers list no partition={number} of topic {topic!r}, which has partition {last}"
     else:
         message = f"topic {topic!r} has partitions 0 to {last}, got partition={number}"
-    return UnknownTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    return UnknownTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason=message)
 
 
 def _refusal(name: str, view: ClusterView) -> KafkaError | None:

@@ -39,7 +39,7 @@ def test_a_byte_order_mark_is_skipped() -> None:
 @pytest.mark.parametrize(
     "line, said",
     [
-        (b"text", "must be a JSON object"),
+        (b"{text", "must be a JSON object; character 2: Expecting property name"),
         (b"\xff", "must be a JSON object"),
         (b"[" * 100_000, "must be a JSON object"),
         ('{"value":"v"}'.encode("utf-16"), "must be a JSON object"),
