@@ -37,17 +37,16 @@ class Ready(NamedTuple):
 class ReadyQueue:
     """Partitions in the order of their arrival, each once. An entry with a new level replaces the old entry.
 
-    ``send_now(first, others)`` is set by the queue's sender. If the sender is free, it sends the partitions at once and
-    returns True. Otherwise it does nothing, and the caller puts them into the queue. ``expects_lone()`` returns whether
-    the broker usually gets one record at a time, so that a record need not wait for others.
+    ``send_now(first, others)`` is a method of the queue's sender. If the sender is free, it sends the partitions at
+    once and returns True. Otherwise it does nothing, and the caller puts them into the queue. ``expects_lone()``
+    returns whether the broker usually gets one record at a time, so that a record need not wait for others.
 
     An ``asyncio.Queue`` would take 3 KB, because it has deques and an event for callers that wait for room.
     """
 
-    send_now: Callable[[Ready, list[Ready]], bool]
-    expects_lone: Callable[[], bool]
-
-    def __init__(self) -> None:
+    def __init__(self, send_now: Callable[[Ready, list[Ready]], bool], expects_lone: Callable[[], bool]) -> None:
+        self.send_now = send_now
+        self.expects_lone = expects_lone
         self._levels: OrderedDict[PartitionProducer, int] = OrderedDict()
         self._waiter: asyncio.Future[None] | None = None
 
@@ -77,7 +76,7 @@ class ReadyQueue:
 class Dispatcher:
     """Owns the ready queues and the timers of partitions.
 
-    ``start_sender(node_id, queue)`` is called for the first partition of a broker.
+    ``start_sender(node_id)`` is called for the first partition of a broker, and returns the queue of its sender.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Dispatcher:
         timers: Timers,
         budget: ByteBudget,
         linger: float,
-        start_sender: Callable[[int, ReadyQueue], None],
+        start_sender: Callable[[int], ReadyQueue],
     ) -> None:
         self._client = client
         self._timers = timers
@@ -179,8 +178,7 @@ class Dispatcher:
     def _queue_of(self, node_id: int) -> ReadyQueue:
         queue = self._queues.get(node_id)
         if queue is None:
-            queue = self._queues[node_id] = ReadyQueue()
-            self._start_sender(node_id, queue)
+            queue = self._queues[node_id] = self._start_sender(node_id)
         return queue
 
     def drop_broker(self, node_id: int) -> None:

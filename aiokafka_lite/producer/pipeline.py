@@ -178,8 +178,8 @@ class Pipeline:
     def _spawn(self, function: Callable[[], Coroutine[Any, Any, object]], name: str) -> ChildScope:
         return self._service.start_child(function, name=f"Producer: {name}")
 
-    def _start_sender(self, node_id: int, queue: ReadyQueue) -> None:
-        self.senders.start(node_id, queue)
+    def _start_sender(self, node_id: int) -> ReadyQueue:
+        return self.senders.start(node_id)
 
     def _spawn_sender(self, sender: Sender) -> ChildScope:
         return self._spawn(sender.run, f"broker {sender.node_id}")

@@ -79,10 +79,9 @@ class Sender:
      - ``_lone_requests``: the number of lone requests in a row, which ``_expects_lone`` compares.
     """
 
-    def __init__(self, node_id: int, queue: ReadyQueue, context: SenderContext) -> None:
+    def __init__(self, node_id: int, context: SenderContext) -> None:
         config = context.config
         self.node_id = node_id
-        self._queue = queue
         self._client = context.client
         self._dispatcher = context.dispatcher
         self._answers = context.answers
@@ -103,13 +102,13 @@ class Sender:
         self._latencies = Latencies()
         self._throttle_time = 0.0
         self._lone_requests = 0
-        queue.send_now = self._send_now
-        queue.expects_lone = self._expects_lone
+        # Last: the compiled build checks the attributes that are set after ``self`` was passed on, at each use.
+        self.queue = ReadyQueue(self._send_now, self._expects_lone)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is queued or in flight."""
-        return not self._serving and not self._in_flight and not self._queue
+        return not self._serving and not self._in_flight and not self.queue
 
     @property
     def is_reachable(self) -> bool:
@@ -147,7 +146,7 @@ class Sender:
     async def run(self) -> None:
         """Send ready partitions until the producer ends."""
         while True:
-            ready = await self._queue.get()
+            ready = await self.queue.get()
             # ``Senders.keep`` cancels an idle sender. This flag covers the time in which an entry has left the queue
             # and is not in a request yet.
             self._serving = True
@@ -191,7 +190,7 @@ class Sender:
         connection = self._connection
         if (
             self._serving
-            or self._queue
+            or self.queue
             or self._in_flight >= self._slots
             or connection is None
             or not connection.is_free
@@ -200,7 +199,7 @@ class Sender:
             return False
         # Queued before ``_collect``, which takes all partitions after the first from the queue.
         for each in others:
-            self._queue.put_nowait(each)
+            self.queue.put_nowait(each)
         in_flight = self._collect(first)
         if in_flight:
             self._send(connection, in_flight)
@@ -253,8 +252,8 @@ class Sender:
         """Stop sending for all partitions that are queued here: each backs off, or moves to another leader."""
         self._avoid()
         waiting = [first]
-        while self._queue:
-            waiting.append(self._queue.get_nowait())
+        while self.queue:
+            waiting.append(self.queue.get_nowait())
         for partition, level in waiting:
             # A stale entry has another leader by now, and does not depend on this broker.
             if level == partition.level:
@@ -284,11 +283,11 @@ class Sender:
                     collected.append(InFlightBatch(partition, batch))
                     room -= batch.builder.size
                     again[partition] = None
-            entry = self._queue.get_nowait() if self._queue else None
+            entry = self.queue.get_nowait() if self.queue else None
         # These partitions go to the end of the queue, so that a backlog does not block the other partitions.
         for partition in again:
             if partition.is_ready:
-                self._queue.put_nowait(Ready(partition, partition.level))
+                self.queue.put_nowait(Ready(partition, partition.level))
         return collected
 
     # Requests.
@@ -387,7 +386,7 @@ class Sender:
             self._client.request_refresh()
 
     def __repr__(self) -> str:
-        return f"<Sender broker={self.node_id} ready={len(self._queue)} in_flight={self._in_flight}>"
+        return f"<Sender broker={self.node_id} ready={len(self.queue)} in_flight={self._in_flight}>"
 
 
 class Senders:
@@ -399,10 +398,11 @@ class Senders:
         self._spawn = spawn
         self._senders: dict[int, tuple[Sender, ChildScope]] = {}
 
-    def start(self, node_id: int, queue: ReadyQueue) -> None:
-        """Start the sender of a broker."""
-        sender = Sender(node_id, queue, self._context)
+    def start(self, node_id: int) -> ReadyQueue:
+        """Start the sender of a broker. Returns its queue."""
+        sender = Sender(node_id, self._context)
         self._senders[node_id] = sender, self._spawn(sender)
+        return sender.queue
 
     def keep(self, listed: Container[int]) -> None:
         """Stop the idle senders of brokers that metadata no longer lists."""
