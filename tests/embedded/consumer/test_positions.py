@@ -286,7 +286,7 @@ async def test_the_lag_of_fetched_partitions_needs_no_request(orders: EmbeddedCl
         consumer.assign([FIRST, SECOND])
         assert await consumer.lag() == {FIRST: 100, SECOND: 100}
         records = await take(consumer, 30)
-        await asyncio.sleep(1.0)  # both leaders have answered a fetch
+        await until(lambda: all(consumer.high_watermark(each) == 100 for each in (FIRST, SECOND)))
         orders.history.clear()
         lag = await consumer.lag()
         assert sum(lag.values()) == 170
@@ -295,7 +295,7 @@ async def test_the_lag_of_fetched_partitions_needs_no_request(orders: EmbeddedCl
         await take(consumer, 200 - len(records))
         assert await consumer.lag() == {FIRST: 0, SECOND: 0}
         write(orders, FIRST, [b"more"] * 5)
-        await asyncio.sleep(1.0)
+        await until(lambda: consumer.high_watermark(FIRST) == 105)
         assert await consumer.lag() == {FIRST: 5, SECOND: 0}
 
 

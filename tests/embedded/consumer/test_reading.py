@@ -15,6 +15,7 @@ from aiokafka_lite.protocol.messages import FetchRequest
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Compression, Header, Record, TimestampType, TopicPartition
 from tests.embedded.consumer.logs import DEADLINE, consumer_of, fill, take, write, write_batch
+from tests.waiting import until
 
 FIRST = TopicPartition("orders", 0)
 
@@ -61,7 +62,8 @@ async def test_partitions_take_turns(cluster: EmbeddedCluster) -> None:
     for partition in partitions:
         fill(cluster, partition, 5_000, batch_size=100)
     async with consumer_of(cluster, topics=["orders"]) as consumer:
-        await asyncio.sleep(1.0)  # until all has come
+        for partition in partitions:
+            await until(lambda each=partition: consumer.metrics().partitions[each].buffered_bytes)  # type: ignore[misc]
         records = await take(consumer, 7_500)
     counts = [sum(record.partition == number for record in records) for number in range(3)]
     assert max(counts) - min(counts) <= 1_000
