@@ -1,4 +1,4 @@
-"""The records of a transaction that will not be committed: fails those that are not written."""
+"""Fails the unwritten records of a transaction that will not be committed."""
 
 from __future__ import annotations
 
