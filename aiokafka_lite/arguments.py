@@ -112,6 +112,13 @@ def whole(name: str, value: object, low: int = 0, high: int = INT32_MAX) -> int:
     return int(value)
 
 
+def check_max_records(value: object) -> None:
+    """The number of records that a call returns at most. Other clients have the timeout in its place."""
+    if isinstance(value, float):
+        raise TypeError(f"{must_be('max_records', 'a whole number >= 1', value)}; for seconds, pass timeout={value}")
+    whole("max_records", value, 1)
+
+
 def text(name: str, value: object) -> str:
     """A string that a request can carry."""
     if not isinstance(value, str):
@@ -177,9 +184,9 @@ def partitions(given: object) -> list[TopicPartition]:
     return list(dict.fromkeys(partition(each) for each in given))
 
 
-def by_partition(name: str, given: object) -> dict[TopicPartition, Any]:
-    """A mapping whose keys are partitions."""
-    return {partition(key): value for key, value in mapping(name, given, "TopicPartition to values").items()}
+def by_partition(name: str, given: object, values: str = "offsets") -> dict[TopicPartition, Any]:
+    """A mapping whose keys are partitions. ``values`` describes its values in errors."""
+    return {partition(key): value for key, value in mapping(name, given, f"TopicPartition to {values}").items()}
 
 
 def by_topic(given: Iterable[tuple[T, int]]) -> dict[T, list[int]]:
@@ -199,7 +206,7 @@ def timestamps(given: object) -> dict[TopicPartition, int]:
     """Milliseconds since the epoch by partition."""
     return {
         each: whole(f"timestamp of {each} in milliseconds", value, 0, INT64_MAX)
-        for each, value in by_partition("timestamps", given).items()
+        for each, value in by_partition("timestamps", given, "milliseconds").items()
     }
 
 

@@ -50,7 +50,7 @@ from .errors import (
     KafkaTimeout,
     TransactionAborted,
 )
-from .method_names import AsyncIteration, explain
+from .method_names import AsyncIteration, checks_constructor, explain
 from .producer import Producer
 from .types import K, OffsetAndMetadata, Record, TopicPartition, V
 
@@ -421,6 +421,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
 
 
 explain(ExactlyOnce)
+checks_constructor(ExactlyOnce)
 
 
 class _Listener(RebalanceListener):

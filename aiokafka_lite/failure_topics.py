@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from .arguments import must_be
+from .cluster.topics import problem_of_topic_name
 from .errors import ConfigurationError, IllegalStateError
+from .method_names import checks_constructor
 from .producer import Producer
 from .types import Header, Record
 
@@ -41,14 +43,16 @@ class FailureTopics:
     ) -> None:
         if not isinstance(producer, Producer):
             raise ConfigurationError(must_be("producer", "a Producer", producer))
-        if not isinstance(dead_letter, str) or not dead_letter:
-            raise ConfigurationError(must_be("dead_letter", "the name of a topic", dead_letter))
+        if (problem := problem_of_topic_name(dead_letter)) is not None:
+            raise ConfigurationError(f"dead_letter: {problem}")
         delays = {} if retry is None else retry
         if not isinstance(delays, Mapping):
             raise ConfigurationError(must_be("retry", "a mapping of topics to seconds", retry))
         for topic, delay in delays.items():
             if isinstance(delay, bool) or not isinstance(delay, int | float) or not delay >= 0:
                 raise ConfigurationError(must_be(f"retry[{topic!r}]", "a number of seconds >= 0", delay))
+            if (problem := problem_of_topic_name(topic)) is not None:
+                raise ConfigurationError(f"retry: {problem}")
             if topic == dead_letter:
                 raise ConfigurationError(f"retry and dead_letter must be different topics, got {topic!r} for both")
         self.delays: dict[str, float] = dict(delays)
@@ -74,6 +78,9 @@ class FailureTopics:
     def _following(self, topic: str) -> str:
         topics = [*self.delays, self.dead_letter]
         return topics[topics.index(topic) + 1] if topic in self.delays else topics[0]
+
+
+checks_constructor(FailureTopics)
 
 
 def _headers(record: Record[Any, Any], error: Exception) -> list[Header]:

@@ -23,7 +23,8 @@ def exports(package: str, **homes: str) -> tuple[list[str], Callable[[str], obje
     def find(name: str) -> object:
         home = home_of.get(name)
         if home is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            text = f"module {package!r} has no attribute {name!r}"
+            raise AttributeError(text, name=name, obj=sys.modules[package])  # for "Did you mean" of Python
         value: object = getattr(import_module(f"{package}.{home}"), name)
         setattr(sys.modules[package], name, value)
         return value

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Never
 
+from .arguments import shown
 from .types import TopicPartition
 
 PRODUCER = {
@@ -62,6 +64,11 @@ CONSUMER_GROUP = {
     "getmany": "Consumer, or consume(topics, handler)",
     "poll": "Consumer, or consume(topics, handler)",
     "commit": "commit() of the session, which the handler gets",
+    "mark": "mark(record) of the session, which the handler gets",
+    "assignment": "claims of the session, which the handler gets",
+    "group_metadata": "group_metadata() of the session, which the handler gets",
+    "seek": "session.offsets.reset(partition, offset) in the handler's setup()",
+    **dict.fromkeys(("pause", "resume", "position", "lag", "assign", "add_listener"), "Consumer, which has it"),
 }
 SHARE_CONSUMER = {
     "stop": "close()",
@@ -73,6 +80,25 @@ SHARE_CONSUMER = {
     "mark": "accept(record), release(record) or reject(record)",
     "commit_sync": "commit()",
     "commit_async": "commit_nowait()",
+    **dict.fromkeys(
+        ("assign", "assignment", "seek", "position", "pause", "committed"),
+        "Consumer: the brokers choose the records of a share group",
+    ),
+}
+DELIVERY = {
+    "get": "await delivery, or result() when done() is True",
+    "cancel": "nothing: an accepted record is sent in any case",
+    **dict.fromkeys(("offset", "partition", "timestamp"), "await delivery, which returns a RecordMetadata"),
+    **dict.fromkeys(("add_callback", "add_errback"), "report(function), which calls function(metadata, error)"),
+    "add_done_callback": "report(function), or future(), which asyncio.wait accepts too",
+    "succeeded": "done(), and exception() is None",
+    "failed": "done(), and exception() is not None",
+}
+TRANSACTION = {
+    "commit": "nothing: leaving 'async with' commits",
+    "abort": "an exception in the body, or producer.abort_transaction()",
+    "flush": "producer.flush()",
+    "send_offsets_to_transaction": "send_offsets(offsets, group_metadata)",
 }
 ADMIN = {
     "create_topics": "topics.create()",
@@ -170,6 +196,12 @@ _RENAMED = {
 }
 """Arguments of other clients, and the arguments here with the same meaning. A method takes at most one of them."""
 
+_MANY = 5
+"""The number of names that an error does not list."""
+
+BY_POSITION = "*"
+"""The key of the advice for an argument that is given by position."""
+
 SEND = {
     "timestamp_ms": "use timestamp, in milliseconds",
     "callback": "use send_nowait(...).report(function), which calls function(metadata, error)",
@@ -223,11 +255,15 @@ class AsyncContext:
 
         def __exit__(self, *error: object) -> None: ...  # Python looks for it before it calls __enter__
 
+    def __reduce__(self) -> Never:
+        name = type(self).__name__
+        raise TypeError(f"{name} cannot be pickled or copied, as it has connections and tasks: create another one")
+
 
 class AsyncIteration:
-    """A base class of objects for ``async for``. Type checkers do not see its method: they report ``for``.
+    """A base class of objects for ``async for``. Type checkers do not see its methods: they report ``for``.
 
-    Such a class is a subclass of ``collections.abc.Iterable`` for ``issubclass``, although ``for`` raises.
+    Such a class is a subclass of ``collections.abc.Iterator`` for ``issubclass``, although ``for`` and ``next`` raise.
     """
 
     __slots__ = ()
@@ -236,6 +272,9 @@ class AsyncIteration:
 
         def __iter__(self) -> Never:
             raise TypeError(f"{type(self).__name__} must be read with 'async for', which 'for' and list() cannot do")
+
+        def __next__(self) -> Never:
+            raise TypeError(f"{type(self).__name__} must be read with 'await anext(...)' or 'async for', got next()")
 
 
 class _Missing:
@@ -300,6 +339,32 @@ def _counterpart(name: str, takes: Collection[str]) -> str:
     return f"it takes {', '.join(takes) or 'no arguments'}"
 
 
+_NEW_TOPIC = "pass NewTopic(name, partitions=3, replication_factor=3, configs={...})"
+TOPICS_ARGUMENTS = {
+    "create": dict.fromkeys(
+        (BY_POSITION, "partitions", "num_partitions", "replication_factor", "configs", "topic_configs"), _NEW_TOPIC
+    )
+}
+WORKERS = {
+    "handler": "use handle",
+    "on_error": "use on_failure",
+    "retries": "use attempts, which counts the first one",
+    **dict.fromkeys(("max_concurrency", "max_workers", "workers"), "use concurrency"),
+}
+EMBEDDED_CLUSTER = {
+    "partitions": "use default_partitions",
+    **dict.fromkeys(("nodes", "num_brokers", "broker_count"), "use brokers"),
+}
+NEW_TOPIC = {
+    "topic": "use name",
+    "num_partitions": "use partitions",
+    "config": "use configs",
+    "topic_configs": "use configs",
+    "replica_assignment": "use assignments",
+    "replica_assignments": "use assignments",
+}
+
+
 def wrong_send(method: str, given: Sequence[object], named: Mapping[str, object]) -> TypeError:
     """The error for arguments after ``value`` that are given by position, or for arguments that no send has."""
     if given:
@@ -307,12 +372,25 @@ def wrong_send(method: str, given: Sequence[object], named: Mapping[str, object]
             f"{method}() takes only topic and value by position; pass other arguments by name, such as key=..."
         )
     takes = ("key", "headers", "partition", "timestamp") + (("timeout",) if method != "send_nowait" else ())
-    return other_argument(method, named, SEND, takes)
+    instead = SEND if "timeout" in takes else {**SEND, "timeout": "use put() or send(), which wait"}
+    return other_argument(method, named, instead, takes)
+
+
+def _too_many(
+    name: str, given: Sequence[object], takes: Sequence[str], places: int, instead: Mapping[str, str]
+) -> TypeError:
+    """The error for a call with more positional arguments than ``places``. ``takes`` has the names of all arguments."""
+    first, names = " and ".join(takes[:places]), takes[places:]
+    named = " and ".join(names) if len(names) < _MANY else "other arguments"
+    text = f"{name}() takes {f'only {first}' if first else 'nothing'} by position, got {shown(given[places])} as well"
+    advice = instead.get(BY_POSITION) or (f"pass {named} by name" if named else "remove it")
+    return TypeError(f"{text}; {advice}")
 
 
 def _checks_arguments(call: Callable[..., Any], instead: Mapping[str, str]) -> Callable[..., Any]:
     code = call.__code__  # inspect.signature() is 20 times slower, and imports of the package would take longer
     takes = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    places = code.co_argcount - 1 if not code.co_flags & inspect.CO_VARARGS else sys.maxsize
     known = frozenset(takes)
     takes_one_list = takes[:1] == ("partitions",)
 
@@ -321,6 +399,8 @@ def _checks_arguments(call: Callable[..., Any], instead: Mapping[str, str]) -> C
             raise other_argument(call.__name__, named, instead, takes)
         if takes_one_list and len(given) > 1:
             raise TypeError(f"{call.__name__}() takes partitions as one list: pass [partition, ...]")
+        if len(given) > places:
+            raise _too_many(call.__name__, given, takes, places, instead)
 
     if code.co_flags & inspect.CO_COROUTINE:
 
@@ -356,14 +436,7 @@ def explain(
       ``*more`` and ``**other``, which their signatures hide, and raise ``wrong_send`` themselves.
     """
     if instead:
-        for name, use in instead.items():
-            setattr(client, name, _Missing(name, use))
-
-        def names(self: object) -> list[str]:
-            every = super(client, self).__dir__()  # type: ignore[arg-type]  # mypy takes no class from an argument
-            return sorted(name for name in every if not isinstance(inspect.getattr_static(self, name, None), _Missing))
-
-        setattr(client, "__dir__", names)  # noqa: B010 - for mypy
+        explain_methods(client, instead)
     for name, call in _methods(client).items():
         code = call.__code__
         if "other" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 2]:
@@ -372,6 +445,44 @@ def explain(
             call.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
         elif not code.co_flags & inspect.CO_VARKEYWORDS and name not in each_record:
             setattr(client, name, _checks_arguments(call, (arguments or {}).get(name, {})))
+
+
+def explain_methods(owner: type, instead: Mapping[str, str]) -> None:
+    """Let a class explain methods that it does not have, as ``explain`` does, and nothing else."""
+    for name, use in instead.items():
+        setattr(owner, name, _Missing(name, use))
+
+    def names(self: object) -> list[str]:
+        every = super(owner, self).__dir__()  # type: ignore[arg-type]  # mypy takes no class from an argument
+        return sorted(name for name in every if not isinstance(inspect.getattr_static(self, name, None), _Missing))
+
+    setattr(owner, "__dir__", names)  # noqa: B010 - for mypy
+
+
+def checks_constructor(client: Any, instead: Mapping[str, str] | None = None) -> None:
+    """Let the constructor of a class explain arguments that it does not have. ``instead`` says what to use for some."""
+    make, name, use = client.__init__, client.__name__, instead or {}
+    code = make.__code__
+    takes = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    places = code.co_argcount - 1
+    has_default = {*takes[places - len(make.__defaults__ or ()) : places], *(make.__kwdefaults__ or ())}
+    required = [each for each in takes if each not in has_default]
+    known = None if code.co_flags & inspect.CO_VARKEYWORDS else frozenset(takes)  # settings have checks of their own
+
+    @wraps(make)
+    def construct(self: object, *given: object, **named: object) -> None:
+        if known is not None and not known.issuperset(named):
+            raise other_argument(name, named, use, takes)
+        if len(given) > places:
+            raise _too_many(name, given, takes, places, use)
+        if twice := [each for each in takes[: len(given)] if each in named]:
+            raise TypeError(f"{name}() got {twice[0]} twice: by position and by name")
+        if missing := [each for each in required if each not in named and each not in takes[: len(given)]]:
+            others = f", got only {', '.join(named)}" if named else ""
+            raise TypeError(f"{name}() requires {' and '.join(missing)}{others}")
+        make(self, *given, **named)
+
+    client.__init__ = construct
 
 
 def _methods(client: type) -> dict[str, FunctionType]:

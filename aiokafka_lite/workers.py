@@ -39,6 +39,7 @@ from .arguments import check_function, check_timeout, must_be, whole
 from .consumer import Claim, ConsumerGroupHandler, ConsumerGroupSession
 from .consumer.callbacks import call
 from .errors import ConfigurationError, IllegalStateError
+from .method_names import WORKERS, checks_constructor
 from .snapshot import Snapshot
 from .types import K, Record, V
 
@@ -113,12 +114,14 @@ class Workers(ConsumerGroupHandler[K, V]):
         check_function("clock", clock)
         if order not in ORDERS:
             raise ConfigurationError(must_be("order", "'key', 'partition' or 'none'", order))
-        if on_failure not in ("raise", "skip") and not callable(on_failure):
+        if on_failure not in ("raise", "skip") and (isinstance(on_failure, type) or not callable(on_failure)):
             raise ConfigurationError(must_be("on_failure", "'raise', 'skip' or an async function", on_failure))
         for name, value in (("backoff", backoff), ("max_backoff", max_backoff)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise ConfigurationError(must_be(name, "a number of seconds >= 0", value))
         check_timeout(timeout)
+        if timeout is not None and timeout <= 0:
+            raise ConfigurationError(must_be("timeout", "a number of seconds > 0, or None", timeout))
         self._plan = _Plan(
             handle=handle,
             order=order,
@@ -178,6 +181,9 @@ class Workers(ConsumerGroupHandler[K, V]):
         counts, claims = self._counts, self._claims
         pending = sum(work.unfinished for work in claims)
         return WorkersMetrics(pending, counts.active, counts.processed, counts.retries, counts.failed)
+
+
+checks_constructor(Workers, WORKERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

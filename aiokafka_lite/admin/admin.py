@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 from ..aio.service import Component
 from ..cluster.client import Client
 from ..config import ClientConfig, ClientSettings
-from ..method_names import ADMIN, explain
+from ..method_names import ADMIN, TOPICS_ARGUMENTS, checks_constructor, explain
 from ..net.connector import Connector
 from .acls import Acls
 from .calls import Calls
@@ -113,8 +113,10 @@ class Admin(Component):
 
 
 explain(Admin, ADMIN)
+checks_constructor(Admin)
 for _family in (
-    *(Topics, Configs, Groups, ShareGroups, Cluster, Records, OffsetsOfPartitions, Leaders),
+    *(Configs, Groups, ShareGroups, Cluster, Records, OffsetsOfPartitions, Leaders),
     *(Reassignments, LogDirs, Quotas, Transactions, Acls, Users, Tokens),
 ):
     explain(_family)
+explain(Topics, arguments=TOPICS_ARGUMENTS)

@@ -38,6 +38,7 @@ from ..cluster.metadata import TopicView
 from ..cluster.topics import check_topic_name
 from ..errors import (
     BrokerError,
+    ConfigurationError,
     ConnectionLost,
     ErrorCode,
     KafkaError,
@@ -71,13 +72,13 @@ _COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAIL
 
 
 class Deadline:
-    """The end of a call in the loop's time, ``timeout`` seconds from now. Raises ValueError for a wrong timeout."""
+    """The end of a call in the loop's time, ``timeout`` seconds from now. Raises ConfigurationError."""
 
     __slots__ = ("at", "timeout")
 
     def __init__(self, timeout: float) -> None:
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= sys.float_info.max:
-            raise ValueError(must_be("timeout", "a number of seconds > 0", timeout))
+            raise ConfigurationError(must_be("timeout", "a number of seconds > 0", timeout))
         self.timeout: float = float(timeout)
         self.at: float = asyncio.get_running_loop().time() + timeout
 

@@ -131,7 +131,7 @@ class Reassignments:
         """
         wanted = {
             each: None if brokers is None else arguments.broker_ids(brokers)
-            for each, brokers in arguments.by_partition("replicas", replicas).items()
+            for each, brokers in arguments.by_partition("replicas", replicas, "broker ids").items()
         }
 
         async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError | None]:

@@ -88,9 +88,10 @@ class OffsetsOfPartitions:
         The time is in milliseconds since the epoch. The result is None if there is no such offset: all records are
         older, or tiered storage is empty.
         """
+        what = "offset or time, an OffsetSpec such as OffsetSpec.LATEST or milliseconds,"
         asked = {
-            each: arguments.whole("offset or time", spec, -6, arguments.INT64_MAX)
-            for each, spec in arguments.by_partition("wanted", wanted).items()
+            each: arguments.whole(what, spec, -6, arguments.INT64_MAX)
+            for each, spec in arguments.by_partition("wanted", wanted, "OffsetSpec or milliseconds").items()
         }
         return await self.look_up(asked, isolation_of(isolation_level), self._calls.deadline(timeout))
 
@@ -134,7 +135,7 @@ class OffsetsOfPartitions:
         """The ends of leader epochs; None for an epoch that the log does not have. Requires Kafka 2.1."""
         asked = {
             each: arguments.whole("leader epoch", epoch)
-            for each, epoch in arguments.by_partition("epochs", epochs).items()
+            for each, epoch in arguments.by_partition("epochs", epochs, "leader epochs").items()
         }
 
         async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, EpochEnd | KafkaError | None]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from .. import arguments
 from ..cluster.topics import check_topic_name
 from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, UnsupportedVersion, error_for
-from ..method_names import AsyncIteration
+from ..method_names import NEW_TOPIC, AsyncIteration, checks_constructor
 from ..protocol.messages import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -79,6 +79,9 @@ class NewTopic:
         arguments.mapping("configs", self.configs, "setting names to values")
         for setting, value in self.configs.items():
             setting_text(setting, value)
+
+
+checks_constructor(NewTopic, NEW_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +417,9 @@ def _from(topic: TopicDescription, cursor: TopicPartitionCursor | None) -> Topic
 
 
 def _new_topics(given: str | NewTopic | Iterable[str | NewTopic]) -> dict[str, NewTopic]:
+    if isinstance(given, Mapping):  # its values would be ignored
+        what = "names or NewTopic objects, such as NewTopic('orders', partitions=3)"
+        raise TypeError(arguments.must_be("topics", what, given))
     listed = [given] if isinstance(given, str | NewTopic) else arguments.several(given, "topics")
     topics: dict[str, NewTopic] = {}
     for each in listed:

@@ -536,10 +536,6 @@ class Component(AsyncContext):
             if unwrapped(failure) is not unwrapped(error):
                 logger.warning("%r failed to close after %r: %r", self, error, failure)
 
-    def __reduce__(self) -> NoReturn:
-        name = type(self).__name__
-        raise TypeError(f"{name} cannot be pickled or copied, as it has connections and tasks: create another one")
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.state.name}>"
 

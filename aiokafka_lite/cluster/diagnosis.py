@@ -22,6 +22,7 @@ from ..net.connection import Connection
 from ..snapshot import Snapshot
 from ..version import VERSION
 from .client import Client
+from .metrics import loop_time
 
 HIDDEN = "(set, not shown)"
 
@@ -117,6 +118,7 @@ def common(service: Service, client: Client, *configs: object, fatal: BaseExcept
     ``fatal`` is an error after which the client cannot do its work, although its tasks still run.
     """
     failure = service.failure or client.service.failure or fatal
+    loop_time()  # raises in another thread
     return {
         "client": repr(service),
         "failure": None if failure is None else f"{type(failure).__name__}: {failure}",
@@ -169,11 +171,6 @@ def bounded(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(every) if left_out <= 0 else (*every[:MOST_SHOWN], f"... and {left_out} more")
 
 
-def now() -> float:
-    """The time of the running loop."""
-    return asyncio.get_running_loop().time()
-
-
 def _cluster(client: Client) -> ClusterReport:
     view = client.view
     outages = [each.error for each in client.outages.all() if each.place == "metadata" and each.began is not None]
@@ -182,7 +179,7 @@ def _cluster(client: Client) -> ClusterReport:
         cluster_id=view.cluster_id,
         controller=view.controller_id,
         brokers=tuple(f"{node.node_id} at {node.host}:{node.port}" for node in view.nodes.values()),
-        metadata_age=None if view.updated_at is None else round(view.age(now()), 3),
+        metadata_age=None if view.updated_at is None else round(view.age(loop_time()), 3),
         topics={
             name: plural(len(topic.partitions), "partition") if not topic.error else topic.error.name
             for name, topic in sorted(view.topics.items())[:MOST_SHOWN]
@@ -197,7 +194,7 @@ def _broker(broker: Broker) -> BrokerReport:
     return BrokerReport(
         broker=broker.place,
         connections=tuple(_connection(purpose.value, each) for purpose, each in connections.items()),
-        next_try_in=round(max(0.0, broker.retry_at - now()), 3),
+        next_try_in=round(max(0.0, broker.retry_at - loop_time()), 3),
         offers=offers,
     )
 
@@ -207,9 +204,9 @@ def _connection(purpose: str, connection: Connection) -> ConnectionReport:
         purpose=purpose,
         state=connection.state.name,
         in_flight=connection.in_flight,
-        age=round(now() - connection.opened_at, 3),
-        idle=round(now() - connection.last_used, 3),
-        throttled_for=round(max(0.0, connection.throttled_until - now()), 3),
+        age=round(loop_time() - connection.opened_at, 3),
+        idle=round(loop_time() - connection.last_used, 3),
+        throttled_for=round(max(0.0, connection.throttled_until - loop_time()), 3),
         versions=connection.agreed_versions,
     )
 
@@ -220,9 +217,9 @@ def _outages(client: Client) -> Iterator[OutageReport]:
             place=outage.place,
             error=outage.error,
             count=outage.count,
-            first_ago=round(now() - outage.first, 3),
-            last_ago=round(now() - outage.last, 3),
-            lasts_for=None if outage.began is None else round(now() - outage.began, 3),
+            first_ago=round(loop_time() - outage.first, 3),
+            last_ago=round(loop_time() - outage.last, 3),
+            lasts_for=None if outage.began is None else round(loop_time() - outage.began, 3),
         )
 
 

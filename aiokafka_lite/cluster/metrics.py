@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..errors import IllegalStateError
 from ..net.metrics import BrokerTraffic
 from ..snapshot import Snapshot
 
@@ -47,11 +48,22 @@ class ClientMetrics(Snapshot):
     brokers: Mapping[int, BrokerTraffic]
 
 
+def loop_time() -> float:
+    """The time of the running loop. Raises IllegalStateError where none runs, as in another thread."""
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        raise IllegalStateError(
+            "metrics(), health() and diagnose() must be called in the event loop; in another thread, use an exporter "
+            "of aiokafka_lite.metrics, or asyncio.run_coroutine_threadsafe"
+        ) from None
+
+
 def client_metrics(client: Client) -> ClientMetrics:
     """The current metrics. May be called before the start and after the end."""
     brokers = client.traffic()
     every = brokers.values()
-    view, delay, now = client.view, client.loop_delay, asyncio.get_running_loop().time()
+    view, delay, now = client.view, client.loop_delay, loop_time()
     answered = [each.last_response_at for each in client.brokers if each.last_response_at is not None]
     return ClientMetrics(
         client_id=client.config.client_id,

@@ -25,7 +25,15 @@ from ..arguments import partitions as checked_partitions
 from ..arguments import timestamps as checked_timestamps
 from ..cluster.topics import check_topic_name
 from ..errors import ConfigurationError
-from ..method_names import CONSUMER, CONSUMER_ARGUMENTS, AsyncIteration, PropertyPartitions, checks_topics, explain
+from ..method_names import (
+    CONSUMER,
+    CONSUMER_ARGUMENTS,
+    AsyncIteration,
+    PropertyPartitions,
+    checks_constructor,
+    checks_topics,
+    explain,
+)
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
@@ -407,6 +415,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
 
 explain(Consumer, CONSUMER, CONSUMER_ARGUMENTS, each_record=("mark",))
 if not TYPE_CHECKING:  # a type checker finds these mistakes by the signatures
+    checks_constructor(Consumer)
     Consumer.__init__ = checks_topics(Consumer.__init__)
 
 

@@ -25,7 +25,7 @@ from ..aio.service import ServiceState
 from ..arguments import check_timeout, must_be
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..group.strategies import AssignmentStrategy, checked_strategies
-from ..method_names import CONSUMER_GROUP, AsyncContext, AsyncIteration, explain
+from ..method_names import CONSUMER_GROUP, AsyncContext, AsyncIteration, checks_constructor, explain
 from ..net.connector import Connector
 from ..types import K, V
 from .deserializer import Deserializer
@@ -105,7 +105,7 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
         if self._run is not None:
             raise IllegalStateError(f"{self!r} is consuming already; use another ConsumerGroup for a second consume()")
         if not isinstance(handler, ConsumerGroupHandler):
-            raise TypeError(must_be("handler", "an instance of ConsumerGroupHandler", handler))
+            raise TypeError(must_be("handler", "a ConsumerGroupHandler, or Workers(function)", handler))
         wanted = checked_topics(topics)
         if not isinstance(wanted, re.Pattern) and not wanted:
             raise ConfigurationError(must_be("topics", "at least one name, or a pattern", topics))
@@ -199,6 +199,7 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
 
 
 explain(ConsumerGroup, CONSUMER_GROUP)
+checks_constructor(ConsumerGroup)
 
 
 class ErrorQueue:

@@ -56,7 +56,7 @@ class StrDeserializer:
     def __init__(self, encoding: str = "utf-8") -> None:
         try:
             codecs.lookup(encoding)
-        except LookupError:
+        except (LookupError, TypeError):
             raise ConfigurationError(must_be("encoding", "a text encoding of Python", encoding)) from None
         self._encoding = encoding
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 import anyio
 
 from ..aio.service import ServiceState
-from ..arguments import check_wait, whole
+from ..arguments import check_max_records, check_wait
 from ..arguments import partitions as checked_partitions
 from ..errors import CorruptRecord, IllegalStateError
 from ..method_names import AsyncIteration
@@ -111,7 +111,7 @@ class Batches(AsyncIteration):
     def __init__(self, core: ConsumerCore, max_records: int, timeout: float) -> None:
         if core.options.interceptors is not None:
             raise IllegalStateError("a consumer with interceptors cannot read columns; use another consumer")
-        whole("max_records", max_records, 1)
+        check_max_records(max_records)
         check_wait(timeout)
         self._core = core
         self._max_records = max_records
@@ -217,7 +217,7 @@ class PartitionReader(AsyncIteration, Generic[K, V]):
     async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record[K, V]]:
         """Poll like ``Consumer.poll``. Raises IllegalStateError if the partition is no longer assigned."""
         self._core.service.check()
-        whole("max_records", max_records, 1)
+        check_max_records(max_records)
         check_wait(timeout)
         if self._reader.has_ended:
             what = f"{self.topic_partition} is not assigned to this consumer any more"
@@ -235,7 +235,7 @@ async def poll(
 ) -> list[Record[Any, Any]]:
     """``Consumer.poll``."""
     core.service.check()
-    whole("max_records", max_records, 1)
+    check_max_records(max_records)
     check_wait(timeout)
     core.check_something_to_read()
     only = None if partitions is None else frozenset(checked_partitions(partitions))

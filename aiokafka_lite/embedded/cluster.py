@@ -20,6 +20,7 @@ from ..aio.memory_pipe import MemoryTransport, memory_pipe
 from ..aio.service import NOT_STARTED, Component
 from ..arguments import text, whole
 from ..errors import ErrorCode, IllegalStateError
+from ..method_names import EMBEDDED_CLUSTER, checks_constructor
 from ..protocol.schema import Request
 from ..types import Record
 from . import direct
@@ -416,6 +417,9 @@ class EmbeddedCluster(Component):
     def skew_clock(self, node: int, seconds: float) -> None:
         """Set a broker's wall clock ahead, or with a negative number back."""
         self.nodes[node].clock_skew = seconds
+
+
+checks_constructor(EmbeddedCluster, EMBEDDED_CLUSTER)
 
 
 def _addresses(cluster: EmbeddedCluster, listener: str) -> str:

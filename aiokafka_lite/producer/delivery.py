@@ -14,11 +14,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 from ..aio.callbacks import RAISED, CallbackErrors
 from ..compiled import mypyc_attr
 from ..errors import IllegalStateError
+from ..method_names import DELIVERY, explain_methods
 from ..types import RecordMetadata, TimestampType
 
 logger = logging.getLogger(__name__)
@@ -341,6 +342,9 @@ class Delivery:
         """The result of the batch that has the record now: a split moves records to other batches."""
         return self._follow()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Delivery cannot be pickled or copied: await it, and use its RecordMetadata")
+
     def done(self) -> bool:
         """Whether the record is acknowledged or has failed."""
         return self._follow().settled
@@ -436,3 +440,6 @@ class Delivery:
         # The partition is -1 until the metadata of the topic is known.
         place = result.topic if result.partition < 0 else f"{result.topic}-{result.partition}"
         return f"<Delivery {place} {state}>"
+
+
+explain_methods(Delivery, DELIVERY)

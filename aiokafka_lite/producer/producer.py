@@ -15,7 +15,7 @@ from ..arguments import INT64_MAX, check_methods, check_timeout, plural, whole
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
 from ..errors import ErrorCode, IllegalStateError
-from ..method_names import PRODUCER, PRODUCER_ARGUMENTS, explain, wrong_send
+from ..method_names import PRODUCER, PRODUCER_ARGUMENTS, checks_constructor, explain, wrong_send
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
 from ..types import Compression, K_contra, RecordMetadata, V_contra
@@ -402,6 +402,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
 
 
 explain(Producer, PRODUCER, PRODUCER_ARGUMENTS)
+checks_constructor(Producer)
 
 
 def _reporter(producer: Producer[Any, Any]) -> Callable[[], Report]:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Never, Protocol, TypeAlias, TypeVar, cast
 
 from ..aio.callbacks import RAISED
-from ..arguments import check_methods, for_part, must_be
+from ..arguments import check_function, check_methods, for_part, must_be
 from ..errors import ConfigurationError, KafkaTimeout, SerializationError
 from ..types import Header
 from .record import headers_of
@@ -96,7 +96,7 @@ class StrSerializer:
     def __init__(self, encoding: str = "utf-8") -> None:
         try:
             "".encode(encoding)
-        except LookupError:
+        except (LookupError, TypeError):
             raise ConfigurationError(must_be("encoding", "an encoding that Python knows", encoding)) from None
         self._encoding = encoding
 
@@ -113,6 +113,8 @@ class JsonSerializer:
     """
 
     def __init__(self, *, default: Callable[[object], object] | None = None, sort_keys: bool = False) -> None:
+        if default is not None:
+            check_function("default", default)
         self._encoder = json.JSONEncoder(
             default=default, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False, separators=(",", ":")
         )

@@ -13,7 +13,7 @@ import anyio
 from ..arguments import check_timeout, must_be, text, whole
 from ..arguments import offsets as checked_offsets
 from ..errors import IllegalStateError, KafkaError, ProducerFenced
-from ..method_names import AsyncContext
+from ..method_names import TRANSACTION, AsyncContext, explain
 from ..types import GroupMetadata, K_contra, OffsetAndMetadata, RecordMetadata, TopicPartition, V_contra
 from .bulk import BulkDelivery, Written
 from .delivery import Delivery
@@ -230,6 +230,9 @@ class Transaction(AsyncContext, Generic[K_contra, V_contra]):
 
     def __repr__(self) -> str:
         return f"<Transaction {self._number} of {self._transactions.transactional_id} {self._transactions.state.name}>"
+
+
+explain(Transaction, TRANSACTION, each_record=("send_nowait",))
 
 
 def _not_open() -> IllegalStateError:

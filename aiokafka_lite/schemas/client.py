@@ -17,7 +17,7 @@ from urllib.parse import quote
 from ..aio.shared_calls import SharedCalls
 from ..arguments import check_wait, must_be, text, whole
 from ..errors import ConfigurationError, ProtocolError, harmless
-from ..method_names import AsyncContext, explain
+from ..method_names import AsyncContext, checks_constructor, explain
 from ..security import TokenProvider
 from .http import RegistryHttp
 from .schema import (
@@ -267,6 +267,7 @@ class SchemaRegistryClient(AsyncContext):
 
 
 explain(SchemaRegistryClient)
+checks_constructor(SchemaRegistryClient)
 
 
 def _quoted(name: str) -> str:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack
 from ..aio.deadline import deadline
 from ..aio.runtime import Runtime
 from ..aio.service import Component
-from ..arguments import check_timeout, check_wait, must_be, whole
+from ..arguments import check_max_records, check_timeout, check_wait, must_be
 from ..consumer.deserializer import Deserializer
 from ..errors import IllegalStateError
-from ..method_names import SHARE_CONSUMER, AsyncIteration, explain
+from ..method_names import SHARE_CONSUMER, AsyncIteration, checks_constructor, explain
 from ..net.connector import Connector
 from ..types import K, ShareRecord, TopicPartition, V
 from .acknowledgements import AcknowledgeType
@@ -122,7 +122,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         Raises IllegalStateError while another task reads and, in explicit mode, while a returned record is not
         acknowledged. Raises AuthorizationError, DeserializationError and CorruptRecord, each once.
         """
-        whole("max_records", max_records, low=1)
+        check_max_records(max_records)
         check_wait(timeout)
         return await self._read(max_records, timeout)
 
@@ -274,6 +274,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
 
 
 explain(ShareConsumer, SHARE_CONSUMER, each_record=("accept", "reject", "release", "renew"))
+checks_constructor(ShareConsumer)
 
 
 async def _all(promises: list[asyncio.Future[None]]) -> None:

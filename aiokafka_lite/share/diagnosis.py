@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..aio.service import Service
-from ..cluster.diagnosis import MOST_SHOWN, Diagnosis, common, now
+from ..cluster.diagnosis import MOST_SHOWN, Diagnosis, common
+from ..cluster.metrics import loop_time
 from ..types import TopicPartition
 from .core import ShareCore
 from .in_flight import Acquisition
@@ -90,5 +91,5 @@ def _partition(
         buffered=sum(each.waiting for each in held),
         returned=sum(len(each.returned) for each in held),
         acknowledged=sum(len(each.acknowledged) + sum(len(some.offsets) for some in each.settled) for each in held),
-        lock_ends_in=round(min(each.expires_at for each in held) - now(), 3) if held else None,
+        lock_ends_in=round(min(each.expires_at for each in held) - loop_time(), 3) if held else None,
     )

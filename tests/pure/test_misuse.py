@@ -1,0 +1,201 @@
+"""Calls that are wrong in a plausible way: each error says what is wrong, what was given, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokafka_lite import (
+    Admin,
+    Consumer,
+    ConsumerGroup,
+    EmbeddedCluster,
+    FailureTopics,
+    JsonSerializer,
+    Producer,
+    ShareConsumer,
+    StrDeserializer,
+    StrSerializer,
+    TopicPartition,
+    Workers,
+)
+from aiokafka_lite.admin import NewTopic
+from aiokafka_lite.admin.calls import Deadline
+from aiokafka_lite.errors import ConfigurationError, IllegalStateError
+from aiokafka_lite.producer.delivery import BatchResult, Delivery
+
+HERE = "localhost:9092"
+ZERO = TopicPartition("orders", 0)
+
+# Any: a type checker reports these calls, and the tests are about programs that none has checked.
+admin: Any = Admin(HERE)
+consumer: Any = Consumer(HERE)
+group: Any = ConsumerGroup(HERE, group_id="g")
+producer: Any = Producer(HERE)
+shared: Any = ShareConsumer(HERE, group_id="g", topics=["orders"])
+A_PRODUCER, A_CONSUMER, AN_ADMIN, A_GROUP, A_SHARE_CONSUMER, WORKERS, TOPIC, CLUSTER, TO_TOPICS = (
+    *(Producer, Consumer, Admin, ConsumerGroup, ShareConsumer, Workers, NewTopic, EmbeddedCluster, FailureTopics),
+)
+
+
+async def handle(record: object) -> None:
+    """A handler of records."""
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            lambda: admin.topics.create("orders", 3),
+            r"create() takes only topics by position, got 3 as well; "
+            r"pass NewTopic(name, partitions=3, replication_factor=3, configs={...})",
+        ),
+        (
+            lambda: admin.topics.create("orders", num_partitions=3),
+            r"num_partitions is not an argument of create(); pass NewTopic(name, partitions=3, ",
+        ),
+        (
+            lambda: admin.topics.create({"orders": 3}),
+            "topics must be names or NewTopic objects, such as NewTopic('orders', partitions=3), got {'orders': 3}",
+        ),
+        (
+            lambda: admin.topics.describe("orders", 5),
+            "describe() takes only topics by position, got 5 as well; pass ",
+        ),
+        (
+            lambda: admin.cluster.describe(5),
+            "describe() takes nothing by position, got 5 as well; pass include_fenced and timeout by name",
+        ),
+        (
+            lambda: admin.offsets.list([ZERO]),
+            "wanted must be a mapping of TopicPartition to OffsetSpec or milliseconds, got [TopicPartition(",
+        ),
+        (lambda: admin.offsets.list({ZERO: "latest"}), "an OffsetSpec such as OffsetSpec.LATEST or milliseconds, must"),
+        (lambda: admin.records.delete("orders"), "before must be a mapping of TopicPartition to offsets, got 'orders'"),
+        (
+            lambda: group.consume(["orders"], handle),
+            "handler must be a ConsumerGroupHandler, or Workers(function), ",
+        ),
+        (lambda: group.consume(["orders"], None, 5), "consume() takes only topics and handler by position, got 5 as"),
+        (
+            lambda: producer.begin_transaction(5),
+            "begin_transaction() takes nothing by position, got 5 as well; pass timeout by name",
+        ),
+        (
+            lambda: producer.send_nowait("orders", b"1", timeout=5),
+            "timeout is not an argument of send_nowait(); use put() or send(), which wait",
+        ),
+        (lambda: consumer.seek("orders", 0, 5), "seek() takes only partition and offset by position, got 5 as well; "),
+        (lambda: consumer.unsubscribe("orders"), "unsubscribe() takes nothing by position, got 'orders' as well; rem"),
+        (lambda: next(consumer), "Consumer must be read with 'await anext(...)' or 'async for', got next()"),
+        (lambda: next(shared), "ShareConsumer must be read with 'await anext(...)' or 'async for', got next()"),
+    ],
+)
+async def test_a_wrong_argument_is_answered_with_the_right_call(call: Callable[[], Any], says: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        await call()
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("timeout", ["5", -1, 0, float("nan"), float("inf"), True])
+async def test_a_wrong_timeout_of_the_admin_client_is_a_configuration_error(timeout: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^timeout must be a number of seconds > 0, got "):
+        Deadline(timeout)
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "named", "says"),
+    [
+        (A_PRODUCER, (), {}, "Producer() requires bootstrap_servers"),
+        (
+            A_PRODUCER,
+            (),
+            {"bootstrap_server": HERE},
+            "Producer() requires bootstrap_servers, got only bootstrap_ser",
+        ),
+        (A_PRODUCER, (HERE, "orders"), {}, "got 'orders' as well; pass other arguments by name"),
+        (A_PRODUCER, ("orders",), {"bootstrap_servers": HERE}, "Producer() got bootstrap_servers twice: by position"),
+        (A_CONSUMER, (), {"topics": ["orders"]}, "Consumer() requires bootstrap_servers, got only topics"),
+        (AN_ADMIN, (HERE, 5), {}, "Admin() takes only bootstrap_servers by position, got 5 as well; pass connector"),
+        (A_GROUP, (HERE,), {}, "ConsumerGroup() requires group_id"),
+        (A_GROUP, (HERE, "g"), {}, "ConsumerGroup() takes only bootstrap_servers by position, got 'g' as well"),
+        (A_SHARE_CONSUMER, (HERE,), {}, "ShareConsumer() requires topics and group_id"),
+        (WORKERS, (), {}, "Workers() requires handle"),
+        (WORKERS, (handle, 5), {}, "Workers() takes only handle by position, got 5 as well; pass other arguments by"),
+        (WORKERS, (handle,), {"retries": 5}, "retries is not an argument of Workers(); use attempts, which counts"),
+        (
+            WORKERS,
+            (handle,),
+            {"concurency": 5},
+            "concurency is not an argument of Workers(); did you mean con",
+        ),
+        (TO_TOPICS, (producer,), {}, "FailureTopics() requires dead_letter"),
+        (TOPIC, ("orders",), {"num_partitions": 3}, "num_partitions is not an argument of NewTopic(); use partitions"),
+        (CLUSTER, (), {"nodes": 3}, "nodes is not an argument of EmbeddedCluster(); use brokers"),
+    ],
+)
+def test_a_constructor_explains_wrong_arguments(
+    make: Callable[..., object], given: tuple[object, ...], named: dict[str, object], says: str
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        make(*given, **named)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Workers(handle, timeout=0), "timeout must be a number of seconds > 0, or None, got 0"),
+        (lambda: WORKERS(handle, on_failure=FailureTopics), "on_failure must be 'raise', 'skip' or an async function"),
+        (lambda: FailureTopics(producer, dead_letter="a b"), "dead_letter: topic name must consist of a-z, A-Z, 0-9"),
+        (lambda: FailureTopics(producer, dead_letter="d", retry={"a b": 5}), "retry: topic name must consist of a-z"),
+        (lambda: StrSerializer(5), "encoding must be an encoding that Python knows, got 5"),  # type: ignore[arg-type]
+        (lambda: StrDeserializer(5), "encoding must be a text encoding of Python, got 5"),  # type: ignore[arg-type]
+        (lambda: JsonSerializer(default=5), "default must be a function, got 5"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_wrong_value_is_refused_before_the_first_record(make: Callable[[], object], says: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        make()
+    assert says in str(caught.value)
+
+
+async def test_seconds_in_the_place_of_a_number_of_records_are_answered_with_timeout() -> None:
+    with pytest.raises(TypeError, match=r"^max_records must be a whole number >= 1, got 0.5; .* pass timeout=0.5$"):
+        await shared.poll(0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("get", r"use await delivery, or result\(\) when done\(\) is True"),
+        ("add_done_callback", r"use report\(function\), or future\(\), which asyncio.wait accepts too"),
+        ("offset", "use await delivery, which returns a RecordMetadata"),
+        ("cancel", "use nothing: an accepted record is sent in any case"),
+    ],
+)
+def test_a_delivery_explains_methods_of_other_futures(name: str, says: str) -> None:
+    delivery = Delivery(BatchResult("orders", 0), 0, 0, 0, 0)
+    with pytest.raises(AttributeError, match=f"^'Delivery' object has no attribute '{name}'; {says}$"):
+        getattr(delivery, name)
+    assert name not in dir(delivery)
+
+
+@pytest.mark.parametrize("make", [pickle.dumps, copy.copy])
+def test_what_belongs_to_a_connection_cannot_be_pickled_or_copied(make: Callable[[object], object]) -> None:
+    for each in (admin, consumer, group, producer, shared, Delivery(BatchResult("orders", 0), 0, 0, 0, 0)):
+        with pytest.raises(TypeError, match="cannot be pickled or copied"):
+            make(each)
+
+
+@pytest.mark.parametrize(
+    "call", [producer.metrics, producer.health, consumer.metrics, consumer.diagnose, admin.metrics]
+)
+async def test_metrics_in_another_thread_say_how_to_read_them_there(call: Callable[[], object]) -> None:
+    with pytest.raises(IllegalStateError, match="must be called in the event loop; in another"):
+        await asyncio.to_thread(call)
