@@ -158,7 +158,7 @@ class Authentication:
             self._change(LoginEvent.VERSIONS)
 
     def answer(self, request: Request[object], version: int) -> Response | None:
-        """The response to a request of the login; None if the request is not one. Raises LoginFailed."""
+        """The response to a request of the login; None for any other request. Raises LoginFailed."""
         if isinstance(request, SaslHandshakeRequest) and self._may_begin():
             return self._handshake(request, version)
         if self.state is not LoginState.EXCHANGING:

@@ -61,7 +61,7 @@ class BrokerSessions:
             self._timers[node_id] = loop.call_later(delay, self._controller.fence, node_id)
 
     def partition(self, groups: Collection[Collection[int]], timeout: float) -> None:
-        """Cut the brokers into groups; those without the controller are fenced in ``timeout`` seconds."""
+        """Cut the brokers into groups. The groups without the controller are fenced in ``timeout`` seconds."""
         named = [node for group in groups for node in group]
         if len(set(named)) != len(named) or not set(named) <= set(self._nodes):
             raise ConfigurationError(f"groups must have each broker of {list(self._nodes)} at most once, got {groups}")

@@ -69,7 +69,7 @@ class Server(Protocol):
     limits: ConnectionLimits
     connection_ids: itertools.count[int]
     long_work: asyncio.Lock
-    """A request holds this lock while its work takes several steps; requests with such work wait for it."""
+    """A request holds this lock while its work takes several steps; other requests with such work wait."""
 
     @property
     def is_frozen(self) -> bool: ...
@@ -453,7 +453,7 @@ class ServerConnection:
         return response
 
     async def _handle(self, context: RequestContext, request: Request[Any]) -> Response | None:
-        """Run the handler. As in Kafka, the response to a defect in it is UNKNOWN_SERVER_ERROR."""
+        """Run the handler. As in Kafka, the client gets UNKNOWN_SERVER_ERROR if the handler has a defect."""
         try:
             if self._authentication is None or (self._is_logged_in and type(request) is not SaslHandshakeRequest):
                 answer = HANDLERS[type(request)](context, request)

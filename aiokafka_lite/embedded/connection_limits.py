@@ -1,8 +1,8 @@
 """Limits of the connections of a node: of their number, and of the rate of new connections (KIP-402, KIP-612).
 
 A listener accepts one connection after the other. A connection above ``max.connection.creation.rate`` waits at most one
-window, and those behind it wait for their turn. A client that disconnects while it waits leaves the queue. A connection
-above the quota of its IP address is closed after the throttle time.
+window, and later connections wait for their turn. A client that disconnects while it waits leaves the queue. A
+connection above the quota of its IP address is closed after the throttle time.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ConnectionLimits:
         return True
 
     def _rivals(self, connections: Collection[C], listener: str, address: str) -> list[C] | None:
-        """The connections of which any one can close to make room for a new one. None if there is room already."""
+        """Connections, each of which makes room for a new one if it closes. None if there is room already."""
         rivals: list[C] | None = None
         for most, counts in self._limits(listener, address):
             if len(connections) < most:

@@ -4,7 +4,7 @@ Rules of this file:
 
  1. A member revokes first: it keeps its epoch, in UNREVOKED_PARTITIONS, until a heartbeat lists none of the partitions
     that it has to revoke.
- 2. Then it takes the epoch of the target, and those partitions of the target that no other member has.
+ 2. Then it takes the epoch of the target, and all partitions of the target that no other member has.
  3. Partitions that another member still has come later: the member is in UNRELEASED_PARTITIONS until then.
  4. A partition that a member has to revoke belongs to it until rule 1 is done, so two members never own one partition.
 """
@@ -148,6 +148,6 @@ class ConsumerMember(HeartbeatMember):
 def _owns(owned: Collection[TopicIdPartition] | None, partitions: Collection[TopicIdPartition]) -> bool:
     """Whether a member may still own one of these partitions.
 
-    This is so if its heartbeat has no list of owned partitions.
+    It may if its heartbeat has no list of owned partitions.
     """
     return owned is None or any(each in partitions for each in owned)

@@ -2,7 +2,7 @@
 
 The controller is an object of its own, not a role of a node: in Kafka, the quorum is separate from the brokers. It
 publishes each changed topic to the nodes that it can reach. A node that is cut off keeps its old metadata until it is
-reachable again. ``leadership`` has the operations on single partitions, ``cluster_changes`` those on settings and
+reachable again. ``leadership`` has the operations on single partitions, ``cluster_changes`` the changes of settings and
 features.
 """
 

@@ -71,9 +71,8 @@ class CoordinatorLog:
         return 0 if partition is None else partition.log.end_offset
 
     def is_replicated(self, name: str, end_offset: int) -> bool:
-        """Whether the replicas have the partition of a name up to an offset.
-
-        If a new leader has less, its log is enough: the records behind it are lost.
+        """Whether the replicas have all records of the name's partition before ``end_offset``. A new leader may have
+        fewer records: the others are lost, and the replicas need only the records of this leader.
         """
         partition = self._replica_manager.partitions.get(self._key(name))
         return partition is None or partition.log.high_watermark >= min(end_offset, partition.log.end_offset)

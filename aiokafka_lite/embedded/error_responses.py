@@ -60,9 +60,8 @@ def error_response(request: Request[Any], code: ErrorCode, version: int) -> Resp
 
 
 def shorten_messages(part: Any) -> None:
-    """Cut the texts of errors and states in a response, or in a part of it, that no string of the protocol can hold.
-
-    A message may quote a name of the request, and one that has 30,000 control characters is quoted with 120,000.
+    """Cut the texts of errors and states that are too long for a string of the protocol. ``part`` is a response, or a
+    part of it. A message may quote a name of the request: 30,000 control characters are quoted with 120,000 characters.
     """
     if isinstance(part, list):
         for each in part:
@@ -87,7 +86,7 @@ def _failed(answer: type[Any], request: Any, code: int, version: int) -> Any:
         elif name == "error_message" and has_code and version in spec.versions:
             values[name] = ErrorCode.of(code).description
         elif spec.wire == "array" and version in spec.versions:
-            # All other arrays stay empty (rule 1): those below a code, and those without codes, such as brokers.
+            # All other arrays stay empty (rule 1): arrays below a code, and arrays without codes, such as brokers.
             is_repeated = name in _IDENTITY or (repeats and _holds_code(spec, version))
             elements = _repeated(request, name, version) if is_repeated else ()
             values[name] = [_failed(spec.item, each, code, version) for each in elements]

@@ -1,4 +1,4 @@
-"""The groups of one node: those whose partition of ``__consumer_offsets`` the node leads.
+"""The groups of one node: it leads their partitions of ``__consumer_offsets``.
 
 Rules of this file:
 

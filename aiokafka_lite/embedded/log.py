@@ -143,14 +143,14 @@ class Segment:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Segments:
-    """Makes the segments of a log: here in memory. ``log_files`` has those on disk."""
+    """Makes the segments of a log: here in memory, and in ``log_files`` on disk."""
 
     def create(self, base_offset: int) -> Segment:
         """An empty segment at the end of the log."""
         return Segment(base_offset)
 
     def create_compacted(self, base_offset: int) -> Segment:
-        """An empty segment, by which ``replace`` replaces others."""
+        """An empty segment for the records that a compaction keeps."""
         return Segment(base_offset)
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:

@@ -117,7 +117,7 @@ class DelayedOperationPurgatory:
             self.remove(operation)
 
     def watch(self, operation: DelayedOperation[T], keys: Iterable[Hashable]) -> asyncio.Future[T]:
-        """A future with the operation's result. Unlike ``wait``, no request has to wait for it."""
+        """A future with the operation's result, for work that no request waits for."""
         operation.waiter = waiter = asyncio.get_running_loop().create_future()
         self.try_complete_else_watch(operation, keys)
         return waiter

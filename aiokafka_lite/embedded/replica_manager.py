@@ -101,7 +101,7 @@ class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
         return not pending and self.force_complete()
 
     def _check(self, key: PartitionKey, required_offset: int) -> tuple[bool, ErrorCode]:
-        """Whether a request need not wait for a partition any longer, and the partition's error."""
+        """Whether a partition is done, so that the request does not wait for it; and the partition's error."""
         partition = self.manager.partitions.get(key)
         if partition is None:
             return True, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -426,7 +426,7 @@ class ReplicaManager:
                 self.fetch_purgatory.check_and_complete(partition.key)
 
     def compact(self, now_ms: int) -> None:
-        """Compact every log for which that is due."""
+        """Compact every log that is due."""
         for partition in list(self.partitions.values()):
             if partition.compact(now_ms):
                 self.fetch_purgatory.check_and_complete(partition.key)

@@ -16,7 +16,7 @@ TopicName = Callable[[bytes], str | None]
 
 
 class _Shape(NamedTuple):
-    """The fields of a request and its response that list topics and partitions; no partitions means whole topics."""
+    """The names of the fields that list topics and partitions. Without ``partitions``, only topics are named."""
 
     topics: str
     answered_topics: str
@@ -31,7 +31,7 @@ _SHAPES: dict[type[Request[Any]], _Shape] = {
     ListOffsetsRequest: _Shape("topics", "topics", "partitions", "partitions", "partition_index"),
     MetadataRequest: _Shape("topics", "topics"),
 }
-"""The requests of which a part can fail. A fault on any other request fails all of it."""
+"""The requests that can fail in part. A fault fails any other request as a whole."""
 
 
 def partitions_of(request: Request[Any], topic_name: TopicName) -> Iterator[tuple[str | None, int | None]]:

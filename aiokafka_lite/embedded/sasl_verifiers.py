@@ -1,7 +1,7 @@
 """The broker's side of SASL: one class per mechanism, each a small state machine without I/O.
 
 ``received(message)`` returns the response to a message of the client. When ``accepted`` is set, the login is complete.
-``LoginRefused`` ends it. The messages and texts equal those of Kafka's broker, so that clients show the same errors.
+``LoginRefused`` ends it. The messages and texts equal Kafka's, so that clients show the same errors.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""A share partition (KIP-932): the records that members of a share group may process, and those already processed.
+"""A share partition (KIP-932): the records that members of a share group may process, and the records already
+processed.
 
 It decides and never waits; it has no log and no clock. Its owner passes the time (seconds of any one clock) and the
 batches that the log has.
 
 Rules:
 
- 1. Records in flight have offsets from ``start_offset`` up to ``end_offset`` (excluded). Records before it are done,
-    records behind it have never been delivered.
+ 1. Records in flight have offsets from ``start_offset`` up to ``end_offset`` (excluded). Records before
+    ``start_offset`` are done. Records from ``end_offset`` on have never been delivered.
  2. A delivery adds one to the delivery count of a record. An acquisition lock that runs out, and a member that ends its
     session, release the record; its count stays.
  3. A record that is released after its last allowed delivery is archived: it is never delivered again.

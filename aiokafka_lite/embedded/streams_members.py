@@ -4,9 +4,9 @@ Rules of this file:
 
  1. A member revokes first: it keeps its epoch, in UNREVOKED_TASKS, until a heartbeat lists none of the tasks that it
     has to revoke. If a newer target takes further tasks then, it revokes these at the next epoch.
- 2. Then it takes the epoch of the target, and those tasks of the target that are free. An active task is free if no
-    other member has it as an active task. In both roles a task is free only if no member of the same process has it:
-    the two would share a directory.
+ 2. Then it takes the epoch of the target, and all tasks of the target that are free. An active task is free if no other
+    member has it as an active task. In both roles a task is free only if no member of the same process has it: the two
+    would share a directory.
  3. The other tasks come later: the member is in UNRELEASED_TASKS until then.
 """
 
@@ -122,7 +122,7 @@ class StreamsMember(HeartbeatMember):
         return True
 
     def _free_of(self, tasks: Iterable[TaskId], members: Collection[StreamsMember], *, as_active: bool) -> set[TaskId]:
-        """Those of the tasks that no member has in a way that prevents it (rule 2)."""
+        """The tasks that this member may take, because no member runs or keeps them as rule 2 forbids."""
         return {
             task
             for task in tasks
@@ -134,5 +134,5 @@ class StreamsMember(HeartbeatMember):
 
     @staticmethod
     def _owns(owned: Tasks | None, active: Iterable[TaskId], standby: Iterable[TaskId]) -> bool:
-        """Whether a member may still own one of these tasks. This is so if its heartbeat lists no tasks."""
+        """Whether a member may still own one of these tasks. It may if its heartbeat lists no tasks."""
         return owned is None or not owned.active.isdisjoint(active) or not owned.standby.isdisjoint(standby)

@@ -239,7 +239,7 @@ def _size_repartition_topics(
 
 
 def _decide(nodes: Iterable[_Node]) -> None:
-    """Decide the counts of these nodes and of those behind them: each one after all before it, if there is no loop."""
+    """Decide the counts of these nodes and their readers. Without a loop, each node comes after all before it."""
     counted = deque(node for node in nodes if node.count)
     ready = [node for node in counted if not node.undecided]
     while ready or counted:

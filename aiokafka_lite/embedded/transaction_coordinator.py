@@ -1,4 +1,4 @@
-"""The transactional ids of one node: those whose partition of ``__transaction_state`` the node leads.
+"""The transactional ids of one node: it leads their partitions of ``__transaction_state``.
 
 ``transaction`` decides; this file writes the decision to the log, and then acts on it.
 

@@ -86,7 +86,7 @@ class _Table:
         self.gauge(f"{name}.latency.max", f"{field}.max", f"{what}: longest of the last 1,000 durations.", SECONDS)
 
     def samples(self, snapshot: object, *labels: str) -> Iterator[Sample]:
-        """The samples of a snapshot, without those whose value is None, which means unknown."""
+        """The samples of a snapshot, without unknown values (None)."""
         for each in self.instruments:
             value = each.value_of(snapshot)
             if value is not None:

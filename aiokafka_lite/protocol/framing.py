@@ -118,8 +118,8 @@ class WaitingFrameMemory:
     """A bound like ``FrameMemory``, but a stream without room waits: its transport stops reading, which slows its peer.
 
     ``limit`` is the bound, and ``largest`` the maximum size of one frame. All streams share ``limit - largest`` bytes.
-    When those are used up, one stream at a time may have the other bytes. So this stream can always complete its frame,
-    and the others wait in order. The first ``FIRST_CHUNK`` bytes of each frame do not count.
+    When these bytes are used up, one stream at a time may use the other ``largest`` bytes. So this stream can always
+    complete its frame, and the others wait in order. The first ``FIRST_CHUNK`` bytes of each frame do not count.
 
     Some event loops pass received bytes on although reading is paused (asyncio on Windows). There, the connection of a
     waiting stream may close, as if the broker had closed it.

@@ -89,7 +89,7 @@ class RegistryHttp:
             raise ConfigurationError("username and password are required together")
         self._basic = in_url if username is None or password is None else (username, Secret(password))
         if self._basic is not None and token is not None:
-            raise ConfigurationError("token cannot be combined with username and password")
+            raise ConfigurationError("token cannot be combined with username and password; pass only one of them")
         if token is not None:
             _check_token(token)
         self._token: TokenProvider | Secret | None = Secret(token) if isinstance(token, str) else token

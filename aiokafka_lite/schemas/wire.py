@@ -92,7 +92,7 @@ def read_indexes(data: bytes, start: int) -> tuple[tuple[int, ...], int]:
     """The path that begins at ``start``, and the position after it. Raises ValueError."""
     count, end = _varint(data, start)
     if not 0 <= count <= _MOST_INDEXES:
-        raise ValueError(f"the path of the message type has {count} indexes")
+        raise ValueError(f"the path of the message type has {count} indexes; at most {_MOST_INDEXES} are accepted")
     if count == 0:
         return (0,), end
     path = []

@@ -108,7 +108,7 @@ def subscribe(text: str) -> Subscribe:
 
 
 def subscribe_pattern(text: str) -> SubscribePattern:
-    """A regular expression that is found in the name of a topic."""
+    """All topics whose name contains a match of a regular expression."""
     if not text.strip():
         raise wrong("subscribePattern", text, "a regular expression, as in orders-.*")
     try:

@@ -277,8 +277,8 @@ def commit(target: Target, batch: int, tasks: Sequence[Prepared]) -> None:
     """End the transactions of all tasks of a batch, each with its marker.
 
     Raises IllegalStateError if the batch was begun with another number of tasks, or if a later batch was written.
-    Raises KafkaError if the batch was not decided, or if a transaction was not committed. In the latter case, other
-    transactions of the batch may be committed.
+    Raises KafkaError if the batch was not decided, or if a transaction was not committed. If one transaction was not
+    committed, others of the batch may be.
     """
     if not tasks:
         return

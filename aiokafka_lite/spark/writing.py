@@ -95,7 +95,7 @@ def write_rows(target: Target, batches: Iterable[pyarrow.RecordBatch]) -> Outcom
 
 
 def check_topic(target: Target) -> None:
-    """Look up the topic of the target, if it has one. The broker may create a missing topic.
+    """Look up the topic of the target, if the target names a topic. The broker may create a missing topic.
 
     Raises UnknownTopic if the topic does not exist and the broker does not create it.
     """

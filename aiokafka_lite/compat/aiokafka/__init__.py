@@ -8,8 +8,8 @@
 Names, arguments, defaults and meaning are the same as in aiokafka 0.14. A call without a counterpart raises
 NotImplementedError with the reason. The package uses only the public interface of aiokafka_lite. The differences:
 
-- Automatic commits cover the records of earlier reads. Those of the last ``getone()`` or ``getmany()`` are committed by
-  the next read, by ``commit()``, or by ``stop()``. A rebalance waits until they are committed.
+- Automatic commits cover the records of earlier reads. The records of the last ``getone()`` or ``getmany()`` are
+  committed by the next read, by ``commit()``, or by ``stop()``. A rebalance waits until they are committed.
 - A send waits for room in 32 MiB of memory; aiokafka has no such limit.
 - ``start()`` keeps trying for ``request_timeout_ms`` before it raises KafkaConnectionError.
 - ``exclude_internal_topics`` and ``consumer_timeout_ms`` have no effect: a pattern never matches internal topics.
@@ -70,7 +70,7 @@ _MODULES = {
 def install() -> None:
     """Make ``import aiokafka`` import this package, for libraries that import aiokafka.
 
-    Call it before those libraries are imported. Raises RuntimeError if aiokafka itself is imported already.
+    Call it before these libraries are imported. Raises RuntimeError if aiokafka itself is imported already.
     """
     package = sys.modules[__name__]
     if sys.modules.get("aiokafka", package) is not package:

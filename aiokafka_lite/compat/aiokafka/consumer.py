@@ -221,7 +221,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or those whose names begin with a match of the pattern.
+        """Read these topics, or all topics whose names begin with a match of the pattern.
 
         After ``start()`` it takes effect with the next awaited call.
         """
@@ -232,7 +232,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         if self._assigned:
             raise IllegalStateError("partitions are assigned; call unsubscribe() first")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
-            raise TypeError("listener must be an instance of ConsumerRebalanceListener")
+            raise TypeError(must_be("listener", "an instance of ConsumerRebalanceListener", listener))
         if pattern is not None and self._group_id is None:
             raise NotImplementedError("a pattern needs a group_id")
         wanted = tuple(topics) if pattern is None else _of_prefix(pattern)
@@ -365,14 +365,14 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         """Commit these offsets, or all positions. Raises CommitFailedError for a former member."""
         self._require_group()
         if not self._topics and not self._assigned:
-            raise IllegalStateError("nothing is subscribed or assigned")
+            raise IllegalStateError("nothing is subscribed or assigned; call subscribe() or assign() first")
         if offsets is not None:
             wanted = native_offsets(offsets)
             if not self._consumer.assignment and not self._closed:
-                raise IllegalStateError("no partitions are assigned")
+                raise IllegalStateError("no partitions are assigned yet; read before this commit")
             await self._ready()
             if not wanted.keys() <= set(self._consumer.assignment):
-                raise IllegalStateError("offsets must be of assigned partitions")
+                raise IllegalStateError(must_be("offsets", "of assigned partitions", list(wanted)))
         coordinator = self._coordinator
         assert coordinator is not None
         await coordinator.commit_offsets(self.assignment(), offsets)

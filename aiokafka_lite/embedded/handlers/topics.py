@@ -87,7 +87,9 @@ def _check_records(context: RequestContext, topics: Sequence[CreatableTopic]) ->
 
 
 def check_new_partitions(context: RequestContext, numbers: Iterable[int]) -> int:
-    """The number of partitions of the topics in a request; -1 is the broker's default. Raises Refused if too many."""
+    """The sum of these numbers of partitions; -1 is the broker's default. Raises Refused if a request may not have so
+    many.
+    """
     default = context.broker.settings.number("num.partitions")
     asked = sum(default if number == -1 else max(number, 0) for number in numbers)
     if asked > MAX_NEW_PARTITIONS:

@@ -28,7 +28,7 @@ class ElectLeadersTopicResult:
 
 @message(key=43, versions=(0, 2), flexible=2)
 class ElectLeadersResponse(Response):
-    """A result for each partition. If all were requested, those without an election are left out."""
+    """A result for each partition. If all partitions were requested, partitions without an election are left out."""
 
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16("1+", default=0)

@@ -8,7 +8,7 @@ Metadata:
 - v4: a switch for automatic topic creation.
 - v5: offline replicas.
 - v7: leader epochs, which distinguish old from new leaders (KIP-320).
-- v8 to v10: authorized operations. Those of the cluster moved to DescribeCluster in v11 (KIP-700).
+- v8 to v10: authorized operations. In v11 the cluster's operations moved to DescribeCluster (KIP-700).
 - v9: flexible.
 - v10: topic ids in the response.
 - v12: requests by topic id (KIP-516).

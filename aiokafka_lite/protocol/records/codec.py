@@ -317,7 +317,8 @@ def decode_headers(
 ) -> tuple[tuple[Header, ...], int]:
     """Decode the headers of one record. ``names`` caches the header keys of the batch.
 
-    Raises TooManyHeaders for more than ``limit``, CorruptRecord for malformed headers, IndexError if ``data`` ends.
+    Raises TooManyHeaders for more than ``limit``, CorruptRecord for malformed headers, and IndexError if ``data`` ends
+    in them.
     """
     raw = data[position]
     position += 1
@@ -358,7 +359,9 @@ def decode_headers(
 
 
 def end_of_records(data: Buffer, count: int, position: int = 0) -> int:
-    """The end of the last of ``count`` records, by their lengths alone. IndexError if a record begins after the end."""
+    """The end of the last of ``count`` records, by their lengths alone. Raises IndexError if a record begins after the
+    end.
+    """
     for _ in range(count):
         length = data[position]
         position += 1
