@@ -330,6 +330,7 @@ class GroupCore(ReadingCore):
             await call("setup()", self._handler.setup(session), self._config.time_to_rebalance)
         except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
             run.cancel()
+            # ``cleanup`` runs only after a complete ``setup``. The coordinator waits for ``over`` in any case.
             run.needs_cleanup = False
             run.over.set()
             self._on_handler_error(error)
@@ -360,6 +361,7 @@ class GroupCore(ReadingCore):
                 except KafkaError as error:
                     if not session.has_outdated(error) or not refusals.add(error):
                         raise
+                    # A rebalance refuses the open transaction of each claim once, so only a repetition is a warning.
                     level = logging.INFO if refusals.count == 1 else logging.WARNING
                     text = "%r: %s is read again from the last commit after %d refused transactions in a row: %s"
                     logger.log(level, text, session, partition, refusals.count, error)

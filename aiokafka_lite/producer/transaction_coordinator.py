@@ -248,6 +248,7 @@ class TransactionCoordinator:
             return
         if generation < 2:
             self._last_offsets.setdefault(group.group_id, set()).update(offsets)
+        # A repeated request has only the offsets that are not accepted yet.
         open_offsets = dict(offsets)
 
         def build(versions: VersionTable) -> TxnOffsetCommitRequest:
@@ -305,6 +306,8 @@ class TransactionCoordinator:
     ) -> None:
         """In generation 1, add the group to the transaction, and wait for the previous transaction (rule 5)."""
         await self._add_group(group_id, is_wanted)
+        # All groups of the previous transaction count, because its marker may be applied to any of their offsets (rule
+        # 5).
         for each in dict.fromkeys((*self._last_offsets, group_id)):
             if each not in self._stable_groups:
                 await self._wait_stable(each, offsets, is_wanted, is_other=each != group_id)

@@ -176,6 +176,7 @@ class BrokerShareFetcher:
 
     async def _fetch(self) -> None:
         loop = asyncio.get_running_loop()
+        # The broker may wait for records before it answers.
         timeout = self._client.config.request_timeout + self._config.fetch_max_wait
         to_send: list[Acknowledgements] = []
         try:
@@ -282,6 +283,7 @@ class BrokerShareFetcher:
                     logger.debug("could not close the share session with broker %s: %s", self.node_id, failure)
         for each in to_send:
             self._on_settled(replace(each, error=error or self._answers.result_of(each.acquisition, results)))
+        # Whatever the answer was, the next request has to open a session.
         self._session.lost()
         self._outbox.settled()
 
@@ -319,6 +321,7 @@ class BrokerShareFetcher:
             return True
         details = f" ({message})" if message else ""
         error = error_for(code, f"broker {self.node_id} refused a request of its share session{details}")
+        # The broker has kept the session and the acquired records, so acknowledgements may be sent again.
         if continues:
             if not may_fetch_again(error):
                 raise error
