@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aiokafka_lite.consumer import ConsumerGroup as ConsumerGroup
     from aiokafka_lite.consumer import ConsumerGroupHandler as ConsumerGroupHandler
     from aiokafka_lite.consumer import ConsumerGroupSession as ConsumerGroupSession
+    from aiokafka_lite.consumer import ConsumerInterceptor as ConsumerInterceptor
     from aiokafka_lite.consumer import Deserializer as Deserializer
     from aiokafka_lite.consumer import IntDeserializer as IntDeserializer
     from aiokafka_lite.consumer import JsonDeserializer as JsonDeserializer
@@ -68,8 +69,8 @@ else:  # with a __getattr__, a type checker would accept every name
         __name__,
         admin="Admin",
         consumer="""
-            Claim Consumer ConsumerGroup ConsumerGroupHandler ConsumerGroupSession Deserializer IntDeserializer
-            JsonDeserializer RebalanceHandle RebalanceListener StrDeserializer
+            Claim Consumer ConsumerGroup ConsumerGroupHandler ConsumerGroupSession ConsumerInterceptor Deserializer
+            IntDeserializer JsonDeserializer RebalanceHandle RebalanceListener StrDeserializer
         """,
         embedded="EmbeddedCluster",
         errors="""

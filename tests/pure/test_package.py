@@ -87,6 +87,13 @@ def test_each_public_name_exists_and_is_kept_after_its_first_use() -> None:
         assert name in vars(aiokafka_lite), f"{name} is imported again at each use"
 
 
+def test_counterparts_are_exported_together() -> None:
+    both = {*import_module("aiokafka_lite.producer").__all__, *import_module("aiokafka_lite.consumer").__all__}
+    swapped = (("Producer", "Consumer"), ("Consumer", "Producer"), ("Serializer", "Deserializer"))
+    counterparts = {re.sub(rf"{one}\b|^{one}", other, name) for name in aiokafka_lite.__all__ for one, other in swapped}
+    assert sorted(counterparts & both - {*aiokafka_lite.__all__}) == []
+
+
 def homes_of(for_types: ast.If) -> set[tuple[str, str]]:
     """The modules and names in the call of ``lazy.exports``, which is the ``else`` of the imports for type checkers."""
     call = next(node for node in ast.walk(for_types) if isinstance(node, ast.Call))
