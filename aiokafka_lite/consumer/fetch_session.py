@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from ..arguments import INT32_MAX
 from ..errors import ErrorCode
 
 K = TypeVar("K", bound=Hashable)
@@ -19,7 +20,7 @@ V = TypeVar("V")
 NO_SESSION = 0
 FULL = 0  # the epoch that asks for a new session
 FINAL = -1  # the epoch that ends one
-EPOCH_MAX = 2**31 - 1
+EPOCH_MAX = INT32_MAX
 
 
 @dataclass(frozen=True, slots=True)

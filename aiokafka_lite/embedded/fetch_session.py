@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from random import Random
 
+from ..arguments import INT32_MAX
 from ..errors import ErrorCode
 from ..protocol.messages import FetchRequest
 from .replica_manager import FetchedPartition, FetchPartition
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-LAST_EPOCH = 2**31 - 1
+LAST_EPOCH = INT32_MAX
 SLOTS = 1000
 MOST_PARTITIONS = 200_000
 """The limit on partitions in all sessions of a node, some hundred bytes each. A session keeps the partitions of all its

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 
+from ..arguments import INT32_MAX
 from ..errors import ErrorCode
 from ..protocol.state import next_state
 from .group_members import JoiningMember, JoinResult, Member, Members, SyncResult
@@ -88,7 +89,7 @@ class Group:
         new_id: Callable[[], str],
         persist: Callable[[Group, Mapping[str, bytes], Callable[[ErrorCode], None]], None],
         initial_delay: float = 0.0,
-        max_size: int = 2**31 - 1,
+        max_size: int = INT32_MAX,
     ) -> None:
         self.group_id = group_id
         self.state: GroupState = GroupState.EMPTY

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any
 
+from ..arguments import INT32_MAX
 from .configs import BrokerSettings
 
-LONGEST_THROTTLE = (2**31 - 1) // 1000
+LONGEST_THROTTLE = INT32_MAX // 1000
 """Seconds: the largest throttle time that a response can carry."""
 DROP_AFTER = 3600.0
 """Seconds without requests after which the usage of a client is dropped, as Kafka drops its sensors."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from ..arguments import INT32_MAX
 from ..errors import ErrorCode
 from .server_assignors import TopicIdPartition
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-LAST_EPOCH = 2**31 - 1
+LAST_EPOCH = INT32_MAX
 MOST_PARTITIONS = 200_000
 """The limit on partitions in all sessions of a node. Without it, a client could fill the memory request by request."""
 

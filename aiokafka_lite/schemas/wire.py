@@ -13,13 +13,14 @@ import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..arguments import INT32_MAX
 from ..protocol.records.varint import encode_varint
 from ..types import Header
 from .schema import Part
 
 HEADER_NAMES: dict[Part, str] = {"key": "__key_schema_id", "value": "__value_schema_id"}
 
-LARGEST_ID = 2**31 - 1
+LARGEST_ID = INT32_MAX
 """The largest id of a schema: registries keep ids as signed numbers of 4 bytes."""
 
 _ID, _GUID = 0, 1
