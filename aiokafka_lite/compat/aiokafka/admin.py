@@ -27,7 +27,7 @@ from .admin_values import (
 from .client import ClientOwner
 from .cluster import ClusterMetadata, known
 from .errors import connecting, translated, translating
-from .settings import ConnectionSettings, connection_settings, naming, seconds
+from .settings import ConnectionSettings, connection_settings, listing_settings, naming, seconds
 from .structs import OffsetAndMetadata
 
 __all__ = [
@@ -46,6 +46,7 @@ class AIOKafkaAdminClient(ClientOwner):
     Raises ValueError for wrong settings, TypeError for unknown ones and for times that are not numbers.
     """
 
+    @listing_settings
     def __init__(self, **settings: Unpack[ConnectionSettings]) -> None:
         self._given = settings
         self._admin = self._made()

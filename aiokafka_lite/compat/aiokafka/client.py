@@ -18,7 +18,7 @@ from ...config import ClientConfig
 from .cluster import ClusterMetadata, fetch
 from .errors import IllegalStateError, KafkaError, connecting, missing, translating
 from .protocol import MetadataRequest, MetadataResponse
-from .settings import ConnectionSettings, connection_settings, naming
+from .settings import ConnectionSettings, connection_settings, listing_settings, naming
 from .structs import BrokerMetadata
 
 _NO_REQUESTS = "this client sends no messages of the protocol; use AIOKafkaAdminClient, or aiokafka_lite.Admin"
@@ -38,6 +38,7 @@ class AIOKafkaClient:
     ``use`` makes the owner use a topic, so that the broker may create it.
     """
 
+    @listing_settings
     def __init__(
         self,
         *,

@@ -34,7 +34,15 @@ from .positions import PositionCalls
 from .producer import native_offsets
 from .reading import SharedReads, read_again
 from .running import Managed, RunningConsumer
-from .settings import ConnectionSettings, changed, connection_settings, group_settings, naming, seconds
+from .settings import (
+    ConnectionSettings,
+    changed,
+    connection_settings,
+    group_settings,
+    listing_settings,
+    naming,
+    seconds,
+)
 from .structs import ConsumerRecord
 
 logger = logging.getLogger(__name__)
@@ -55,6 +63,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
     Raises ValueError for wrong settings, TypeError for unknown ones and for times that are not numbers.
     """
 
+    @listing_settings
     def __init__(
         self,
         *topics: str,

@@ -31,7 +31,7 @@ from .errors import (
 )
 from .partitioner import DefaultPartitioner
 from .running import Managed
-from .settings import ConnectionSettings, changed, connection_settings, naming, seconds
+from .settings import ConnectionSettings, changed, connection_settings, listing_settings, naming, seconds
 from .structs import RecordMetadata
 
 Serialize = Callable[[Any], bytes]
@@ -54,6 +54,7 @@ class AIOKafkaProducer(Managed):
     Raises ValueError for wrong settings, TypeError for unknown ones and for times that are not numbers.
     """
 
+    @listing_settings
     def __init__(
         self,
         *,

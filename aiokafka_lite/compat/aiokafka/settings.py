@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypedDict
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from ...arguments import must_be
 from ...setting_checks import FromMilliseconds
 from ...spelling import spelled
 from .abc import AbstractTokenProvider
 from .errors import translating
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ConnectionSettings(TypedDict, total=False):
@@ -38,6 +42,18 @@ class ConnectionSettings(TypedDict, total=False):
     sasl_kerberos_service_name: str
     sasl_kerberos_domain_name: str | None
     sasl_oauth_token_provider: AbstractTokenProvider | None
+
+
+def listing_settings(method: Callable[P, T]) -> Callable[P, T]:
+    """Give a constructor a signature that names each setting of ``**settings``, because frameworks read the names."""
+    signature = inspect.signature(method)
+    named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    named += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=...)
+        for name in ConnectionSettings.__annotations__
+    ]
+    method.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
+    return method
 
 
 DEFAULT_REQUEST_TIMEOUT_MS = 40_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any
 
 import pytest
@@ -70,3 +71,14 @@ async def test_a_client_asks_for_the_id_of_the_cluster(cluster: EmbeddedCluster)
     assert response.cluster_id
     assert response.controller_id in {broker.nodeId for broker in response.brokers} == set(cluster.nodes)
     await client.close()
+
+
+@pytest.mark.parametrize("name", ["AIOKafkaClient", "AIOKafkaConsumer", "AIOKafkaProducer", "AIOKafkaAdminClient"])
+def test_a_framework_reads_the_names_of_the_settings(name: str) -> None:
+    part = ".admin" if name == "AIOKafkaAdminClient" else ""
+    theirs, ours = (
+        set(inspect.signature(getattr(importlib.import_module(f"{library}{part}"), name).__init__).parameters)
+        for library in ("aiokafka", "aiokafka_lite.compat.aiokafka")
+    )
+    assert not theirs - ours
+    assert "settings" not in ours
