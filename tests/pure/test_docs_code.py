@@ -19,7 +19,12 @@ OTHERS_NAMES = {
     *("KRB5_CONFIG", "dns_canonicalize_hostname"),  # of Kerberos
     *("createDataFrame", "foreachBatch"),  # Spark's
     *("AIOConsumer", "AIOProducer"),  # confluent-kafka's
-    *("TimeoutStopSec", "stop_grace_period", "terminationGracePeriodSeconds"),  # settings of service managers
+    *(
+        "KillMode",
+        "TimeoutStopSec",
+        "stop_grace_period",
+        "terminationGracePeriodSeconds",
+    ),  # settings of service managers
 }
 
 ALL = list(chain.from_iterable(map(blocks, PAGES)))
