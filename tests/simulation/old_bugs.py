@@ -87,7 +87,7 @@ OLD_BUGS = (
     OldBug(
         "late-records",
         "in generation 1, a record of an aborted transaction arrives behind the marker, and is read with the next one",
-        "aiokafka_lite/producer/transactions.py",
+        "aiokafka_lite/producer/unwritten.py",
         "while self._ids.generation < 2 and await self._senders.wait_answered():",
         "while False:",
     ),
