@@ -1,4 +1,4 @@
-"""Prepare many purchases at once, retry failed ones, and end cleanly on SIGTERM."""
+"""A worker that prepares many purchases at once, retries failed ones, and ends cleanly on SIGTERM."""
 
 import asyncio
 import os
@@ -18,22 +18,24 @@ async def main() -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with (
-        Producer(SERVERS) as producer,
-        ConsumerGroup(SERVERS, group_id="workers") as group,
-    ):
-        failures = FailureTopics(producer, dead_letter="purchases.dead")
-        workers = Workers(
-            prepare, concurrency=32, order="key", attempts=3, timeout=10.0, on_failure=failures
-        )
-        consuming = asyncio.create_task(group.consume(["purchases"], workers))
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait([consuming, stopping], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        await workers.drain(timeout=25.0)  # less than the 30 seconds that Kubernetes waits
-        await group.close()
-        await consuming  # raises the error that ended it, if there was one
-        print(f"stopped: {workers.metrics().to_dict()}")
+    producer = Producer(SERVERS)
+    failures = FailureTopics(producer, dead_letter="purchases.dead")
+    workers = Workers(prepare, concurrency=32, order="key", attempts=3, timeout=10.0, on_failure=failures)
+
+    async def work() -> None:
+        async with producer:
+            await ConsumerGroup(SERVERS, group_id="workers").consume(["purchases"], workers)
+
+    working = asyncio.create_task(work())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    await workers.drain(timeout=25.0)  # less than the 30 seconds that Kubernetes waits
+    working.cancel()  # commits, leaves the group, and closes the producer; or ends the start, if Kafka is down
+    await asyncio.wait([working])
+    if not working.cancelled():
+        working.result()  # raises the error that ended the work
+    print(f"stopped: {workers.metrics().to_dict()}")
 
 
 asyncio.run(main())

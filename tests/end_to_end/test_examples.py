@@ -160,6 +160,15 @@ async def test_purchases_are_acknowledged_billed_archived_and_prepared(newest: K
     await delete(newest, "purchases")
 
 
+async def test_a_worker_that_cannot_reach_kafka_ends_at_once_on_sigterm() -> None:
+    async with started("-uW", "error", str(EXAMPLES / "worker.py"), BOOTSTRAP_SERVERS="127.0.0.1:1") as works:
+        await works.until("cannot reach the cluster")
+        began = monotonic()
+        assert await works.end(signal.SIGTERM) == 0, works.printed
+    assert monotonic() - began < 30.0, "the start takes 60 seconds"
+    assert "stopped" in works.printed
+
+
 async def purchases_have_one_bill_each(kafka: Kafka) -> None:
     await kafka.create_topic("bills", partitions=2)
     async with running("exactly_once.py", kafka) as bills:
