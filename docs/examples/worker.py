@@ -31,7 +31,7 @@ async def main() -> None:
     await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     await workers.drain(timeout=25.0)  # less than the 30 seconds that Kubernetes waits
-    working.cancel()  # commits, leaves the group, and closes the producer; or ends the start, if Kafka is down
+    working.cancel()  # commits and leaves the group; while Kafka is down, it ends the start
     await asyncio.wait([working])
     if not working.cancelled():
         working.result()  # raises the error that ended the work
