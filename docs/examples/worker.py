@@ -1,4 +1,4 @@
-"""A worker that prepares many purchases at once, retries failed ones, and ends cleanly on SIGTERM."""
+"""Prepare many purchases at once, retry the failed ones, and end cleanly on SIGTERM."""
 
 import asyncio
 import os
@@ -20,7 +20,9 @@ async def main() -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     producer = Producer(SERVERS)
     failures = FailureTopics(producer, dead_letter="purchases.dead")
-    workers = Workers(prepare, concurrency=32, order="key", attempts=3, timeout=10.0, on_failure=failures)
+    workers = Workers(
+        prepare, concurrency=32, order="key", attempts=3, timeout=10.0, on_failure=failures
+    )
 
     async def work() -> None:
         async with producer:
