@@ -29,7 +29,7 @@ def is_due(log: Log, stable_offset: int, now_ms: int, config: TopicConfig) -> bo
 
 
 def _cleanable(log: Log, stable_offset: int, now_ms: int, min_lag_ms: int) -> int:
-    """Number of compactable segments: closed, below the stable offset, no record younger than ``min_lag_ms``."""
+    """The number of segments to compact: closed, below the stable offset, no record younger than ``min_lag_ms``."""
     count = 0
     while (
         count < len(log.segments) - 1

@@ -295,7 +295,9 @@ class ClusterSecurity:
 
 
 def _limited(credentials: Credentials, listener: str, enabled: str) -> Credentials:
-    """The credentials with the mechanisms that a listener enables, all without a value. Raises ConfigurationError."""
+    """The credentials, with only the mechanisms that a listener enables. Without a value it enables all. Raises
+    ConfigurationError.
+    """
     if not enabled:
         return credentials
     chosen = tuple(each.strip() for each in enabled.split(","))

@@ -122,7 +122,7 @@ class StreamsMember(HeartbeatMember):
         return True
 
     def _free_of(self, tasks: Iterable[TaskId], members: Collection[StreamsMember], *, as_active: bool) -> set[TaskId]:
-        """The tasks that this member may take, because no member runs or keeps them as rule 2 forbids."""
+        """The tasks that no member keeps or runs in a way that rule 2 forbids."""
         return {
             task
             for task in tasks

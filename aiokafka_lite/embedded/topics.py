@@ -53,7 +53,7 @@ class PartitionState:
         return set(self.isr) == set(self.replicas) and not self.adding and not self.removing
 
     def elected(self, leader: int) -> PartitionState:
-        """The state after an election; -1 as the leader if there is no candidate.
+        """The state after an election of ``leader``; -1 if there is no candidate.
 
         A leader that was not in sync is the only member of the in-sync set.
         """

@@ -1,7 +1,7 @@
 """Kafka's own message definitions, read from the first place that has them.
 
 ``KAFKA_MESSAGES`` names a directory with the JSON files or a kafka-clients jar (which has them in ``common/message``).
-Without it, the jar is taken with which the end-to-end tests run the newest Kafka; Maven fetches it once.
+Without it, the definitions come from the jar of the newest Kafka of the end-to-end tests; Maven fetches it once.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def _reordered(found: Iterable[Found], sends: dict[bytes, Send], promises: Promi
 
 
 def _acknowledged_out_of_order(sends: Iterable[Send]) -> Iterable[Finding]:
-    """By the acknowledgements: offsets grow with the order of sending."""
+    """Acknowledged offsets that do not grow in the order of sending."""
     latest: dict[TopicPartition, Send] = {}
     for send in sends:
         if send.outcome is not Outcome.ACKNOWLEDGED or send.offset == UNKNOWN_OFFSET:

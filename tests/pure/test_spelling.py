@@ -154,7 +154,7 @@ class Choice(StrEnum):
 
 
 class Old(str, Enum):  # noqa: UP042 - the older form
-    """Of a program that is older than StrEnum: prints as ``Old.ALL``."""
+    """An enum of a program older than StrEnum: it prints as ``Old.ALL``."""
 
     ALL = "all"
     SHOP = "shop"

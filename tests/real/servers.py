@@ -95,10 +95,8 @@ class Servers:
 
 
 def image(version: str) -> str | None:
-    """The image of a release: one that this machine has; for the newest release, the public one, which is then
-    downloaded.
-
-    None for other releases without an image if Java can run them from jars: that is the smaller download.
+    """The image of a release: an image that this machine has, or, for the newest release, the public image, which is
+    downloaded. None for another release if Java can run it from jars, which is the smaller download.
     """
     for name in (OWN_IMAGE, PUBLIC_IMAGE):
         if _has_image(f"{name}:{version}"):

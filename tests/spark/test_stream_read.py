@@ -52,7 +52,7 @@ def logged(directory: Path, batch: int) -> dict[str, Any]:
 
 
 def offsets_of(offset: dict[str, Any]) -> dict[str, Any]:
-    """An offset without its topic ids, which are others in each run."""
+    """An offset without its topic ids, which differ in each run."""
     return {key: value for key, value in offset.items() if not key.startswith(f"{TOPIC_ID}:")}
 
 

@@ -30,7 +30,7 @@ class DescribeConfigsSynonym:
 
 @struct
 class DescribeConfigsResourceResult:
-    """One setting. The value of a sensitive one is null."""
+    """One setting. The value of a sensitive setting is null."""
 
     name: str = string()
     value: str | None = string(nullable="0+")

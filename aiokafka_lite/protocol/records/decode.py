@@ -59,6 +59,6 @@ def join_fields(data: Buffer, places: Buffer, sizes: Buffer, edges: Buffer, join
     """Copy the fields at ``places`` to ``joined``, one after another, and write the end of each field to ``edges``.
 
     Places and sizes are 64-bit numbers, a size below 0 counts as 0. ``edges``, of 32-bit numbers, begins with a 0. This
-    is Arrow's layout of a binary column. Returns False if the caller must do it.
+    is Arrow's layout of a binary column. Returns False if the caller must copy the fields.
     """
     return False

@@ -85,7 +85,7 @@ async def test_after_the_timeout_the_error_names_the_timeout_of_the_producer(clu
 async def test_stable_offsets_wait_for_the_transaction_that_commits_them(
     cluster: EmbeddedCluster, producer: Producer
 ) -> None:
-    """As in Kafka, a request for all partitions waits in those that already have an offset."""
+    """As in Kafka, a request for all partitions waits only for partitions that already have an offset."""
     async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
 
         async def offsets(partitions: list[TopicPartition] | None = None) -> dict[TopicPartition, int]:

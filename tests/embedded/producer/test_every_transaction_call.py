@@ -228,7 +228,7 @@ async def test_the_begin_and_the_offsets_of_a_detached_transaction_can_be_cancel
 async def test_a_start_that_is_cancelled_leaves_nothing_and_does_not_prevent_the_next_one(
     cluster: EmbeddedCluster, is_open: bool
 ) -> None:
-    """With a transaction that is open, its coordinator aborts it before the new producer gets its epoch."""
+    """The coordinator aborts an open transaction before the new producer gets its epoch."""
     before = asyncio.all_tasks()
 
     async def open_one() -> None:

@@ -477,7 +477,7 @@ class _PackedRecords:
             raise self._corrupt(self.batches[int(beyond.argmax())], "a record has an offset after the batch's last one")
 
     def _add_to_bases(self, deltas: Numbers) -> Numbers:
-        """Timestamps. In a batch with log append time, all records have the batch's."""
+        """The timestamps. In a batch with log append time, all records have the batch's timestamp."""
         # With log append time, the header's highest timestamp is the broker's time. The other timestamps are the
         # client's.
         of_log = [each.batch.timestamp_type is TimestampType.LOG_APPEND_TIME for each in self.batches]
