@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from aiokafka_lite.metrics.instruments import INSTRUMENTS
-from tests.pure.documents import PAGES, PARTS, ROOT, Block, Names, blocks, code_spans
+from tests.pure.documents import PAGES, PARTS, ROOT, Block, Names, blocks, code_spans, rows
 
 EXAMPLES = ROOT / "docs" / "examples"
 OTHERS_NAMES = {
@@ -63,6 +64,14 @@ def test_names_in_the_text_are_names_in_the_package() -> None:
         words = re.findall(r"\w+", " ".join(code_spans(text)))
         looked_up = {word for word in words if "_" in word.strip("_") or re.search(r"[a-z][A-Z]", word)}
         assert sorted(looked_up - known) == [], page.name
+
+
+def test_every_extra_for_users_is_on_the_page_about_installation() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for_developers = {"bench", "compile", "docs", "test", "test-fast"}
+    page = ROOT / "docs" / "installation.md"
+    named = {span for row in rows(page) for span in code_spans(row.cells.get("extra", ""))}
+    assert named == set(project["optional-dependencies"]) - for_developers
 
 
 def test_every_example_is_on_its_page_and_every_one_on_the_page_is_there() -> None:
