@@ -131,7 +131,7 @@ class ManyAcceptor:
                 # The producer accepts records, so the error concerns this record.
                 self._on_refused(error)
                 accepted.append(error)
-        return SinglePiece(accepted)
+        return SinglePiece(topic, accepted)
 
     async def _accept_lists(
         self,

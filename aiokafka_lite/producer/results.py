@@ -44,12 +44,20 @@ class Piece:
 
 
 class SinglePiece(Piece):
-    """Records that were accepted one by one: the delivery of each, or the error that refused it."""
+    """Records that were accepted one by one: the delivery of each, or the error that refused it.
 
-    __slots__ = ("_accepted",)
+    The first refusal is logged unless the outcomes are accessed, as the error of a batch is.
+    """
 
-    def __init__(self, accepted: list[Delivery | Exception]) -> None:
+    __slots__ = ("_accepted", "_refusal")
+
+    def __init__(self, topic: str, accepted: list[Delivery | Exception]) -> None:
         self._accepted = accepted
+        self._refusal: BatchResult | None = None
+        refused = next((each for each in accepted if isinstance(each, Exception)), None)
+        if refused is not None:
+            self._refusal = BatchResult(str(topic), -1)
+            self._refusal.fail(refused)
 
     def __len__(self) -> int:
         return len(self._accepted)
@@ -60,6 +68,8 @@ class SinglePiece(Piece):
 
     def outcomes(self) -> list[Outcome]:
         outcomes: list[Outcome] = []
+        if self._refusal is not None:
+            self._refusal.observe()
         for each in self._accepted:
             try:
                 outcomes.append(each.result() if isinstance(each, Delivery) else each)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -27,6 +28,23 @@ async def test_send_many_returns_a_result_for_each_record(cluster: EmbeddedClust
     assert isinstance(results[700], SerializationError)
     assert [result.offset for result in results if isinstance(result, RecordMetadata)] == list(range(1_999))
     assert values_of(cluster, "t") == [value for value in values if isinstance(value, bytes)]
+
+
+@pytest.mark.parametrize("accesses", [True, False])
+async def test_a_refused_record_is_logged_unless_its_result_is_accessed(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, accesses: bool
+) -> None:
+    await cluster.create_topic("t", 1)
+    values: list[Any] = [b"a", {"id": 7}, 8]
+    async with producer_of(cluster) as producer:
+        results = await producer.send_many("t", values)
+        if accesses:
+            assert [type(each) for each in results] == [RecordMetadata, SerializationError, SerializationError]
+        del results
+        gc.collect()
+    logged = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(logged) == (0 if accesses else 1)
+    assert all("records for t were not delivered: SerializationError(" in each for each in logged)
 
 
 async def test_send_many_returns_an_error_for_failed_records_only(cluster: EmbeddedCluster) -> None:
