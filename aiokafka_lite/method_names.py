@@ -81,7 +81,7 @@ SHARE_CONSUMER = {
     "commit_sync": "commit()",
     "commit_async": "commit_nowait()",
     **dict.fromkeys(
-        ("assign", "assignment", "seek", "position", "pause", "committed"),
+        ("assign", "seek", "position", "pause", "committed"),
         "Consumer: the brokers choose the records of a share group",
     ),
 }
@@ -450,6 +450,7 @@ def explain(
 def explain_methods(owner: type, instead: Mapping[str, str]) -> None:
     """Let a class explain methods that it does not have, as ``explain`` does, and nothing else."""
     for name, use in instead.items():
+        assert not hasattr(owner, name), f"{owner.__name__} has {name}, which would be replaced"
         setattr(owner, name, _Missing(name, use))
 
     def names(self: object) -> list[str]:
