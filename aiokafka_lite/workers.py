@@ -367,8 +367,12 @@ class _ClaimWork(Generic[K, V]):
         return key
 
     async def _wait_until_due(self, record: Record[K, V], delay: float) -> None:
-        """Wait until the record is ``delay`` seconds old. Later records are younger, so they wait too."""
-        await anyio.sleep(max(0.0, record.timestamp / 1000 + delay - self._plan.clock()))
+        """Wait until the record is ``delay`` seconds old. Later records are younger, so they wait too.
+
+        The timestamp is from another clock. If that clock is ahead, the wait is still at most ``delay``.
+        """
+        age = self._plan.clock() - record.timestamp / 1000
+        await anyio.sleep(min(delay, max(0.0, delay - age)))
 
     # Which record is processed next.
 

@@ -495,3 +495,20 @@ def test_workers_may_be_used_in_one_event_loop_after_another() -> None:
 
     for count in (6, 12):
         asyncio.run(process(count))
+
+
+async def test_a_record_of_a_retry_topic_does_not_wait_longer_if_the_clocks_differ(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("retry")
+    await cluster.create_topic("dead")
+    await keyed(cluster, 1, keys=1)
+    handling = Handling(failing={b"0": 1})
+    began = asyncio.get_running_loop().time()
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+        failures = FailureTopics(producer, retry={"retry": 60.0}, dead_letter="dead")
+        group = group_of(cluster)
+        workers = Workers(handling, on_failure=failures, clock=lambda: 0.0)
+        task = asyncio.create_task(group.consume(["orders", "retry"], workers))
+        await until(lambda: bool(handling.seen), within=300.0)
+        await group.close()
+        await task
+    assert 59.0 <= asyncio.get_running_loop().time() - began <= 120.0
