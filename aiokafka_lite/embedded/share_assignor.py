@@ -36,8 +36,10 @@ def assign(
 def _spread(
     targets: Sequence[TopicIdPartition], members: Sequence[str], current: Mapping[str, Collection[TopicIdPartition]]
 ) -> Assignment:
+    # With more members than partitions, several members share each partition, so that no member is idle.
     sharing = -(-len(members) // len(targets))
     total = len(targets) * sharing
+    # The rooms differ by one at most, and their sum is the total.
     rooms = {member: total * (n + 1) // len(members) - total * n // len(members) for n, member in enumerate(members)}
     missing = dict.fromkeys(targets, sharing)
     owned: Assignment = {member: [] for member in members}

@@ -51,6 +51,7 @@ class TransactionIndex:
         """The end of the records whose transactions have all ended."""
         if not self.open and not self._unreplicated:
             return high_watermark
+        # As in Kafka, a transaction counts as open until the replicas have its marker.
         self._unreplicated = [each for each in self._unreplicated if each[1] >= high_watermark]
         firsts = [first for first, _ in self._unreplicated]
         return min((high_watermark, *firsts, *islice(self.open.values(), 1)))

@@ -43,6 +43,7 @@ def murmur2_of_column(keys: Any) -> numpy.typing.NDArray[Any]:
     np = extra("numpy")
     data = b"" if keys.buffers()[2] is None else keys.buffers()[2]
     edges = edges_of(keys).astype(np.int64)
+    # Four more bytes, because the last word of a key may reach beyond the data.
     octets = np.concatenate((np.frombuffer(data, np.uint8)[int(edges[0]) : int(edges[-1])], np.zeros(4, np.uint8)))
     starts = edges[:-1] - edges[0]
     lengths = np.diff(edges)

@@ -58,6 +58,7 @@ def scan(batch: RecordBatch, body: Buffer) -> Iterator[RecordSpan]:
             raw, position = data[position], position + 1
             if raw > 0x7F:
                 raw, position = read_raw_varint(data, position - 1)
+            # In zigzag form an odd number is negative: here -1, the length of null.
             key = None
             if not raw & 1:
                 key = bytes(data[position : position + (raw >> 1)])

@@ -66,6 +66,7 @@ class ScramExchange:
 
     def _challenge(self, message: bytes) -> Step:
         nonce, salt, iterations = _server_first(message, self.quoted)
+        # A nonce without the client's part may come from a recorded login.
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise AuthenticationError("the broker's nonce does not begin with the client's nonce")
         if not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
