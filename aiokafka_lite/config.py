@@ -591,7 +591,8 @@ class GroupConfig:
         """Seconds that the user may hold partitions that must be revoked, before the member joins without waiting.
 
         The time counts from the last heartbeat before the rebalance. It is shorter than the rebalance timeout, because
-        this member has to join again within that timeout. The coordinator counts it from the first member's JoinGroup.
+        this member has to join again within that timeout. The coordinator counts that timeout from the first member's
+        JoinGroup.
         """
         limit = self.time_to_rebalance
         return max(limit / 2, limit - self.heartbeat_interval)

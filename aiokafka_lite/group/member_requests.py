@@ -25,7 +25,7 @@ LEAVE_TIMEOUT = 2.0
 first."""
 
 REFRESH_TIMEOUT = 5.0
-"""Seconds for the metadata of assigned partitions that are not in it."""
+"""Seconds for a refresh of metadata that lacks assigned partitions."""
 
 _REGULAR = (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)
 """Error codes that are normal steps of a rebalance, and not failures that an outage should count."""

@@ -215,7 +215,7 @@ class PartitionBatches:
             batch.queued_for = None
 
     def delayed(self, error: Exception) -> None:
-        """Record why the unsent batches wait. A batch that expires says so."""
+        """Record why the unsent batches wait, for the error of a batch that expires."""
         for batch in self.unsent:
             batch.last_error = error
         if self.open is not None:

@@ -66,7 +66,8 @@ class TopicProducer:
      - ``used_until``: the loop's time until which metadata counts the topic as used.
 
     The partitions stay while the topic is missing in metadata, because brokers remember their sequence numbers. Brokers
-    before 2.8 have no topic ids. An answer of theirs that lacks partitions may be outdated, so the topic keeps them.
+    before 2.8 have no topic ids. If their answer lacks partitions, it may be outdated, so the topic keeps the
+    partitions.
     """
 
     __slots__ = (
