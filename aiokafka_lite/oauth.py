@@ -153,7 +153,7 @@ class ClientCredentials:
         return Secret(token), float(usable)
 
     def _refusal(self, status: int, content: bytes) -> AuthenticationError | ConnectionLost:
-        """The error for an HTTP status that is not success. Only 429 and 5xx may be temporary."""
+        """The error for an HTTP status other than success. Only 429 and 5xx may be temporary."""
         answer = _json(content)
         reasons = [str(answer[name]) for name in ("error", "error_description") if answer.get(name)]
         text = f"{self._url} refused to issue a token: {harmless(': '.join(reasons) or f'HTTP status {status}', 200)}"

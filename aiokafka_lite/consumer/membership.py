@@ -163,7 +163,7 @@ class Membership(GroupSide):
         return self.tracker.idle_for(now)
 
     async def _call(self, what: str, method: Callable[[RebalanceListener], Awaitable[None]]) -> None:
-        """Call the listeners. As in Java's client, the next read raises an exception, and the rebalance continues."""
+        """Call the listeners. As in Java's client, the next read raises their exception; the rebalance continues."""
         for listener in list(self._listeners):
             try:
                 await call(what, method(listener))

@@ -134,7 +134,7 @@ class ConsumerMember(BaseMember):
         self._early = EARLY  # rule 7
         self._target: dict[bytes, tuple[int, ...]] = {}  # the last assignment of the coordinator
         self._names: dict[bytes, str] = {}  # the names of the topics in the target
-        self._ids: dict[str, bytes] = {}  # the names of the topics whose partitions the reader has
+        self._ids: dict[str, bytes] = {}  # the ids of the topics whose partitions the reader has
         self._sent: _Sent | None = None  # if None, the next heartbeat has all fields (rule 3)
         self._in_flight = False  # rule 1
         self._backing_off = False  # rule 5
