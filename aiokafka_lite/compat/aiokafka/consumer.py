@@ -121,7 +121,9 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         self._assigned: tuple[TopicPartition, ...] = ()
         self._partitions: dict[str, set[int]] = {}
         self._reads = SharedReads()
-        self._listening = Listening(self._reads.interrupt)
+        self._listening = Listening(
+            self._reads.interrupt, WeakMethod(self._commit_positions) if self._commits else None
+        )
         self._moved = set()
         self._is_started = False
         self._closed = False

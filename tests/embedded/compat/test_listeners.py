@@ -146,3 +146,24 @@ async def test_a_member_starts_before_a_topic_matches_its_pattern(library: Any, 
             assert consumer.partitions_for_topic(topic) == {0, 1}
             assert topic in consumer._client.cluster.topics()
     assert events.calls[-1][1] == {(topic, number) for topic in ("bills-1", "bills-2") for number in (0, 1)}
+
+
+async def test_a_rebalance_commits_the_records_that_the_program_has(library: Any, cluster: EmbeddedCluster) -> None:
+    """The member does not read again. When the group has waited for it, no other member reads its records again."""
+    for partition in (0, 1):
+        for _ in range(3):
+            await cluster.produce("orders", b"x", partition=partition)
+    settings = {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "group_id": "billing",
+        "auto_offset_reset": "earliest",
+        "heartbeat_interval_ms": 100,
+        "rebalance_timeout_ms": 1000,
+    }
+    async with library.AIOKafkaConsumer("orders", **settings) as first, asyncio.timeout(DEADLINE):
+        for _ in range(6):
+            await first.getone()
+        async with library.AIOKafkaConsumer("orders", **settings) as second:
+            (partition,) = second.assignment()
+            assert await second.committed(partition) == 3
+            assert await second.getmany(timeout_ms=100) == {}
