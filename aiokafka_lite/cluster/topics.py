@@ -49,7 +49,7 @@ class TrackedTopics:
 
     def __init__(self, idle: float) -> None:
         self._idle = idle
-        self._last_use: dict[str, float] = {}  # infinite for an added topic
+        self._last_use: dict[str, float] = {}  # the loop's time; infinite for an added topic
 
     @property
     def names(self) -> AbstractSet[str]:
@@ -94,7 +94,7 @@ class MissingTopics:
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
-        self._since: dict[str, float] = {}  # infinite once it is logged
+        self._since: dict[str, float] = {}  # when a topic was first missing; infinite after the log line
 
     def update(self, view: ClusterView, tracked: TrackedTopics, now: float) -> None:
         """Log topics that are missing for MISSING_AFTER seconds, and logged topics that exist now."""

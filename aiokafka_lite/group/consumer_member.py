@@ -131,7 +131,7 @@ class ConsumerMember(BaseMember):
         self._assignor = assignor
         self._new_id = new_id
         self._interval = SHORTEST_INTERVAL
-        self._early = EARLY  # rule 7
+        self._early = EARLY  # seconds until the next early heartbeat (rule 7)
         self._target: dict[bytes, tuple[int, ...]] = {}  # the last assignment of the coordinator
         self._names: dict[bytes, str] = {}  # the names of the topics in the target
         self._ids: dict[str, bytes] = {}  # the ids of the topics whose partitions the reader has
@@ -146,8 +146,8 @@ class ConsumerMember(BaseMember):
         # Whether the coordinator may have this member, because a heartbeat was sent that joins.
         self._may_be_known = False
         self._was_known = False  # the same, before the last heartbeat that joins was sent
-        self._releases = 0  # rule 8
-        self._unnamed_answers = 0  # rule 6
+        self._releases = 0  # how often the instance id was released since the last join (rule 8)
+        self._unnamed_answers = 0  # answers with an unnamed topic since all fields were sent for one (rule 6)
         # The attempt of the heartbeat that was in flight when the member began to leave.
         self._late_attempt: int | None = None
         # The epoch of the heartbeat that leaves; None to leave without one.

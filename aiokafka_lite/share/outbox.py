@@ -20,7 +20,7 @@ class Outbox:
         self._node_id = node_id
         self._in_flight = in_flight
         self._on_settled = on_settled
-        self._flushes: list[asyncio.Future[None]] = []  # flushes acknowledgements that wait for the next request
+        self._flushes: list[asyncio.Future[None]] = []  # flushes that wait for the next request
         self._sent_flushes: list[asyncio.Future[None]] = []  # flushes that wait for the request in progress
         self._carries_acknowledgements = False  # whether the request in progress carries acknowledgements
 
