@@ -364,8 +364,7 @@ class Transactions:
 
         Examines these partitions, or all; with ``broker``, only partitions that this broker leads. A transaction whose
         last record is younger than ``max_transaction_timeout`` seconds is skipped: it may still end normally. Requires
-        Kafka
-        3.0. Raises the error if one partition or broker did not answer.
+        Kafka 3.0. Raises the error if one partition or broker did not answer.
         """
         given = None if partitions is None else arguments.partitions(partitions)
         if broker is not None:

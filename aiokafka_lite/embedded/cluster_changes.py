@@ -79,6 +79,7 @@ class ClusterChanges:
     def update_features(self, changes: Mapping[str, tuple[int, int]], *, validate_only: bool = False) -> None:
         """Change levels of features, all or none: by name, the level and the UpgradeType. Raises Refused."""
         features = self._controller.features
+        # All changes are checked before the first one is made.
         for name, (level, upgrade_type) in changes.items():
             try:
                 features.check_change(name, level, upgrade_type)

@@ -105,6 +105,7 @@ class WorkerLoop:
 
     def _give_back(self, key: Hashable, service: Component) -> None:
         lease = self._leases[key]
+        # The component has failed, and a later lease has replaced it.
         if lease.service is not service:
             self._end(service)
         self._leave(key, lease)
@@ -157,6 +158,7 @@ def worker_loop() -> WorkerLoop:
     """The loop of this process, made on first use."""
     global _worker_loop
     with _lock:
+        # Spark's daemon forks its workers. A fork has the object of its parent, but not the thread.
         if _worker_loop is None or _worker_loop.closed or _worker_loop.pid != os.getpid():
             _worker_loop = WorkerLoop()
         return _worker_loop
