@@ -143,6 +143,17 @@ class Workers(ConsumerGroupHandler[K, V]):
         name = getattr(self._plan.handle, "__qualname__", self._plan.handle)
         return f"<Workers {name} {self.metrics()}>"
 
+    async def setup(self, session: ConsumerGroupSession) -> None:
+        """Raise ConfigurationError for a group with ``auto_commit=False``, because nothing would commit the marks.
+
+        Override ``setup`` if your program commits the marks with the session.
+        """
+        if not session.offsets.auto_commit:
+            raise ConfigurationError(
+                "Workers need a ConsumerGroup with auto_commit=True, otherwise nothing commits the processed records; "
+                "no other record is committed"
+            )
+
     async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[K, V]) -> None:
         """Process the records of one partition; ``ConsumerGroup`` calls it."""
         if self._is_draining:

@@ -119,6 +119,11 @@ class Offsets:
             f"<Offsets group={self._config.group_id} owned={len(self._committed)} to_commit={len(self._to_commit())}>"
         )
 
+    @property
+    def auto_commit(self) -> bool:
+        """Whether marked offsets are committed on a timer, before partitions are revoked, and on close."""
+        return self._config.auto_commit
+
     # Assigned partitions.
 
     @property

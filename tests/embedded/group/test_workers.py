@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import FailureTopics, JsonDeserializer, Producer, Workers
+from aiokafka_lite.consumer import ConsumerGroupSession
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ConfigurationError, IllegalStateError, KafkaTimeout
+from aiokafka_lite.errors import ConfigurationError, IllegalStateError, KafkaTimeout, UnknownTopic
 from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.group.members import ORDERS
 from tests.embedded.group.test_sessions import Running, committed, group_of, until
@@ -216,8 +217,8 @@ async def test_a_failed_record_that_cannot_be_sent_on_is_not_committed(cluster: 
     await keyed(cluster, 1, keys=1)
     producer = Producer(cluster.bootstrap_servers, connector=cluster.connector, allow_auto_create_topics=False)
     async with producer:
-        failures = FailureTopics(producer, dead_letter="not/a/name")
-        with pytest.raises(Exception, match="not/a/name"):
+        failures = FailureTopics(producer, dead_letter="missing")
+        with pytest.raises(UnknownTopic, match="missing"):
             await group_of(cluster).consume(["orders"], Workers(Handling(failing={b"0": 1}), on_failure=failures))
     assert ONE not in await committed(cluster)
 
@@ -331,7 +332,7 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], text: str) -> No
 def test_failure_topics_check_their_arguments(cluster: EmbeddedCluster) -> None:
     producer = Producer("localhost:9")
     for arguments, text in (
-        ({"dead_letter": ""}, "dead_letter must be the name of a topic, got ''"),
+        ({"dead_letter": ""}, 'dead_letter: topic name must not be empty, "." or "..": \'\''),
         ({"dead_letter": "d", "retry": {"r": -1}}, "retry['r'] must be a number of seconds >= 0, got -1"),
         ({"dead_letter": "d", "retry": {"d": 1}}, "retry and dead_letter must be different topics, got 'd' for both"),
     ):
@@ -512,3 +513,23 @@ async def test_a_record_of_a_retry_topic_does_not_wait_longer_if_the_clocks_diff
         await group.close()
         await task
     assert 59.0 <= asyncio.get_running_loop().time() - began <= 120.0
+
+
+async def test_a_group_that_commits_nothing_is_refused(cluster: EmbeddedCluster) -> None:
+    with pytest.raises(ConfigurationError, match="Workers need a ConsumerGroup with auto_commit=True"):
+        async with asyncio.timeout(30.0):
+            await group_of(cluster, auto_commit=False).consume(["orders"], Workers(Handling()))
+
+
+async def test_a_subclass_may_commit_with_its_session(cluster: EmbeddedCluster) -> None:
+    class Committing(Workers[bytes, bytes]):
+        async def setup(self, session: ConsumerGroupSession) -> None:
+            self.session = session
+
+    await keyed(cluster, 10, keys=10)
+    workers = Committing(Handling())
+    running = Running(cluster, workers, auto_commit=False)
+    await until(lambda: workers.metrics().processed == 10)
+    await workers.session.commit()
+    assert (await committed(cluster))[ONE] == 10
+    await finish(running)
