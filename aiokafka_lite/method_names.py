@@ -85,6 +85,22 @@ SHARE_CONSUMER = {
         "Consumer: the brokers choose the records of a share group",
     ),
 }
+SCHEMA_REGISTRY = {
+    "register_schema": "register(subject, schema)",
+    "register_schema_full_response": "register(subject, schema)",
+    "lookup_schema": "lookup(subject, schema)",
+    "get_schema": "by_id(schema_id)",
+    "get_schema_by_guid": "by_guid(guid)",
+    "get_version": "by_version(subject, version)",
+    "get_latest_version": "latest(subject)",
+    "get_subjects": "subjects()",
+    "get_versions": "versions(subject)",
+    "test_compatibility": "check_compatibility(subject, schema)",
+    "get_compatibility": "compatibility(subject)",
+    "get_config": "compatibility(subject)",
+    "set_config": "set_compatibility(level, subject)",
+    "get_mode": "mode(subject)",
+}
 DELIVERY = {
     "get": "await delivery, or result() when done() is True",
     "cancel": "nothing: an accepted record is sent in any case",

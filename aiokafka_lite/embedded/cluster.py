@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from ..aio.deadline import deadline
 from ..aio.memory_pipe import MemoryTransport, memory_pipe
 from ..aio.service import NOT_STARTED, Component
-from ..arguments import text, whole
+from ..arguments import check_wait, is_whole, must_be, text, whole
 from ..errors import ErrorCode, IllegalStateError
 from ..method_names import EMBEDDED_CLUSTER, checks_constructor
 from ..protocol.schema import Request
@@ -240,6 +240,10 @@ class EmbeddedCluster(Component):
         Raises ``Refused`` with Kafka's error code.
         """
         self._service.check()
+        text("name", name)
+        for what, number in (("partitions", partitions), ("replication_factor", replication_factor)):
+            if not is_whole(number):
+                raise TypeError(must_be(what, "a whole number", number))
         if assignments is not None:
             partitions = replication_factor = -1
         numbered = None if assignments is None else list(enumerate(assignments))
@@ -416,6 +420,7 @@ class EmbeddedCluster(Component):
 
     def skew_clock(self, node: int, seconds: float) -> None:
         """Set a broker's wall clock ahead, or with a negative number back."""
+        check_wait(seconds, "seconds")
         self.nodes[node].clock_skew = seconds
 
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from ..aio.shared_calls import SharedCalls
 from ..arguments import check_wait, must_be, text, whole
 from ..errors import ConfigurationError, ProtocolError, harmless
-from ..method_names import AsyncContext, checks_constructor, explain
+from ..method_names import SCHEMA_REGISTRY, AsyncContext, checks_constructor, explain
 from ..security import TokenProvider
 from .http import RegistryHttp
 from .schema import (
@@ -266,7 +266,7 @@ class SchemaRegistryClient(AsyncContext):
         return cast(T, self._cache[key])
 
 
-explain(SchemaRegistryClient)
+explain(SchemaRegistryClient, SCHEMA_REGISTRY)
 checks_constructor(SchemaRegistryClient)
 
 

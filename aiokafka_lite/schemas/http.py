@@ -215,7 +215,7 @@ class RegistryHttp:
 
 def _addresses(url: str | Iterable[str]) -> tuple[list[str], tuple[str, Secret] | None]:
     """The addresses of a registry, and the first user name and password that one of them contains."""
-    urls = list(url) if isinstance(url, Iterable) and not isinstance(url, str) else [url]
+    urls = list(url) if isinstance(url, Iterable) and not isinstance(url, str | Mapping) else [url]
     if not urls:
         raise ConfigurationError(must_be("url", "the http:// or https:// address of a schema registry", url))
     given = [_parsed(each) for each in urls]

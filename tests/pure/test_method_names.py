@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import Admin, Consumer, ConsumerGroup, ExactlyOnce, Producer, ShareConsumer, TopicPartition
+from aiokafka_lite import Admin, Consumer, ConsumerGroup, Delivery, ExactlyOnce, Producer, ShareConsumer, TopicPartition
 from aiokafka_lite.method_names import (
     ADMIN,
     CONSUMER,
     CONSUMER_ARGUMENTS,
     CONSUMER_GROUP,
+    DELIVERY,
     PRODUCER,
     PRODUCER_ARGUMENTS,
+    SCHEMA_REGISTRY,
     SHARE_CONSUMER,
+    TRANSACTION,
 )
+from aiokafka_lite.producer import Transaction
 from aiokafka_lite.schemas import SchemaRegistryClient
 
 FAMILIES = [value for name, value in vars(Admin("localhost:9092")).items() if not name.startswith("_")]
@@ -37,6 +41,7 @@ FOR_EACH_RECORD = {Consumer: {"mark"}, ShareConsumer: {"accept", "reject", "rele
         (Admin("localhost:9092"), "create_topics", r"use topics.create\("),
         (ConsumerGroup("localhost:9092", group_id="g"), "start", r"use consume\(topics, handler\)"),
         (ShareConsumer("localhost:9092", group_id="g", topics=["t"]), "acknowledge", r"use accept\(record\)"),
+        (SchemaRegistryClient("http://localhost:8081"), "get_latest_version", r"use latest\(subject\)"),
     ],
 )
 def test_the_error_names_the_counterpart(client: object, name: str, says: str) -> None:
@@ -79,6 +84,14 @@ def test_no_name_in_the_tables_exists_here() -> None:
     assert [name for name in ADMIN if hasattr(Admin, name)] == []
     assert [name for name in CONSUMER_GROUP if hasattr(ConsumerGroup, name)] == []
     assert [name for name in SHARE_CONSUMER if hasattr(ShareConsumer, name)] == []
+    assert [name for name in SCHEMA_REGISTRY if hasattr(SchemaRegistryClient, name)] == []
+    assert [name for name in DELIVERY if hasattr(Delivery, name)] == []
+    assert [name for name in TRANSACTION if hasattr(Transaction, name)] == []
+
+
+@pytest.mark.parametrize("use", SCHEMA_REGISTRY.values())
+def test_each_call_of_a_registry_client_that_is_named_exists(use: str) -> None:
+    assert callable(getattr(SchemaRegistryClient("http://localhost:8081"), use.partition("(")[0]))
 
 
 @pytest.mark.parametrize("use", ADMIN.values())

@@ -28,6 +28,7 @@ from aiokafka_lite.admin import NewTopic
 from aiokafka_lite.admin.calls import Deadline
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.producer.delivery import BatchResult, Delivery
+from aiokafka_lite.schemas import SchemaRegistryClient
 
 HERE = "localhost:9092"
 ZERO = TopicPartition("orders", 0)
@@ -156,6 +157,10 @@ def test_a_constructor_explains_wrong_arguments(
         (lambda: FailureTopics(producer, dead_letter="d", retry={"a b": 5}), "retry: topic name must consist of a-z"),
         (lambda: StrSerializer(5), "encoding must be an encoding that Python knows, got 5"),  # type: ignore[arg-type]
         (lambda: StrDeserializer(5), "encoding must be a text encoding of Python, got 5"),  # type: ignore[arg-type]
+        (
+            lambda: SchemaRegistryClient({"url": "http://localhost:8081"}),
+            "url must be the http:// or https:// address of a schema registry, got {'url'",
+        ),
         (lambda: JsonSerializer(default=5), "default must be a function, got 5"),  # type: ignore[arg-type]
     ],
 )
@@ -168,6 +173,17 @@ def test_a_wrong_value_is_refused_before_the_first_record(make: Callable[[], obj
 async def test_seconds_in_the_place_of_a_number_of_records_are_answered_with_timeout() -> None:
     with pytest.raises(TypeError, match=r"^max_records must be a whole number >= 1, got 0.5; .* pass timeout=0.5$"):
         await shared.poll(0.5)
+
+
+async def test_an_embedded_cluster_refuses_arguments_of_a_wrong_type() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as running:
+        cluster: Any = running
+        with pytest.raises(TypeError, match=r"^name must be a string, got 5$"):
+            await cluster.create_topic(5)
+        with pytest.raises(TypeError, match=r"^partitions must be a whole number, got '3'$"):
+            await cluster.create_topic("orders", "3")
+        with pytest.raises(ConfigurationError, match=r"^seconds must be a number of seconds, got 'x'$"):
+            cluster.skew_clock(1, "x")
 
 
 @pytest.mark.parametrize(
