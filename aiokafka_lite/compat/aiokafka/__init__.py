@@ -9,7 +9,8 @@ Names, arguments, defaults and meaning are the same as in aiokafka 0.14. A call 
 NotImplementedError with the reason. The package uses only the public interface of aiokafka_lite. The differences:
 
 - Automatic commits cover the records of earlier reads. The records of the last ``getone()`` or ``getmany()`` are
-  committed by the next read, by ``commit()``, or by ``stop()``. A rebalance waits until they are committed.
+  committed by the next read, by ``commit()``, or by ``stop()``. A rebalance waits for that, up to a limit, and then
+  commits them.
 - A send waits for room in 32 MiB of memory; aiokafka has no such limit.
 - ``start()`` keeps trying for ``request_timeout_ms`` before it raises KafkaConnectionError.
 - ``exclude_internal_topics`` and ``consumer_timeout_ms`` have no effect: a pattern never matches internal topics.
