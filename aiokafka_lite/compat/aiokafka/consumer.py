@@ -249,6 +249,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         wanted = tuple(topics) if pattern is None else _of_prefix(pattern)
         was_member = self._is_member
         self._topics, self._listening.listener = wanted, listener
+        # A member keeps its membership. Otherwise another inner consumer reads the topics.
         if was_member:
             with translating():
                 self._consumer.subscribe(self._topics)
@@ -400,6 +401,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         """Commit the returned records, and the positions that the program has set."""
         self._consumer.mark()
         (await self._calls.commit()).raise_for_refused()
+        # Marks cover only returned records, so the positions that the program has set need a commit of their own.
         moved, self._moved = self._moved & set(self._consumer.assignment), set()
         if moved:
             positions = {each: OffsetAndMetadata(await self._calls.position(each)) for each in moved}
@@ -424,6 +426,7 @@ def _of_prefix(pattern: str) -> re.Pattern[str]:
         given = re.compile(pattern)
     except re.error as error:
         raise ValueError(f"{pattern!r} is not a pattern: {error}") from error
+    # Flags may stand only at the beginning of a pattern. ``given.flags`` has them.
     flags = _LEADING_FLAGS.match(pattern)
     return re.compile(f"(?:{pattern[flags.end() if flags else 0 :]})(?s:.*)", given.flags)
 

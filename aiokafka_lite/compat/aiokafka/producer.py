@@ -203,6 +203,7 @@ class AIOKafkaProducer(Managed):
             await self._check_partition(topic, partition)
         key, value = _serialized(key, self._key_serializer), _serialized(value, self._value_serializer)
         listed = () if headers is None else [Header(*header) for header in headers]
+        # The inner producer takes no smaller limit, so the smaller one is checked here.
         if self._max_request_size < LEAST_REQUEST_SIZE:
             self._check_size(key, value, listed)
         with self._calling():
