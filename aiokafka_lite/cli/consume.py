@@ -21,7 +21,7 @@ from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..group import MemberState
 from ..types import TopicPartition
 from .connection import Connection
-from .descriptors import Writer
+from .descriptors import Writer, while_read
 from .formats import Format, Line, formatter
 from .progress import Bar, progress
 from .running import log_warnings
@@ -80,6 +80,7 @@ async def consume(connection: Connection, job: Job) -> int:
             shown = stack.enter_context(
                 progress("consumed", job.max_records, in_bytes=False, is_wanted=not sys.stdout.isatty())
             )
+            stack.enter_context(while_read(sys.stdout.fileno()))
             await _Reading(consumer, job, bounds.ends, Writer(sys.stdout.fileno()), shown).run()
     return 0
 

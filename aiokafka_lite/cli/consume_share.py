@@ -12,7 +12,7 @@ from ..errors import ConfigurationError
 from ..types import ShareRecord
 from .connection import Connection
 from .consume import Job, check_line
-from .descriptors import Writer
+from .descriptors import Writer, while_read
 from .formats import formatter
 from .progress import progress
 from .running import log_warnings
@@ -34,7 +34,11 @@ async def consume_share(connection: Connection, job: Job) -> int:
     count = 0
     async with started(connection.share_consumer(group, job.topics)) as consumer:
         log_warnings()
-        with progress("consumed", job.max_records, in_bytes=False, is_wanted=not sys.stdout.isatty()) as bar:
+        is_wanted = not sys.stdout.isatty()
+        with (
+            progress("consumed", job.max_records, in_bytes=False, is_wanted=is_wanted) as bar,
+            while_read(sys.stdout.fileno()),
+        ):
             while job.max_records is None or count < job.max_records:
                 room = BATCH if job.max_records is None else min(BATCH, job.max_records - count)
                 records = await consumer.poll(room, WAIT)

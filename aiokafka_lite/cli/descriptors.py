@@ -11,7 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
+import stat
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import anyio
 
 READ_SIZE = 1 << 18
 
@@ -37,6 +42,26 @@ async def _until_readable(descriptor: int) -> None:
         await readable
     finally:
         loop.remove_reader(descriptor)
+
+
+@contextmanager
+def while_read(descriptor: int) -> Iterator[None]:
+    """Cancel the block and raise BrokenPipeError when the reader of a pipe closes it.
+
+    A write reports this, too, but a command that waits for records writes nothing.
+    """
+    with anyio.CancelScope() as scope:
+        loop = asyncio.get_running_loop()
+        is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+        if is_pipe:
+            loop.add_reader(descriptor, scope.cancel)  # the end of a pipe for writing is readable once it is broken
+        try:
+            yield
+        finally:
+            if is_pipe:
+                loop.remove_reader(descriptor)
+    if scope.cancelled_caught:
+        raise BrokenPipeError("the reader has closed the pipe")
 
 
 class Writer:
