@@ -499,7 +499,8 @@ class Component(AsyncContext):
 
     def __del__(self) -> None:
         service = self.__dict__.get("_service")  # the attribute is missing if the constructor raised early
-        if service is not None and service.is_abandoned:
+        # At the exit of the interpreter, the names of this module may be None already.
+        if service is not None and _UP is not None and service.is_abandoned:
             warnings.warn(
                 f"unclosed {type(self).__name__}: use it in 'async with', or await its close()",
                 ResourceWarning,

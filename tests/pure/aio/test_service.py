@@ -382,3 +382,10 @@ async def test_an_error_that_the_body_raises_in_a_group_is_not_logged_again(capl
             tasks.start_soon(probe.service.while_running, asyncio.Event().wait())
             probe.service.start_child(boom)
     assert [record.levelname for record in caplog.records] == ["ERROR"]  # the failure itself
+
+
+def test_a_component_that_lives_until_the_exit_of_the_interpreter_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = Probe()
+    # Python sets the names of a module to None before it drops what still refers to the module's classes.
+    monkeypatch.setattr("aiokafka_lite.aio.service._UP", None)
+    probe.__del__()
