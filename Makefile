@@ -97,9 +97,8 @@ format: .venv/.development
 	@.venv/bin/ruff check --quiet --fix .
 	@.venv/bin/ruff format --quiet .
 
-# What tests/pure and tests/embedded use: no Spark, no container library. They import build_backend, which needs
-# setuptools; an environment of Python 3.12 or newer has none by itself.
-FAST := '.[cli,snappy,arrow,test-fast]' 'setuptools>=77'
+# What tests/pure and tests/embedded use: no Spark, no container library.
+FAST := '.[cli,snappy,arrow,test-fast]'
 
 .venv/.fast: pyproject.toml | .venv/bin/python
 	@$(PIP) install -e $(FAST)
