@@ -106,7 +106,7 @@ def test_help_fits_the_terminal_and_cuts_no_word(
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_can_complete(shell: str) -> None:
     code = "import sys; sys.argv = ['aiokafka-lite']; from aiokafka_lite.cli import main; main()"
-    variables = {"bash": {"COMP_WORDS": "aiokafka-lite pro", "COMP_CWORD": "1"}}.get(
+    variables = {"bash": {"COMP_WORDS": "aiokafka-lite\npro", "COMP_CWORD": "1"}}.get(
         shell, {"_TYPER_COMPLETE_ARGS": "aiokafka-lite pro", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     )
     process = subprocess.run(
@@ -120,7 +120,7 @@ def test_shells_can_complete(shell: str) -> None:
 
 
 def test_commands_of_the_documentation_have_options_that_exist() -> None:
-    blocks = PAGE.read_text(encoding="utf-8").split("```")[1::2]
+    blocks = PAGE.read_text(encoding="utf-8").replace("\\\n", " ").split("```")[1::2]
     parts = [part.strip() for block in blocks for line in block.splitlines() for part in line.split("|")]
     typed = [shlex.split(part.removeprefix("$ "), comments=True) for part in parts if "aiokafka-lite " in part]
     seen = 0
