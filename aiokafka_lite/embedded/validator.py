@@ -304,9 +304,9 @@ def _check_timestamps(
 ) -> Generator[None, None, None]:
     newest = now_ms + config.timestamp_after_max_ms
     oldest = now_ms - config.timestamp_before_max_ms
-    # The header has the base and the highest timestamp. Kafka checks each record; here an older record between valid
-    # ones is accepted, so that most batches need no scan.
-    if batch.max_timestamp <= newest and min(batch.base_timestamp, batch.max_timestamp) >= oldest:
+    # The header has the highest timestamp, not the lowest. With the default, no timestamp is too old, so most batches
+    # need no scan.
+    if batch.max_timestamp <= newest and oldest < 0:
         return
     errors: list[RecordError] = []
     for index, record in enumerate(scan(batch, body), 1):

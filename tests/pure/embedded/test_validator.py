@@ -38,6 +38,13 @@ def test_a_timestamp_out_of_range_is_found_without_decoding_headers() -> None:
     assert [error.batch_index for error in refusal.record_errors] == [0]
 
 
+def test_a_record_that_is_too_old_is_found_between_newer_records() -> None:
+    batch = RecordBatch(encode_batch([(T, None, b"a", ()), (T - 2 * DAY, None, b"b", ()), (T, None, b"c", ())]))
+    refusal = rejected(batch, config(message_timestamp_before_max_ms=str(DAY)), T)
+    assert refusal.code is ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in refusal.record_errors] == [1]
+
+
 def test_a_missing_key_is_found_without_decoding_headers() -> None:
     with at_most(10 * MB):
         refusal = rejected(batch_of(BOMB, 0), config(cleanup_policy="compact"), T)
