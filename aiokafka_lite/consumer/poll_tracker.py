@@ -87,8 +87,8 @@ class PollTracker:
         if other is not None:
             raise IllegalStateError(
                 f"another task reads this consumer: {other.get_name()!r} waits for records or works on one, and this "
-                f"read would commit that record as processed; read in one task, or mark() the record first; 'Many at "
-                f"once' in the documentation of groups shows how to process records concurrently"
+                f"read would commit that record as processed; read in one task, or mark() the record first; to "
+                f"process records concurrently, use ConsumerGroup(...).consume(topics, Workers(handle))"
             )
         if iteration is not None:
             self._iteration, self._iterating = weakref.ref(iteration), task

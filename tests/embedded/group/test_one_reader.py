@@ -20,7 +20,7 @@ from tests.embedded.group.test_offsets import committed
 from tests.waiting import until
 
 FIRST = ORDERS[0]
-REFUSED = "another task reads this consumer"
+REFUSED = r"another task reads this consumer: .*, use ConsumerGroup\(\.\.\.\)\.consume\(topics, Workers\(handle\)\)$"
 
 
 @pytest.fixture(autouse=True)
