@@ -38,7 +38,7 @@ from .settings import (
     ConnectionSettings,
     changed,
     connection_settings,
-    group_settings,
+    consumer_settings,
     listing_settings,
     naming,
     seconds,
@@ -98,20 +98,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         self._named = changed(given, _DEFAULTS) | settings
         self._group_id = group_id
         """The client. It has aiokafka's name, because instrumentations read it."""
-        connection = connection_settings(settings)
-        self._settings = connection | {
-            # This client refuses a wait after which the response comes too late.
-            "fetch_max_wait": min(seconds("fetch_max_wait_ms", fetch_max_wait_ms), connection["request_timeout"] / 2),
-            "fetch_max_bytes": fetch_max_bytes,
-            "fetch_min_bytes": fetch_min_bytes,
-            "max_partition_fetch_bytes": max_partition_fetch_bytes,
-            "auto_offset_reset": auto_offset_reset,
-            "check_crcs": check_crcs,
-            "isolation_level": isolation_level,
-            "client_rack": client_rack or "",
-        }
-        if group_id is not None:
-            self._settings |= group_settings(given)
+        self._settings = consumer_settings(given, connection_settings(settings))
         subscription = WeakMethod(self.subscription)  # a task of the inner consumer must not keep this one alive
         self._strategies = [strategy_of(each, subscription) for each in partition_assignment_strategy]
         self._commits = enable_auto_commit and group_id is not None

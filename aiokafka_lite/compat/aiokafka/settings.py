@@ -91,6 +91,10 @@ _NAMES = {
 }
 """aiokafka's names of this client's settings, where they differ."""
 _WITHOUT_EFFECT = ("loop", "api_version")
+_OF_CONSUMERS = (
+    *("fetch_max_bytes", "fetch_min_bytes", "max_partition_fetch_bytes"),
+    *("auto_offset_reset", "check_crcs", "isolation_level"),
+)
 
 
 def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
@@ -118,8 +122,16 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
     return made
 
 
-def group_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a member of a group, from the arguments of ``AIOKafkaConsumer``."""
+def consumer_settings(given: Mapping[str, Any], connection: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a consumer, from the arguments of ``AIOKafkaConsumer`` and from ``connection_settings``."""
+    # This client refuses a wait after which the response comes too late.
+    wait = min(seconds("fetch_max_wait_ms", given["fetch_max_wait_ms"]), connection["request_timeout"] / 2)
+    made = {**connection, "fetch_max_wait": wait, "client_rack": given["client_rack"] or ""}
+    made |= {name: given[name] for name in _OF_CONSUMERS}
+    return made if given["group_id"] is None else made | _group_settings(given)
+
+
+def _group_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     times = ["auto_commit_interval", "max_poll_interval", "session_timeout", "heartbeat_interval"]
     if given["rebalance_timeout_ms"] is not None:
         times.append("rebalance_timeout")
