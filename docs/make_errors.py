@@ -63,7 +63,7 @@ def shown(error: Exception) -> str:
 
 def section(case: Case, error: Exception) -> str:
     """One entry of the page."""
-    message = "\n".join(textwrap.wrap(shown(error), 110, break_long_words=False, break_on_hyphens=False))
+    message = "\n".join(textwrap.wrap(shown(error), 92, break_long_words=False, break_on_hyphens=False))
     code = f"```py\n{case.code}\n```"
     advice = "\n".join(textwrap.wrap(case.advice, 120, break_long_words=False, break_on_hyphens=False))
     return f"### {case.title}\n\n{code}\n\n```text\n{message}\n```\n\n{advice}\n"
