@@ -223,7 +223,7 @@ async def test_an_unknown_topic_is_final_after_a_second_answer(admin: Admin, clu
     assert asyncio.get_running_loop().time() - started < 2.0
     with pytest.raises(UnknownTopic, match="missing"):
         results[TopicPartition("missing", 0)]
-    with pytest.raises(UnknownTopic, match=r"orders-5: the topic has 1 partition\b"):
+    with pytest.raises(UnknownTopic, match=r"topic 'orders' has 1 partition; there is no orders-5"):
         results[ORDERS[5]]
 
 
