@@ -22,10 +22,17 @@ LONGEST_LINE = 1 << 20
 
 async def confirmed(question: str, yes: bool) -> bool:
     """Whether the user agrees. Nothing is asked with ``yes``, or if stdin or stderr is not a terminal."""
+    import asyncio
+
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if (await read_line()).strip().lower() in ("y", "yes"):
+    try:
+        answer = await read_line()
+    except asyncio.CancelledError:
+        print(file=sys.stderr)  # after the Ctrl-C that the terminal shows
+        raise
+    if answer.strip().lower() in ("y", "yes"):
         return True
     say("nothing was changed")
     return False

@@ -69,10 +69,12 @@ async def describe(
     state: Annotated[bool, typer.Option("--state", help="Show state, coordinator and strategy.")] = False,
 ) -> int:
     """Show the offsets and the lag of groups, their members, or their states."""
+    from .topic_names import explained_groups
+
     check_describe("groups describe", groups, every, members, state)
     async with shared.connection.admin() as admin:
         described = await admin.groups.describe(groups or await completion.every_group(admin))
-        failed = list(described.failed.values())
+        failed = list((await explained_groups(admin, described.failed)).values())
         if members:
             headings: tuple[str, ...] = (
                 *("GROUP", "CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID"),
@@ -246,12 +248,15 @@ def show_moves(
 
 async def delete_groups(shared: Shared, what: str, groups: list[str], yes: bool) -> int:
     """Delete groups of any type; return the exit status. The question calls the groups ``what``."""
+    from .topic_names import explained_groups
+
     if not await confirmed(f"Delete the {what} {listed(groups)} and their offsets?", yes):
         return FAILED
     async with shared.connection.admin() as admin:
         deleted = await admin.groups.delete(groups)
+        failed = await explained_groups(admin, deleted.failed)
     say_done(deleted.done, "deleted")
-    return show_changes(shared.output, Table(("GROUP",), [(each,) for each in deleted.done]), deleted.failed)
+    return show_changes(shared.output, Table(("GROUP",), [(each,) for each in deleted.done]), failed)
 
 
 def lag_rows(lag: GroupLag, group: GroupDescription) -> list[tuple[Cell, ...]]:

@@ -15,6 +15,7 @@ from .completion import every_group
 from .connection import Connection
 from .output import Cell, Output, Table, rich_table, show_errors
 from .running import log_warnings, say, with_options
+from .topic_names import explained_groups
 
 HEADINGS = ("GROUP", "STATE", "TOPIC", "PARTITIONS", "LAG", "HIGHEST")
 _GROUP, _TOPIC, _LAG = map(HEADINGS.index, ("GROUP", "TOPIC", "LAG"))
@@ -66,7 +67,7 @@ async def lag(connection: Connection, output: Output, view: View, every: float |
 async def _look_up(admin: Admin, view: View) -> tuple[Table, Sequence[KafkaError]]:
     answered = await admin.groups.lag(view.groups or await every_group(admin), isolation_level=view.isolation_level)
     rows = [row for name in sorted(answered.done) for row in topic_rows(answered[name])]
-    return Table(HEADINGS, rows), list(answered.failed.values())
+    return Table(HEADINGS, rows), list((await explained_groups(admin, answered.failed)).values())
 
 
 def selected(rows: Sequence[tuple[Cell, ...]], view: View) -> list[tuple[Cell, ...]]:

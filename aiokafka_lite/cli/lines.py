@@ -34,7 +34,7 @@ class LineSplitter:
         """Raise RecordTooLarge if the incomplete line is already too long. ``count`` lines came before it."""
         if self._tail_size > self._limit:
             text = f"line {count + 1} is longer than {self._limit} bytes (max.request.size)"
-            raise RecordTooLarge(ErrorCode.MESSAGE_TOO_LARGE, text)
+            raise RecordTooLarge(ErrorCode.MESSAGE_TOO_LARGE, reason=text)
 
     def end(self) -> bytes:
         """The last line, with a newline added; empty if a newline ended it."""

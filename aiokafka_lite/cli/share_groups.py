@@ -50,11 +50,13 @@ async def describe(
     state: Annotated[bool, typer.Option("--state", help="Show state, epochs, coordinator and assignor.")] = False,
 ) -> int:
     """Show the start offsets and the lag of share groups, their members, or their states."""
+    from .topic_names import explained_groups
+
     check_describe("share-groups describe", groups, every, members, state)
     async with shared.connection.admin() as admin:
         names = groups or [each.group_id for each in await admin.share_groups.list()]
         described = await admin.share_groups.describe(names)
-        failed = list(described.failed.values())
+        failed = list((await explained_groups(admin, described.failed)).values())
         if members:
             headings: tuple[str, ...] = (
                 *("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "MEMBER-EPOCH"),

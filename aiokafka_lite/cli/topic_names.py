@@ -1,4 +1,4 @@
-"""Checks before a command begins that its topics exist, and suggests the nearest name for a missing one."""
+"""Checks before a command begins that its topics exist, and suggests the nearest name for a missing topic or group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from ..errors import KafkaError, UnknownTopic
+from ..errors import BrokerError, ErrorCode, KafkaError, UnknownTopic
 from .running import say
 
 if TYPE_CHECKING:
@@ -59,6 +59,20 @@ async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> dict[Any,
             if isinstance(error, UnknownTopic) and name not in known:
                 errors[key] = KafkaError(f"{no_topic(name)}{hint(name, known)}")
     return errors
+
+
+async def explained_groups(admin: Admin, failed: Mapping[str, KafkaError]) -> dict[str, KafkaError]:
+    """The errors of groups. The error of a group that does not exist suggests the nearest existing name."""
+    missing = {
+        name
+        for name, error in failed.items()
+        if isinstance(error, BrokerError) and error.code is ErrorCode.GROUP_ID_NOT_FOUND
+    }
+    known = [each.group_id for each in await admin.groups.list()] if missing else []
+    return {
+        name: KafkaError(f"there is no group {name!r}{hint(name, known)}") if name in missing else error
+        for name, error in failed.items()
+    }
 
 
 def _with_options(name: str, max_partitions: int) -> str:

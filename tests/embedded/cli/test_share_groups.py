@@ -40,7 +40,7 @@ def test_a_share_group_is_shown_moved_and_deleted(cli: CommandLine, server: Embe
     cli.ask("share-groups", "reset-offsets", "billing", "--topic", "orders", "--to", "earliest", "--execute")
     assert lag() == 1
     cli.ask("share-groups", "delete", "billing")
-    assert "GROUP_ID_NOT_FOUND" in cli.fails("share-groups", "describe", "billing")
+    assert "there is no group 'billing'" in cli.fails("share-groups", "describe", "billing")
 
 
 def test_printed_records_are_accepted_and_others_are_released(cli: CommandLine, server: EmbeddedKafkaServer) -> None:

@@ -97,6 +97,13 @@ def test_a_topic_that_the_user_may_not_see_is_not_called_missing(cli: CommandLin
     assert "TOPIC_AUTHORIZATION_FAILED" in cli.fails("consume", "secret")
 
 
+@pytest.mark.parametrize("command", ["describe", "delete"])
+def test_a_missing_group_is_answered_with_the_nearest_name(cli: CommandLine, command: str) -> None:
+    assert cli.fails("groups", command, "biling") == (
+        "aiokafka-lite: there is no group 'biling'; did you mean 'billing'?\n"
+    )
+
+
 @pytest.mark.parametrize("arguments", [("elect-leaders", "hidden:0"), ("reassign", "cancel", "hidden:0")], ids=" ".join)
 def test_partitions_of_a_topic_that_the_user_may_not_describe_can_be_named(
     cli: CommandLine, server: EmbeddedKafkaServer, arguments: tuple[str, ...]
