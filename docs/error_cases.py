@@ -291,7 +291,8 @@ async def deserialization(cluster: EmbeddedCluster, servers: str) -> None:
     """
     async with Producer(servers) as producer:
         await producer.send("orders", b"two coffees")
-    async with Consumer(servers, topics=["orders"], value_deserializer=JsonDeserializer()) as consumer:
+    settings = {"topics": ["orders"], "value_deserializer": JsonDeserializer()}
+    async with Consumer(servers, **settings) as consumer:
         await anext(consumer)
 
 

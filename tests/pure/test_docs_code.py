@@ -66,6 +66,15 @@ def test_names_in_the_text_are_names_in_the_package() -> None:
         assert sorted(looked_up - known) == [], page.name
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_site_cuts_no_line_of_code_off(page: Path) -> None:
+    """The column of the site has room for 95 characters. It wraps output."""
+    wrapped = ("text", "json", "console", "mermaid")
+    found = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = [line for language, code in found if language not in wrapped for line in code.splitlines()]
+    assert [line for line in lines if len(line) > 95] == []
+
+
 def test_every_extra_for_users_is_on_the_page_about_installation() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for_developers = {"bench", "compile", "docs", "test", "test-fast"}
