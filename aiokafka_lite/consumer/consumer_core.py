@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -137,9 +136,10 @@ class ConsumerCore(ReadingCore):
     def _group_metrics(self) -> GroupMetrics | None:
         if self.group is None:
             return None
+        from ..cluster.metrics import loop_time
         from .metrics import group_metrics
 
-        idle = self.group.tracker.idle_for(asyncio.get_running_loop().time())
+        idle = self.group.tracker.idle_for(loop_time())
         return group_metrics(self.group.config.group_id, self.group.offsets, self.coordinator, idle)
 
     # Topics and partitions.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..cluster.client import Client
-from ..cluster.metrics import ClientMetrics, client_metrics
+from ..cluster.metrics import ClientMetrics, client_metrics, loop_time
 from ..group.coordinator import Coordinator
 from ..group.counters import RequestCounters
 from ..group.offsets import Offsets
@@ -153,7 +152,7 @@ def request_metrics(counters: RequestCounters) -> RequestMetrics:
     return RequestMetrics(
         latency=counters.latencies.snapshot(),
         failures=counters.failures,
-        last_success_ago=None if at is None else asyncio.get_running_loop().time() - at,
+        last_success_ago=None if at is None else loop_time() - at,
     )
 
 

@@ -232,7 +232,9 @@ class ShareCore:
         """Seconds since the user last asked for records; 0 during a read, and before the start."""
         if self._is_reading or self._last_read_at is None:
             return 0.0
-        return asyncio.get_running_loop().time() - self._last_read_at
+        from ..cluster.metrics import loop_time
+
+        return loop_time() - self._last_read_at
 
     def raise_once(self, error: Exception) -> None:
         """Let the next read raise this error."""

@@ -36,6 +36,7 @@ ZERO = TopicPartition("orders", 0)
 # Any: a type checker reports these calls, and the tests are about programs that none has checked.
 admin: Any = Admin(HERE)
 consumer: Any = Consumer(HERE)
+member: Any = Consumer(HERE, topics=["orders"], group_id="g")
 group: Any = ConsumerGroup(HERE, group_id="g")
 producer: Any = Producer(HERE)
 shared: Any = ShareConsumer(HERE, group_id="g", topics=["orders"])
@@ -210,7 +211,11 @@ def test_what_belongs_to_a_connection_cannot_be_pickled_or_copied(make: Callable
 
 
 @pytest.mark.parametrize(
-    "call", [producer.metrics, producer.health, consumer.metrics, consumer.diagnose, admin.metrics]
+    "call",
+    [
+        *(producer.metrics, producer.health, consumer.metrics, consumer.diagnose, admin.metrics),
+        *(member.metrics, member.health, member.diagnose),
+    ],
 )
 async def test_metrics_in_another_thread_say_how_to_read_them_there(call: Callable[[], object]) -> None:
     with pytest.raises(IllegalStateError, match="must be called in the event loop; in another"):

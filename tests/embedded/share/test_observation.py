@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import AuthorizationError, ConfigurationError, ErrorCode
+from aiokafka_lite.errors import AuthorizationError, ConfigurationError, ErrorCode, IllegalStateError
 from aiokafka_lite.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupHeartbeatRequest
 from aiokafka_lite.share.diagnosis import SharePartitionReport
 from tests.embedded.share.sharing import GROUP, read, share_consumer, write
@@ -95,6 +95,8 @@ async def test_metrics_have_what_was_returned_and_the_latencies_of_requests(clus
     await write(cluster, *[b"v"] * 6)
     async with share_consumer(cluster) as consumer:
         await read(consumer, 2)
+        with pytest.raises(IllegalStateError, match="must be called in the event loop"):
+            await asyncio.to_thread(consumer.metrics)
         before = consumer.metrics()
         assert (before.records_consumed, before.records_buffered, before.rebalances) == (2, 4, 1)
         assert 1 <= before.fetch_latency.count <= before.fetch_requests
