@@ -96,8 +96,9 @@ _UNEXPECTED_MESSAGE = b"\x15\x03\x03\x00\x02\x02\x0a"
 class _AlertingHandshake(ssl.SSLObject):
     """A TLS handshake whose alert reaches the client. asyncio closes a failed connection without sending the alert.
 
-    So the first failure is reported as a wait for more bytes: asyncio sends the pending bytes, the alert, before it
-    waits. Then the client closes the connection. If it does not, the next bytes or the handshake timeout end it.
+    So this class reports the first failure as a wait for more bytes. Before asyncio waits, it sends all pending bytes,
+    and the alert is among them. Then the client closes the connection. If the client does not close it, the client's
+    next bytes or the handshake timeout end the connection.
     """
 
     outgoing: ssl.MemoryBIO

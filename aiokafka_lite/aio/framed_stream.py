@@ -73,7 +73,7 @@ class FramedStream(asyncio.BufferedProtocol):
 
     @property
     def gone(self) -> bool:
-        """Whether there is no transport: it is not connected yet, or lost."""
+        """Whether there is no transport: the stream is not connected yet, or has lost its connection."""
         return self._transport is None or self._lost.is_set()
 
     @property

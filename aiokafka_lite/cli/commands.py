@@ -258,7 +258,8 @@ UntilOption = Annotated[
     str | None,
     typer.Option(
         metavar="WHERE",
-        help="Stop at the end of the log at the start of the command (end), or before the first record of a time.",
+        help="Stop at the end that each partition has when reading begins (end), or before the first record at or after"
+        " a time.",
     ),
 ]
 FormatOption = Annotated[

@@ -2,8 +2,8 @@
 
 While a command waits for a pipe, signals can stop it and its group membership sends heartbeats.
 
-The descriptors stay blocking: this process shares them with the shell, which would keep a non-blocking one after the
-end of this process.
+The descriptors stay blocking. This process shares them with the shell, so a descriptor that is made non-blocking would
+still be non-blocking in the shell after this process has ended.
 """
 
 from __future__ import annotations

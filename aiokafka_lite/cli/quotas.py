@@ -63,7 +63,9 @@ async def alter(
     ip: Ip = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="QUOTA=NUMBER", help="A quota, such as producer_byte_rate. May be repeated."),
+        typer.Option(
+            "--set", metavar="QUOTA=NUMBER", help="Set a quota, as in producer_byte_rate=1048576. May be repeated."
+        ),
     ] = None,
     unset: Annotated[list[str] | None, typer.Option(metavar="QUOTA", help="Remove a quota. May be repeated.")] = None,
     validate_only: Annotated[

@@ -99,7 +99,7 @@ class Brokers:
             }
 
     def mark_all_reachable(self) -> None:
-        """Mark every broker as reachable again, because all are unreachable."""
+        """Forget which brokers are unreachable. If all are unreachable, no broker is a worse choice than another."""
         self._unreachable.clear()
 
     def candidates(self, view: ClusterView) -> Iterator[Broker]:

@@ -251,9 +251,9 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     ) -> None:
         """Read from the first offset of these partitions, or of all assigned ones.
 
-        Returns when the offsets are known, or at once before the start. Raises as ``position``, within ``timeout``
-        seconds (``api_timeout`` by default), and IllegalStateError before the first assignment; see ``wait_assigned``.
-        If the call is cancelled, the lookup continues.
+        Returns when the offsets are known, or at once before the start. ``timeout`` (``api_timeout`` by default) bounds
+        the wait, in seconds. Raises the errors of ``position``, and IllegalStateError before the first assignment; see
+        ``wait_assigned``. If the call is cancelled, the lookup continues.
         """
         await self._positions.seek_by(Reset.EARLIEST, partitions, timeout)
 
@@ -287,7 +287,8 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
 
         For partitions that are being fetched, the end is known from the last answer. For all other partitions, such as
         paused ones, the leaders are asked. Offsets that compaction or transactions removed from the log count as well.
-        Raises as ``position`` and ``end_offsets``, within ``timeout`` seconds in all (``api_timeout`` by default).
+        Raises the errors of ``position`` and ``end_offsets``. ``timeout`` (``api_timeout`` by default) bounds the whole
+        call, in seconds.
         """
         return await self._positions.lag(partitions, timeout)
 
@@ -304,7 +305,10 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition that the isolation level shows. Raises as above."""
+        """The offset after the last record of each partition that the isolation level shows.
+
+        Raises UnknownTopic, KafkaTimeout.
+        """
         return await self._positions.edges(partitions, LATEST, timeout)
 
     async def offsets_for_times(

@@ -232,7 +232,7 @@ class Deserializing:
         # Logged after 1, 10, 100, … records: a topic full of them would fill the log.
         if str(self._skipped).rstrip("0") == "1":
             logger.warning(
-                "%s-%s: skipped the record at offset %s, %d so far: %r",
+                "%s-%s: skipped the record at offset %s (skipped records so far: %d): %r",
                 *(raw.topic, raw.partition, raw.offset, self._skipped),
                 error.__cause__,
             )

@@ -165,7 +165,7 @@ class Reader:
         return record
 
     def iterate(self) -> bool:
-        """Give the cursor an iterator over the next records. False if there are none. Raises as ``take``."""
+        """Give the cursor an iterator over the next records. False if there are none. Raises the errors of ``take``."""
         chunk = self._next()
         if chunk is None:
             return False
@@ -213,7 +213,7 @@ class Reader:
         return records
 
     def take_batch(self, max_records: int) -> Batch | None:
-        """Up to ``max_records`` of one partition; None if nothing is buffered. Raises as ``take``."""
+        """Up to ``max_records`` of one partition; None if nothing is buffered. Raises the errors of ``take``."""
         batches: list[Batch] = []
         left = max_records
         headers = size = 0
@@ -237,7 +237,8 @@ class Reader:
     def take_packed(self, max_records: int, max_bytes: int, decode: Callable[[list[PackedBatch]], R]) -> R | None:
         """About ``max_records`` of one partition, made of whole batches by ``decode``; None if nothing is buffered.
 
-        ``decode`` raises CorruptRecord with the offset of the batch that it cannot decode. Raises as ``take``.
+        ``decode`` raises CorruptRecord with the offset of the batch that it cannot decode. This method also raises
+        the errors of ``take``.
         """
         self.settle()
         self.raise_error()
@@ -280,7 +281,10 @@ class Reader:
         return made
 
     def peek(self, only: Only = None) -> tuple[AssignedPartition, Chunk] | None:
-        """The next records and their partition, without taking them; None if there are none. Raises as ``take``."""
+        """The next records and their partition, without taking them. None if there are none.
+
+        Raises the errors of ``take``.
+        """
         chunk = self._next(only)
         return None if chunk is None or self._served is None else (self._served, chunk)
 

@@ -52,7 +52,10 @@ class ReadingCore(SubscriptionObserver):
         self._is_fetching = False
 
     async def start(self) -> None:
-        """Connect, assign all partitions of the whole topics, and begin to fetch. Raises as ``Client.topic``."""
+        """Connect, assign all partitions of the topics that are read as a whole, and begin to fetch.
+
+        Raises the errors of ``Client.topic``.
+        """
         await self.service.attach(self.client.service)
         topics = self.subscription.whole_topics
         self.client.add_topics(self.subscription.topics.union(topics))
@@ -103,7 +106,7 @@ class ReadingCore(SubscriptionObserver):
         return diagnose(self.service, self.client, self.subscription, self.options, coordinator)
 
     def health(self, max_silence: float, max_poll_ago: float | None) -> Health:
-        """The health. ``max_poll_ago`` is ``max_poll_interval`` if it is None."""
+        """The health of the consumer. Without ``max_poll_ago``, ``max_poll_interval`` of the group is the limit."""
         from .health import consumer_health
 
         group = self._group_metrics()

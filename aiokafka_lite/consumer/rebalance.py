@@ -66,7 +66,7 @@ class RebalanceHandle:
         return self._consumer.assignment
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read from ``offset`` on instead of the committed offset. Raises as ``Consumer.seek``."""
+        """Read from ``offset`` on instead of the committed offset. Raises the errors of ``Consumer.seek``."""
         self._consumer.seek(partition, offset)
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:

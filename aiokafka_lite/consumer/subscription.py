@@ -161,7 +161,7 @@ class Subscription:
         *,
         moves: bool = False,
     ) -> None:
-        """Apply a change to each partition that is still assigned. ``moves``: it changes the position."""
+        """Apply a change to each partition that is still assigned. ``moves``: the change sets the position."""
         # Callers may have waited since they took the objects (rule 4).
         held = [each for each in partitions if self.holds(each)]
         self._observer.settle()

@@ -1,7 +1,8 @@
 """Delegation tokens of a cluster (KIP-48): who owns them, who may renew them, and until when they are valid.
 
-A token is known by its HMAC, which only the cluster can make: it has the key ``delegation.token.secret.key``. A client
-logs in by SCRAM with the id of the token as the user name, and its HMAC in base64 as the password.
+A client proves with the HMAC of a token that it has the token. Only the cluster can make the HMAC, because only the
+cluster has the key ``delegation.token.secret.key``. A client logs in by SCRAM, with the id of the token as the user
+name and the HMAC in base64 as the password.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ class RequestContext:
         if operation is not None and not self.allows_topic(operation, key[0]):
             raise NotLeader(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation.name} is denied on topic {key[0]!r}")
         if self.broker.metadata.partition_state(key) is None:
-            raise NotLeader(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown partition {key}")
+            raise NotLeader(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown partition {key[0]}-{key[1]}")
         return self.broker.replica_manager.require(key)
 
     def leader(self, key: PartitionKey, operation: AclOperation | None, leader_epoch: int = -1) -> Partition:

@@ -47,9 +47,13 @@ class PartitionLeadership:
             others = [each for each in electable if each != state.leader and self._controller.is_alive(each)]
             node_id = others[0] if others else state.leader
         if node_id not in state.replicas or not self._controller.is_alive(node_id):
-            raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is not a live replica of {key}")
+            raise Refused(
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is not a live replica of {key[0]}-{key[1]}"
+            )
         if not state.may_lead(node_id) and not unclean:
-            raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is not in sync with {key}")
+            raise Refused(
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is not in sync with {key[0]}-{key[1]}"
+            )
         self._controller.set_partition(key, state.elected(node_id))
         return node_id
 
@@ -57,7 +61,7 @@ class PartitionLeadership:
         """Replace the in-sync set without a proposal from the leader. Raises ConfigurationError and Refused."""
         state = self._controller.state_of(key)
         if not set(isr) <= set(state.replicas) or state.leader not in isr:
-            what = f"replicas of {key} with the leader {state.leader}"
+            what = f"replicas of {key[0]}-{key[1]} with the leader {state.leader}"
             raise ConfigurationError(must_be("isr", what, list(isr)))
         self._controller.set_partition(key, replace(state, isr=isr))
 
@@ -66,7 +70,7 @@ class PartitionLeadership:
         state = self._controller.state_of(key)
         preferred = state.replicas[0]
         if state.leader == preferred:
-            raise Refused(ErrorCode.ELECTION_NOT_NEEDED, f"node {preferred} already leads {key}")
+            raise Refused(ErrorCode.ELECTION_NOT_NEEDED, f"node {preferred} already leads {key[0]}-{key[1]}")
         if not state.may_lead(preferred) or not self._controller.is_alive(preferred):
             raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"node {preferred} is not in sync or not alive")
         self._controller.set_partition(key, state.elected(preferred))
@@ -75,10 +79,10 @@ class PartitionLeadership:
         """Elect any live replica of a partition without a leader. Raises Refused."""
         state = self._controller.state_of(key)
         if state.leader != NO_LEADER:
-            raise Refused(ErrorCode.ELECTION_NOT_NEEDED, f"node {state.leader} leads {key}")
+            raise Refused(ErrorCode.ELECTION_NOT_NEEDED, f"node {state.leader} leads {key[0]}-{key[1]}")
         live = [node for node in state.replicas if self._controller.is_alive(node)]
         if not live:
-            raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {key} is alive")
+            raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {key[0]}-{key[1]} is alive")
         in_sync = [node for node in live if state.may_lead(node)]
         self._controller.set_partition(key, state.elected((in_sync or live)[0]))
 
@@ -117,7 +121,7 @@ class PartitionLeadership:
         settled = _without(state.replicas, state.adding)
         if replicas is None:
             if not (state.adding or state.removing):
-                raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{key} is not being reassigned")
+                raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{key[0]}-{key[1]} is not being reassigned")
             self._move_to(key, state, settled)
             return
         self._controller.check_assignments([replicas])

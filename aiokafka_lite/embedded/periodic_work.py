@@ -28,7 +28,7 @@ class PeriodicWork:
                 try:
                     action()
                 except OSError as error:  # from a log on disk; the next retention may make room
-                    logger.error("node %d: %s failed: %s", self._node_id, setting, error)
+                    logger.error("node %d: the periodic work of %s failed: %s", self._node_id, setting, error)
             self.repeat(setting, action)
 
         interval = max(self._settings.seconds(setting), 0.1)

@@ -334,7 +334,7 @@ class ReplicaManager:
                     raise RecordsRejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{key[0]} is an internal topic")
                 info = self._append(key, entry, required_acks, now, now_ms, from_client=not internal_topics_allowed)
             except OSError as error:
-                logger.error("node %d failed to write to the log of %s: %s", self.node_id, key, error)
+                logger.error("node %d failed to write to the log of %s-%d: %s", self.node_id, *key, error)
                 refused = PartitionResponse(ErrorCode.KAFKA_STORAGE_ERROR, message=f"cannot write to the log: {error}")
                 statuses[key] = ProduceStatus(UNKNOWN_OFFSET, refused)
             except (NotLeader, RecordsRejected, SequenceRejected) as error:
@@ -388,8 +388,8 @@ class ReplicaManager:
             info = partition.append_marker(marker, asyncio.get_running_loop().time(), now_ms)
         except (NotLeader, RecordsRejected, SequenceRejected) as error:
             return error.code
-        except OSError as failed:  # another name than above: compiled, a variable has one class
-            logger.error("node %d failed to write to the log of %s: %s", self.node_id, key, failed)
+        except OSError as failed:  # a new name, because a variable in compiled code has one class
+            logger.error("node %d failed to write to the log of %s-%d: %s", self.node_id, *key, failed)
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._appended(partition)
         statuses = {key: ProduceStatus(info.required_offset, PartitionResponse())}
@@ -408,9 +408,13 @@ class ReplicaManager:
         """The replica on this node. Raises NotLeader if there is none, or if its log is offline."""
         partition = self.partitions.get(key)
         if partition is None:
-            raise NotLeader(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} has no replica of {key}")
+            raise NotLeader(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} has no replica of {key[0]}-{key[1]}"
+            )
         if partition.offline:
-            raise NotLeader(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {key} on node {self.node_id} is offline")
+            raise NotLeader(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {key[0]}-{key[1]} on node {self.node_id} is offline"
+            )
         return partition
 
     def delete_records(self, partition: Partition, offset: int) -> None:
@@ -506,7 +510,7 @@ class ReplicaManager:
                 self.end_for(partition, parameters),
                 at_least_one=at_least_one,
             )
-        except OffsetOutOfRange as outside:  # another name than above: compiled, a variable has one class
+        except OffsetOutOfRange as outside:  # a new name, because a variable in compiled code has one class
             return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1, message=str(outside))
         if parameters.read_committed and fetched.records:
             fetched.aborted = partition.aborted_in(wanted.fetch_offset, len(fetched.records))

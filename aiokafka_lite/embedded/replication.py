@@ -126,7 +126,7 @@ class ReplicaFetcher:
             try:
                 self._copy(key)
             except OSError as error:  # the follower's log is offline now
-                logger.error("node %d failed to write to the log of %s: %s", self.follower.node_id, key, error)
+                logger.error("node %d failed to write to the log of %s-%d: %s", self.follower.node_id, *key, error)
 
     def _copy(self, key: PartitionKey) -> None:
         mine = self.follower.replica_manager.partitions.get(key)

@@ -178,7 +178,7 @@ class SharePartitions:
         if name is None:
             raise NotLeader(ErrorCode.UNKNOWN_TOPIC_ID, f"unknown topic id {topic_id.hex()}")
         if self._metadata.partition_state((name, index)) is None:
-            raise NotLeader(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown partition {(name, index)}")
+            raise NotLeader(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown partition {name}-{index}")
         return name, index
 
     def _first_offset(self, group_id: str, replica: Partition) -> int:

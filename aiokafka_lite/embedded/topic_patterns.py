@@ -109,7 +109,7 @@ class TopicPattern:
         self._steps = program.steps
         self._moves: dict[_Move, frozenset[int]] = {}
         self._kept = 0
-        self._work = 0  # of the present search
+        self._work = 0  # the steps of the current search
 
     def matches(self, name: str) -> bool:
         """Whether the whole name matches. Raises TooMuchWork, as ``select``."""

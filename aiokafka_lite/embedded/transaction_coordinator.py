@@ -202,7 +202,10 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey]
     ) -> dict[PartitionKey, ErrorCode]:
-        """Whether the transaction of a producer has these partitions: TRANSACTION_ABORTABLE for each missing one."""
+        """An error code for each partition: TRANSACTION_ABORTABLE if the producer's transaction does not have it.
+
+        If the producer itself is refused, all partitions get the code of the refusal.
+        """
         hosted, error = self._find(transactional_id)
         if hosted is None:
             return dict.fromkeys(partitions, error)

@@ -58,7 +58,7 @@ async def verify_partitions(
     asked: dict[PartitionKey, Verification] = {}
     for key, batch in batches.items():
         partition = broker.replica_manager.partitions.get(key)
-        verification = ONGOING  # without a leader here the append fails
+        verification = ONGOING  # no question is asked: without a leader on this node, the append fails
         if partition is not None and partition.is_leader:
             producer_id, epoch = batch.producer_id, batch.producer_epoch
             try:

@@ -135,7 +135,9 @@ class ConsumerProtocol:
             left = self._poll_left()
             await asyncio.sleep(min(due - now, left + POLL_MARGIN) if left > 0 else due - now)
             if self._is_overdue():
-                self._post(PollOverdue())  # the member leaves, which cancels this pause, unless the user reads now
+                # If the user does not read before the member handles this event, the member leaves, and this pause is
+                # cancelled.
+                self._post(PollOverdue())
                 await asyncio.sleep(0)
         return HeartbeatDue(action.attempt)
 

@@ -197,9 +197,10 @@ class Broker:
         timeout: float | None = None,
         at_most: int | None = None,
     ) -> R:
-        """Send a request on the connection for a purpose, and wait for the response. Raises as ``Connection.send``.
+        """Send a request on the connection for a purpose, and wait for the response.
 
-        ``timeout`` is for the response alone; ``connect_timeout`` bounds connecting. Raises as ``connection`` does.
+        ``timeout`` is for the response alone; ``connect_timeout`` bounds connecting. Raises the errors of
+        ``connection`` and of ``Connection.send``.
         """
         connection = await self.connection(purpose)
         return await connection.send(request, timeout=timeout, at_most=at_most)

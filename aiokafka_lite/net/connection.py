@@ -278,7 +278,10 @@ class Connection:
     # Requests. Hot: a few microseconds more than the encoding itself.
 
     async def send(self, request: Request[R], *, timeout: float | None = None, at_most: int | None = None) -> R:
-        """Send a request and wait for its response. Raises as ``send_nowait``. A cancelled call drops the response."""
+        """Send a request and wait for its response. A cancelled call drops the response.
+
+        Raises the errors of ``send_nowait``.
+        """
         return await self.send_nowait(request, timeout=timeout, at_most=at_most)
 
     def send_nowait(
@@ -335,7 +338,7 @@ class Connection:
     def send_without_response(self, request: Request[Any], *, at_most: int | None = None) -> None:
         """Write a request that the broker does not answer: Produce with acks=0. ``drain`` bounds the unsent bytes.
 
-        Raises as ``send_nowait`` does.
+        Raises the errors of ``send_nowait``.
         """
         if not self._is_open:
             raise _unusable(self)

@@ -240,7 +240,7 @@ class InFlightRequests:
         return future
 
     def send_unanswered(self, request: Request[Any], version: int) -> None:
-        """Write a request that the broker does not answer, or hold it back. Raises as ``send`` does."""
+        """Write a request that the broker does not answer, or hold it back. Raises the errors of ``send``."""
         self.last_used = self._loop.time()
         if self._is_holding:
             self._hold(_Held(request, version, None))

@@ -216,7 +216,7 @@ class Acceptor:
     def _intercepted(
         self, topic: Any, value: object, key: object, headers: Headers, partition: Any, timestamp: Any
     ) -> tuple[Any, object, object, Headers, Any, Any]:
-        """The arguments of a send after the interceptors. Raises as ``check_writable`` does."""
+        """The arguments of a send after the interceptors. Raises the errors of ``check_writable``."""
         # Before ``on_send``: for a record that is refused here, rule 2 then requires no acknowledgement.
         self.check_writable()
         record = ProducerRecord(topic, value, key, headers, partition, timestamp)

@@ -83,7 +83,7 @@ class ManyAcceptor:
     async def accept(
         self, topic: str, given: ValuesAndKeys, headers: Headers, partition: int | None, timestamp: int | None
     ) -> list[Piece]:
-        """Accept all records, waiting for room. Raises as ``Producer.send_many`` does."""
+        """Accept all records, waiting for room. Raises the errors of ``Producer.send_many``."""
         pieces: list[Piece] = []
         common = _headers_of(topic, headers)
         takes_lists = self._takes_lists and common is not None and _is_timestamp(timestamp) and type(topic) is str

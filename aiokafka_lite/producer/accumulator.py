@@ -183,7 +183,7 @@ class Accumulator:
     async def open_topic(self, name: str, partition: int | None = None) -> TopicProducer:
         """The topic, once metadata has it and its ``partition``, and no earlier record is pending.
 
-        Raises as ``Client.topic`` does, and UnknownTopic if the partition does not exist after ``max_block``.
+        Raises the errors of ``Client.topic``, and UnknownTopic if the partition does not exist after ``max_block``.
         """
         end = self._timers.now() + self._longest_wait
         while True:

@@ -202,8 +202,8 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         the caller is as fast as the brokers. ``timeout`` bounds the wait in seconds; without it, the bound is
         ``max_block``. When cancelled, the record is not accepted.
 
-        Raises as ``send`` does for a wrong record, and KafkaTimeout. Later errors, UnknownTopic among them, are raised
-        by the ``Delivery``.
+        Raises the errors of ``send`` for a wrong record, and KafkaTimeout. Later errors, UnknownTopic among them, are
+        raised by the ``Delivery``.
         """
         if more or other:
             raise wrong_send("put", more, other)
@@ -229,7 +229,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         """Accept a record now and return its promise. Raises BufferFull if ``buffer_memory`` has no room for it.
 
         A record for an unknown topic or partition is pending until metadata has it, for at most ``max_block`` seconds.
-        Raises as ``send`` does for a wrong record; later errors, UnknownTopic among them, are raised by the
+        Raises the errors of ``send`` for a wrong record; later errors, UnknownTopic among them, are raised by the
         ``Delivery``. Raises IllegalStateError if a serializer is async.
         """
         if more or other:

@@ -90,7 +90,7 @@ class ClientProtocol(Generic[P]):
         return out
 
     def encode_unanswered_request(self, request: Request[Any], version: int, client_id: str | None) -> bytearray:
-        """Return the frame of a request without a response: Produce with acks=0. Raises as ``encode_request``."""
+        """The frame of a request without a response: Produce with acks=0. Raises the errors of ``encode_request``."""
         correlation_id = self._next
         out = open_frame()
         encode_request_header(type(request), version, correlation_id, client_id, out)

@@ -93,7 +93,7 @@ class ShareCore:
     # The lifetime.
 
     async def start(self) -> None:
-        """Connect, and begin to join the group. Raises as ``Client.start``."""
+        """Connect, and begin to join the group. Raises the errors of ``Client.start``."""
         await self._service.attach(self.client.service)
         self.client.add_topics(self.options.topics)
         self.client.on_view_change(self._view_changed)

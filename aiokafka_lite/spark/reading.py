@@ -352,7 +352,7 @@ def _has_no_more(answer: FetchResponse, end: int, isolation: IsolationLevel) -> 
 
 
 def _common(wanted: Range, log: Range | None) -> Range | None:
-    """The part of a range that a log has; None if it has no part of it."""
+    """The offsets of ``wanted`` that the log has; None if the log has none of them."""
     if log is None:
         return None
     kept = replace(wanted, start=max(wanted.start, log.start), end=min(wanted.end, log.end))

@@ -416,7 +416,7 @@ class _Partitioner:
 
 
 def _serialized(given: Any, serialize: Serialize | None) -> bytes | None:
-    """A key or value as bytes. Raises TypeError for another type, as aiokafka does: this client also takes str."""
+    """A key or value as bytes. Raises TypeError for other types, str included. aiokafka refuses them as well."""
     made = given if serialize is None else serialize(given)
     if made is None or type(made) is bytes:
         return made

@@ -167,7 +167,7 @@ class UnregisterBrokerResponse(Response):
 
 @message(key=64, versions=(0, 0), flexible=0)
 class UnregisterBrokerRequest(Request[UnregisterBrokerResponse]):
-    """Remove a broker that does not run from the cluster."""
+    """Remove a stopped broker from the cluster."""
 
     INTRODUCED = since(0, kafka="3.0")
 

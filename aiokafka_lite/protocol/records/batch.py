@@ -219,8 +219,8 @@ class RecordBatch:
 
         A record of seven bytes takes about a hundred as Python objects. With chunks, a large batch takes only the
         memory of its decompressed bytes and one chunk, of at most ``MAX_HEADERS`` headers. Records before
-        ``start_offset`` may be left out, without a check of their content. Raises as ``columns`` does, after the chunks
-        before the malformed record.
+        ``start_offset`` may be left out, without a check of their content. Raises the errors of ``columns``, after the
+        chunks before the malformed record.
         """
         try:
             if self.magic < 2:

@@ -100,7 +100,7 @@ def _decode_wrapped(wrapper: MessageHeader, messages: bytes, max_records: int) -
         while position < len(view) and len(columns) < max_records:
             message = read_header(view[position:])
             if message.magic != wrapper.magic or message.attributes & _CODEC_MASK:
-                raise CorruptRecord("a compressed message has an inner message of another format or with compression")
+                raise CorruptRecord("a compressed message contains a compressed message, or one of another format")
             end = position + _OVERHEAD + message.size
             key, value = _key_and_value(view[position:end], message)
             if message.offset <= last_offset:

@@ -162,7 +162,7 @@ async def test_a_log_of_skipped_records_grows_by_powers_of_ten(
     ) as consumer:
         await consumer.poll(timeout=5.0)
     skipped = [line for line in lines(caplog) if "skipped the record" in line]
-    assert [re.findall(r"offset (\d+), (\d+) so far", line) for line in skipped] == [
+    assert [re.findall(r"offset (\d+) \(skipped records so far: (\d+)\)", line) for line in skipped] == [
         [("0", "1")],
         [("9", "10")],
         [("99", "100")],
