@@ -276,7 +276,7 @@ FormatOption = Annotated[
 ]
 ShareOption = Annotated[
     bool,
-    typer.Option("--share", help="The group is a share group, a queue: accept each record after it was printed."),
+    typer.Option("--share", help="Read as a member of a share group (a queue), and accept each printed record."),
 ]
 
 
@@ -513,7 +513,7 @@ def broker(
         bool, typer.Option("--tls", help="Encrypt connections, with certificates that are made for this run.")
     ] = False,
     client_auth: Annotated[
-        str, typer.Option(metavar="none|requested|required", help="Whether clients need a certificate; with --tls.")
+        str, typer.Option(metavar="none|requested|required", help="With --tls: whether clients need a certificate.")
     ] = "none",
     sasl_user: Annotated[
         list[str] | None,

@@ -145,7 +145,7 @@ class _Bounds(RebalanceListener):
             await self.find_ends(partitions)
         except IllegalStateError:
             if self.consumer.state is not ServiceState.CLOSING:
-                raise  # a command that is being stopped needs no bounds
+                raise  # otherwise the command is being stopped, and does not need the offsets
 
     async def find_ends(self, partitions: Sequence[TopicPartition]) -> None:
         """Look up the ends of new partitions. A partition that returns keeps the end from its first assignment."""

@@ -118,7 +118,7 @@ async def reset_offsets(
         ),
     ] = None,
     shift: Annotated[
-        int | None, typer.Option(metavar="RECORDS", help="Number of records to move forward; negative: back.")
+        int | None, typer.Option(metavar="RECORDS", help="Number of records to move forward, or back if negative.")
     ] = None,
     file: Annotated[
         Path | None,

@@ -84,7 +84,7 @@ class TrackedTopics:
             del self._last_use[name]
 
     def forget_use(self, name: str) -> None:
-        """Drop the topic unless it was added: the call that used it failed."""
+        """Drop a topic after the call that used it has failed. A topic from ``add`` is kept."""
         if self._last_use.get(name) != math.inf:
             self._last_use.pop(name, None)
 

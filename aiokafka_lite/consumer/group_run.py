@@ -117,7 +117,7 @@ class _Refusals:
         self.count = 0
 
     def begin(self, position: int | None) -> None:
-        """Begin an attempt. A position other than at the last attempt means that a transaction was committed."""
+        """Begin an attempt. If the position has changed since the last attempt, a transaction was committed."""
         identity = self._session.member_id, self._session.generation_id
         if position != self._position:
             self.count = 0

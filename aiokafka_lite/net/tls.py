@@ -56,7 +56,7 @@ class RenewedContext:
                 )
                 logger.info("read changed certificates: %s", ", ".join(self._files))
             except ConfigurationError as error:
-                logger.warning("could not read changed certificates, and keeps the old ones: %s", error)
+                logger.warning("could not read the changed certificates; the old ones stay in use: %s", error)
         return self._context
 
     def _read_stamps(self) -> list[tuple[int, int, int] | None]:

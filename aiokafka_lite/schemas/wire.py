@@ -83,7 +83,7 @@ def read_name(data: bytes) -> SchemaName:
 
 
 def write_indexes(path: Sequence[int]) -> bytes:
-    """The path of a message type in its file."""
+    """Encode the path of a message type in its file."""
     # The wire format has a short form for the most frequent path, the first type of a file.
     if list(path) == [0]:
         return b"\0"

@@ -105,7 +105,7 @@ def _named(context: RequestContext, request: MetadataRequest) -> Iterable[Metada
 
 
 def _missing(context: RequestContext, names: Iterable[str]) -> dict[str, bool]:
-    """The topics to create (True), and the topics that the client may not create (False).
+    """The unknown topics that the client may describe, and for each, whether it may be created.
 
     In Kafka, the controller applies the limit on new partitions.
     """

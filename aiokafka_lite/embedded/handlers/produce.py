@@ -92,7 +92,7 @@ def validate_in_steps(context: RequestContext, request: ProduceRequest) -> Itera
 def _last_batches(context: RequestContext, request: ProduceRequest) -> dict[PartitionKey, ProduceRequestPartition]:
     """The batch of each partition that the client may write. Empty if no batch may take long to check.
 
-    If a request names a partition several times, only its last batch is appended.
+    If a request names a partition several times, only the last batch is in the result.
     """
     batches: dict[PartitionKey, ProduceRequestPartition] = {}
     if any(may_take_long(data.records) for topic in request.topic_data for data in topic.partition_data):

@@ -189,7 +189,7 @@ def _named_by_both(context: RequestContext, wanted: Iterable[DeleteTopicState]) 
 
 
 def _check_deletion(context: RequestContext, topic: DeleteTopicState) -> None:
-    """Raise Refused if topics cannot be deleted, or if the request gives the name and the id, or neither."""
+    """Raise Refused if topics cannot be deleted, or if the request gives both name and id of a topic, or neither."""
     if not context.broker.settings.enabled("delete.topic.enable"):
         disabled = context.version >= DeleteTopicsRequest.DELETION_DISABLED
         code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST

@@ -245,7 +245,7 @@ async def test_a_client_reads_changed_certificates_when_it_connects_again(
                 for connection in node.connections:
                     connection.reset()
             assert await admin.topics.list() == ()
-            assert "could not read changed certificates, and keeps the old ones: ssl_keyfile=" in caplog.text
+            assert "could not read the changed certificates; the old ones stay in use: ssl_keyfile=" in caplog.text
             assert "half a key" not in caplog.text
             (tmp_path / "key.pem").write_text(key)
 
