@@ -107,7 +107,8 @@ def _named(context: RequestContext, request: MetadataRequest) -> Iterable[Metada
 def _missing(context: RequestContext, names: Iterable[str]) -> dict[str, bool]:
     """The unknown topics that the client may describe, and for each, whether it may be created.
 
-    In Kafka, the controller applies the limit on new partitions.
+    If the request would create too many partitions, only the topics that may not be created are returned. In Kafka, the
+    controller applies this limit.
     """
     broker = context.broker
     described = [
