@@ -292,6 +292,8 @@ class _ClaimWork(Generic[K, V]):
         """The records that wait for an unfinished record of their lane."""
         self._ready: deque[_Item[K, V]] = deque()
         self._pauses: set[asyncio.TimerHandle] = set()
+        self._due: asyncio.Queue[_Item[K, V] | None] | None = None
+        """The records whose pause has ended, and None at the stop. Made at the first pause."""
         self._tasks = anyio.create_task_group()
         self._starting = 0
         self._running: set[asyncio.Task[Any] | None] = set()
@@ -304,6 +306,8 @@ class _ClaimWork(Generic[K, V]):
         """Begin no further record."""
         self._is_stopping = True
         self._reading.cancel()
+        if self._due is not None:
+            self._due.put_nowait(None)
 
     def is_own_task(self) -> bool:
         """Whether the caller is the user's function."""
@@ -416,16 +420,27 @@ class _ClaimWork(Generic[K, V]):
                 del self._lanes[item.lane]
 
     def _pause(self, item: _Item[K, V]) -> None:
-        """Process the record again after the backoff."""
+        """Process the record again after the backoff, unless the claim stops first."""
+        self._counts.retries += 1
+        if self._is_stopping:
+            return
+        if self._due is None:
+            self._due = asyncio.Queue()
+            self._tasks.start_soon(self._end_pauses, self._due)
+        due = self._due
 
         def end() -> None:
             self._pauses.discard(pause)
-            self._make_ready(item)
+            due.put_nowait(item)
 
-        self._counts.retries += 1
         seconds = self._plan.backoff.after(item.failures - 1)
         pause = asyncio.get_running_loop().call_later(seconds, end)
         self._pauses.add(pause)
+
+    async def _end_pauses(self, due: asyncio.Queue[_Item[K, V] | None]) -> None:
+        # Not in the callback of the timer: beside the package sniffio, anyio starts a task only from a task.
+        while (item := await due.get()) is not None:
+            self._make_ready(item)
 
     # Processing.
 

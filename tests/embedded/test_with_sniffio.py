@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SNIFFIO = """
 import asyncio
 from contextvars import ContextVar
@@ -32,7 +34,7 @@ def current_async_library():
 """
 """The part of the package that anyio uses."""
 
-PROGRAM = """
+SEND_AND_READ = """
 import asyncio
 from aiokafka_lite import Consumer, EmbeddedCluster, Producer
 
@@ -49,9 +51,46 @@ async def main():
 asyncio.run(main())
 """
 
+REPEAT = """
+import asyncio
+from aiokafka_lite import ConsumerGroup, EmbeddedCluster, Producer, Workers
 
-def test_a_producer_and_a_member_of_a_group_run_beside_sniffio(tmp_path: Path) -> None:
+
+async def main():
+    attempts = []
+
+    async def bill(record):
+        attempts.append(record.value.decode())
+        if len(attempts) == 1:
+            raise ConnectionError("the shop is closed")
+        billed.set()
+
+    async with EmbeddedCluster() as cluster:
+        await cluster.create_topic("orders", 1)
+        async with Producer(**cluster.client_settings()) as producer:
+            await producer.send("orders", b"two coffees")
+        async with ConsumerGroup(**cluster.client_settings(), group_id="billing") as group:
+            billed = asyncio.Event()
+            consuming = asyncio.create_task(group.consume(["orders"], Workers(bill, attempts=2, backoff=0.001)))
+            async with asyncio.timeout(10):
+                await billed.wait()
+        await consuming
+    print(*attempts, sep=", ")
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "output"),
+    [
+        pytest.param(SEND_AND_READ, "two coffees\n", id="a producer and a member of a group"),
+        pytest.param(REPEAT, "two coffees, two coffees\n", id="Workers that repeat a record"),
+    ],
+)
+def test_clients_run_beside_sniffio(program: str, output: str, tmp_path: Path) -> None:
     (tmp_path / "sniffio.py").write_text(SNIFFIO)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    run = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stdout) == (0, "two coffees\n"), run.stderr
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, output), run.stderr
