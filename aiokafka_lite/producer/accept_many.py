@@ -30,7 +30,7 @@ from .accept import Acceptor, largest_record
 from .accumulator import Accumulator
 from .append_bulk import BulkAppender
 from .arguments import ValuesAndKeys
-from .delivery import Delivery
+from .delivery import Delivery, FailureLog
 from .record import BATCH_OVERHEAD, RECORD_OVERHEAD, Headers, headers_of, size_of_headers
 from .results import ListPiece, Piece, Run, SinglePiece
 from .room import Room
@@ -89,6 +89,7 @@ class ManyAcceptor:
         takes_lists = self._takes_lists and common is not None and _is_timestamp(timestamp) and type(topic) is str
         count = FIRST_PIECE
         transaction = self._acceptor.transaction
+        log: FailureLog | None = None
         while True:
             self._service.check()
             self._acceptor.check_transaction(transaction)
@@ -100,7 +101,9 @@ class ManyAcceptor:
                 piece = await self._accept_lists(topic, values, keys, common, partition, timestamp)
             if piece is None:
                 of_each = headers if common is None else common
-                piece = await self._accept_singly(topic, values, keys, of_each, partition, timestamp)
+                accepted = await self._accept_singly(topic, values, keys, of_each, partition, timestamp)
+                piece = single = SinglePiece(topic, accepted, log)
+                log = single.log
             pieces.append(piece)
             if isinstance(piece, ListPiece):
                 most, size = MOST_RECORDS, sum(piece.value_sizes)
@@ -117,7 +120,7 @@ class ManyAcceptor:
         headers: Headers,
         partition: int | None,
         timestamp: int | None,
-    ) -> SinglePiece:
+    ) -> list[Delivery | Exception]:
         accepted: list[Delivery | Exception] = []
         for number, value in enumerate(values):
             self._service.check()
@@ -131,7 +134,7 @@ class ManyAcceptor:
                 # The producer accepts records, so the error concerns this record.
                 self._on_refused(error)
                 accepted.append(error)
-        return SinglePiece(topic, accepted)
+        return accepted
 
     async def _accept_lists(
         self,

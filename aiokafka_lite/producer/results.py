@@ -12,7 +12,7 @@ from typing import NamedTuple, overload
 
 from ..errors import KafkaError
 from ..types import RecordMetadata
-from .delivery import BatchResult, Delivery, metadata_of
+from .delivery import BatchResult, Delivery, FailureLog, metadata_of
 
 Outcome = RecordMetadata | Exception
 
@@ -46,18 +46,21 @@ class Piece:
 class SinglePiece(Piece):
     """Records that were accepted one by one: the delivery of each, or the error that refused it.
 
-    The first refusal is logged unless the outcomes are accessed, as the error of a batch is.
+    The first refusal is logged unless the outcomes are accessed, as the error of a batch is. ``log`` is the log of the
+    earlier pieces of the same call, so that a call writes one line.
     """
 
-    __slots__ = ("_accepted", "_refusal")
+    __slots__ = ("_accepted", "_refusal", "log")
 
-    def __init__(self, topic: str, accepted: list[Delivery | Exception]) -> None:
+    def __init__(self, topic: str, accepted: list[Delivery | Exception], log: FailureLog | None) -> None:
         self._accepted = accepted
+        self.log: FailureLog | None = log
         self._refusal: BatchResult | None = None
         refused = next((each for each in accepted if isinstance(each, Exception)), None)
         if refused is not None:
             self._refusal = BatchResult(str(topic), -1)
-            self._refusal.fail(refused)
+            self.log = log or FailureLog(refused)
+            self._refusal.fail(refused, self.log)
 
     def __len__(self) -> int:
         return len(self._accepted)
@@ -137,7 +140,7 @@ class SendResults(Sequence[Outcome]):
 
     A sequence that cannot be changed. The metadata of a record is created at each access, so that a million results
     take a few megabytes; use ``list(results)`` to keep the objects. An error that is never accessed is logged, once per
-    batch.
+    batch; those of refused records once per call.
     """
 
     __slots__ = ("_ends", "_last", "_pieces")

@@ -47,6 +47,18 @@ async def test_a_refused_record_is_logged_unless_its_result_is_accessed(
     assert all("records for t were not delivered: SerializationError(" in each for each in logged)
 
 
+async def test_the_refused_records_of_one_call_are_logged_once(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong type in a million records must not write a line for each five hundred."""
+    await cluster.create_topic("t", 1)
+    values: list[Any] = [8] * 2000
+    async with producer_of(cluster) as producer:
+        await producer.send_many("t", values)
+        gc.collect()
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
+
+
 async def test_send_many_returns_an_error_for_failed_records_only(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1, configs={"max.message.bytes": "2000"})
     async with producer_of(cluster) as producer:
