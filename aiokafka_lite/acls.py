@@ -11,7 +11,7 @@ from enum import IntEnum
 from . import arguments
 
 ANY_NAME = "*"
-"""Any name: any resource of the type as the name of a literal pattern, any host as a host, any user in ``User:*``."""
+"""Stands for every resource of a type in a literal pattern, for every host, and in ``User:*`` for every user."""
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
 

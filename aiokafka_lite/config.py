@@ -162,7 +162,7 @@ class ClientConfig:
     sasl_password: str | None = field(default=None, repr=False)
     """The password for PLAIN and SCRAM."""
     sasl_tokenauth: bool = False
-    """Whether SCRAM logs in with a delegation token (KIP-48): the name is its id, the password its HMAC in base64."""
+    """Whether SCRAM uses a delegation token (KIP-48): the user name is its id, the password its HMAC in base64."""
     sasl_oauth_token_provider: TokenProvider | None = field(default=None, repr=False)
     """A function, sync or async, that returns a token for OAUTHBEARER. It is called for each login."""
     sasl_oauth_extensions: Mapping[str, str] | None = None
@@ -544,12 +544,12 @@ class GroupConfig:
     session_timeout: float = 45.0
     """Seconds without a heartbeat after which the coordinator removes the member from the group."""
     heartbeat_interval: float = 3.0
-    """Seconds between heartbeats. Less than ``session_timeout``; at most a third of it is sensible."""
+    """Seconds between heartbeats. It must be less than ``session_timeout``, and should be at most a third."""
     max_poll_interval: float = 300.0
     """The longest time between two reads, in seconds. After that time, the member leaves the group until it reads
     again."""
     rebalance_timeout: float | None = None
-    """Seconds that the other members wait for this one to revoke partitions and join. None is ``max_poll_interval``."""
+    """Seconds that other members wait for this member to revoke partitions and join. None is ``max_poll_interval``."""
     auto_commit: bool = True
     """Whether marked records are committed automatically: on a timer, before partitions are revoked, and on close."""
     auto_commit_interval: float = 5.0

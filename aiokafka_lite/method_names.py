@@ -1,6 +1,6 @@
-"""The errors for calls that are written as for another client, or without ``async``.
+"""The errors for calls in the form of another client, or without ``async``.
 
-``setting_names`` has the errors for such settings.
+``setting_names`` has the errors for settings of other clients.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    """Raises ValueError for a ``\\u`` without its digits."""
+    """The text with its escapes resolved. Raises ValueError for a ``\\u`` without its digits."""
 
     def replace(match: re.Match[str]) -> str:
         code = match[1]
@@ -465,7 +465,7 @@ def _settings(properties: Mapping[str, str], meanings: Mapping[str, _Meaning]) -
 
 
 def _raise_maximum(settings: dict[str, object], name: str) -> None:
-    """Raise the maximum of a backoff to its first pause if that is longer. As in Java, the pause is constant then."""
+    """Raise the maximum of a backoff to a longer first pause. As in Java, the pause is constant then."""
     pause, longest = settings.get(name), f"{name}_max"
     default = {field.name: field.default for field in fields(ClientConfig)}[longest]
     if longest not in settings and isinstance(pause, float) and isinstance(default, float) and pause > default:

@@ -86,8 +86,8 @@ class Workers(ConsumerGroupHandler[K, V]):
     The pause between two attempts is ``backoff`` seconds, doubled each time up to ``max_backoff``. After the last one,
     ``on_failure`` decides. ``"raise"`` ends ``consume`` with the exception, and the record is not committed. ``"skip"``
     logs the exception and continues. An async function of the record and the exception, such as ``FailureTopics``,
-    finishes the record when it returns. If it has an attribute ``delays``, a mapping of topics to seconds, records of
-    these topics wait for that time.
+    finishes the record when it returns. If the function has an attribute ``delays``, a mapping of topics to seconds,
+    records of these topics wait for that time.
 
     In each partition, at most ``max_pending`` records are read after the first unfinished one. When partitions are
     revoked, no further record begins, and records in progress must end before the rebalance timeout of the group. When
@@ -158,7 +158,7 @@ class Workers(ConsumerGroupHandler[K, V]):
         """Process the records of one partition; ``ConsumerGroup`` calls it."""
         if self._is_draining:
             return
-        if not self._claims:  # perhaps in another event loop than before
+        if not self._claims:  # this session may run in another event loop than the last one
             self._slots = asyncio.Semaphore(self._plan.concurrency)
         work = _ClaimWork(self._plan, self._slots, self._counts, session, claim)
         self._claims.add(work)
@@ -331,7 +331,7 @@ class _ClaimWork(Generic[K, V]):
                 pause.cancel()
         if self._failure is not None:
             raise self._failure
-        if self._tasks.cancel_scope.cancel_called:  # by anyio, when one of the tasks was cancelled
+        if self._tasks.cancel_scope.cancel_called:  # anyio cancels the scope if one of the tasks was cancelled
             raise IllegalStateError(
                 f"{self._claim}: a task that processed records was cancelled from outside, and its record is not "
                 f"finished; handle() and on_failure must not cancel the task that runs them"
@@ -365,7 +365,7 @@ class _ClaimWork(Generic[K, V]):
                 await self._has_room.wait()
 
     def _mark_back(self, record: Record[K, V]) -> None:
-        """The position has moved back, so the first mark may be lower than earlier marks."""
+        """Let the first mark after the position has moved back be lower than earlier marks."""
         partition = self._claim.topic_partition
         self._session.offsets.reset(partition, record.offset + 1, leader_epoch=record.leader_epoch)
         self._progress.mark_by(self._session.mark)

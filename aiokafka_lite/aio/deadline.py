@@ -56,8 +56,8 @@ class deadline:  # noqa: N801 - used as a statement, like contextlib.closing
 async def within(seconds: float, call: Coroutine[Any, Any, T], describe: Callable[[], str]) -> T:
     """Await a call for one record. Raises KafkaTimeout after ``seconds``, with the text that ``describe()`` returns.
 
-    asyncio.timeout is used instead of ``deadline``, because this may run for each record, which takes about 15 µs in
-    all when many tasks send. Entering and leaving costs 6.7 µs here, and 16 µs in ``deadline``.
+    This uses asyncio.timeout, which takes 6.7 µs per call, and not ``deadline``, which takes 16 µs. When many tasks
+    send, a record takes about 15 µs in all.
     """
     try:
         async with asyncio.timeout(seconds) as scope:

@@ -20,7 +20,7 @@ C = TypeVar("C")
 R = TypeVar("R")
 
 HEDGE_DELAY = 1.0
-"""Seconds without an answer until the next candidate is asked as well. Connecting counts."""
+"""Seconds without an answer until the next candidate is asked as well. This includes the time to connect."""
 
 
 async def hedged(candidates: Iterable[C], ask: Callable[[C], Awaitable[R | None]], *, name: str) -> R | None:

@@ -28,7 +28,7 @@ def memory_pipe(
 ) -> tuple[tuple[MemoryTransport, A], tuple[MemoryTransport, B]]:
     """Make a connected pair of (transport, protocol), client and server. The server is connected first.
 
-    ``segment_size`` is the largest number of bytes in one delivery. Call it in a running loop.
+    ``segment_size`` is the largest number of bytes in one delivery. Call this function in a running loop.
     """
     loop = asyncio.get_running_loop()
     near_protocol, far_protocol = client(), server()

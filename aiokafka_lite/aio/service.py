@@ -449,7 +449,7 @@ class Service:
 
 
 def _describe_late_start(services: list[Service], timeout: float) -> str:
-    """The first text that one of the services has, or a general one about the first service."""
+    """The first text that one of the services has, or a general text about the first service."""
     texts = (service.describe_start(timeout) for service in services)
     return next(filter(None, texts), f"{services[0]!r} did not start within {timeout:g} s")
 

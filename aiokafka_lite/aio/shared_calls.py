@@ -32,7 +32,7 @@ class SharedCalls:
         if task is None:
             self._tasks[key] = task = asyncio.create_task(function())
             task.add_done_callback(lambda ended: self._ended(key, ended))
-        await asyncio.wait([task])  # so that the end of the caller does not cancel the task
+        await asyncio.wait([task])  # unlike ``await task``, this does not cancel the task if the caller is cancelled
         if task.cancelled():
             raise IllegalStateError(self._closed)
         error = task.exception()
@@ -51,4 +51,4 @@ class SharedCalls:
         if self._tasks.get(key) is task:
             del self._tasks[key]
         if not task.cancelled():
-            task.exception()  # read here, because every caller may have been cancelled
+            task.exception()  # marks the error as retrieved, because all callers may have been cancelled

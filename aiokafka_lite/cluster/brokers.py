@@ -90,7 +90,7 @@ class Brokers:
 
     def mark_reachable(self, broker: Broker) -> None:
         """Mark every node id with the address of this broker as reachable, because the broker answered."""
-        if self._unreachable:  # called for each answer, and nearly always empty
+        if self._unreachable:  # checked for each answer, and nearly always empty
             address = _address(broker.node)
             self._unreachable = {
                 node_id

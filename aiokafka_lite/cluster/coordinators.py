@@ -40,7 +40,7 @@ class CoordinatorKey(NamedTuple):
 
 
 class _Lookup:
-    """A lookup in progress. ``node`` or ``error`` is set once ``done`` is."""
+    """A lookup in progress. ``node`` or ``error`` is set before ``done``."""
 
     __slots__ = ("done", "error", "node")
 
@@ -92,7 +92,7 @@ class Coordinators:
         return lookup.node
 
     def refresh(self, key: CoordinatorKey) -> _Lookup:
-        """Start a lookup in the background, or join the one in progress. The cached node stays until it answers."""
+        """Start a lookup in the background, or join one in progress. The cached node stays until the lookup ends."""
         lookup = self._lookups.get(key)
         if lookup is None:
             lookup = self._lookups[key] = _Lookup()
@@ -102,8 +102,8 @@ class Coordinators:
     def forget(self, key: CoordinatorKey, node_id: int | None = None) -> None:
         """Drop the coordinator from the cache, because it refused a request or is unreachable.
 
-        With ``node_id``, only if that broker is the cached coordinator, so that a late error does not undo a newer
-        answer.
+        With ``node_id``, drop it only if that broker is the cached coordinator, so that a late error does not undo a
+        newer answer.
         """
         known = self._known.get(key)
         if known is not None and node_id in (None, known.node_id):

@@ -49,9 +49,10 @@ SLICE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition. ``leader`` is None while there is none, ``leader_epoch`` if no reliable epoch is known (rule 3).
+    """One partition. ``leader`` is None while the partition has no leader.
 
-    ``offline`` lists the replicas that are down. ``error`` is the error of this partition alone.
+    ``leader_epoch`` is None if no reliable epoch is known (rule 3). ``offline`` lists the replicas that are down.
+    ``error`` is the error of this partition alone.
     """
 
     partition: int
@@ -89,7 +90,7 @@ class TopicView:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether a refresh may soon improve it: it has a retriable error, or a partition without a leader."""
+        """Whether the topic has a retriable error, or a partition without a leader. A refresh may soon change this."""
         if self.error is not ErrorCode.NONE:
             return self.error.retriable
         return self.lacks_leader
@@ -106,7 +107,7 @@ class TopicView:
 class ClusterView:
     """The cluster as of the last answer. ``updated_at`` is the loop's time of that answer, full or partial.
 
-    ``topics`` has the requested topics, also those with errors. A topic that is not in it may exist.
+    ``topics`` has the requested topics, also those with errors. Other topics may exist.
     """
 
     nodes: Mapping[int, Node] = field(default_factory=lambda: NO_NODES)
@@ -239,8 +240,8 @@ def merge_leader(
 ) -> ClusterView:
     """The next snapshot after a hint about a new leader in a Produce or Fetch error (KIP-951).
 
-    Returns the same snapshot if the hint cannot be used. Then the leader is below zero, its epoch is not above the
-    known one, the partition is unknown, or the broker has no usable address. ``endpoints`` came with the hint.
+    Returns the same snapshot if the hint cannot be used: its leader is below zero, its epoch is not above the known
+    epoch, the partition is unknown, or the broker has no usable address. ``endpoints`` came with the hint.
     """
     topic = view.topics.get(topic_partition[0])
     partition = None if topic is None else topic.partition(topic_partition[1])

@@ -23,8 +23,8 @@ from .subscription import Subscription
 class ClaimReader:
     """Takes records of one partition, for one claim. Owner: the session's run.
 
-    As in ``Reader``, ``current`` is an iterator that costs nothing per record, so ``settle`` removes it before any
-    change of the next records. ``on_room`` is called when the buffer has room again.
+    ``current`` is an iterator over decoded records, as in ``Reader``. Before the next records change, for example by a
+    seek, ``settle`` removes this iterator. ``on_room`` is called when the buffer has room again.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ClaimReader:
         self._after_last = None
 
     def passed(self, marked: int) -> int | None:
-        """The position, if only hidden records, such as transaction markers, are between this mark and the position."""
+        """The position, if it is above this mark only because of hidden records, such as transaction markers."""
         offset = self.assigned.offset
         return offset if offset is not None and self._after_last == marked < offset else None
 

@@ -84,7 +84,7 @@ class Deserializing:
     def iterate(self, source: Source) -> bool:
         """Make the source iterate over the next records. False if ``take`` is needed instead.
 
-        It is needed if nothing is buffered, a deserializer is async, or the next record cannot be deserialized.
+        ``take`` is needed if nothing is buffered, a deserializer is async, or the next record cannot be deserialized.
         """
         if self.is_async or (found := source.peek()) is None:
             return False
@@ -179,7 +179,7 @@ class Deserializing:
                 made.append(None if data is None else deserialize(topic, data, of_record))
                 if data is not None:
                     break
-            if not made or not isinstance(made[-1], Awaitable):  # otherwise the next functions need not be called
+            if not made or not isinstance(made[-1], Awaitable):  # if it is awaitable, ``take`` calls the rest
                 for data, of_record in rest:
                     made.append(None if data is None else deserialize(topic, data, of_record))
         except Exception:  # noqa: BLE001 - called again for this record when it is the next one, and raised then

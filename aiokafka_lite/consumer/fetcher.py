@@ -114,7 +114,7 @@ class BrokerFetcher:
             # Rule 1: an event, or the end of a backoff, wakes the fetcher.
             elif not plan.targets:
                 await self._sleep_until(plan.retry_at)
-            # Counted from the answer, so that no number of wake-ups holds the request back for longer.
+            # The wait counts from the last answer, so that wake-ups do not make it longer.
             elif plan.has_full_buffers and not plan.has_backlog and now < self._answered_at + SHORT_WAIT:
                 await self._sleep_until(self._answered_at + SHORT_WAIT)
             else:
@@ -170,7 +170,7 @@ class BrokerFetcher:
             self._backoff.reset()
 
     async def _begin_session_again(self, code: ErrorCode) -> None:
-        """Back off after an answer that ends the session. That is normal, so it is an outage only if it stays so."""
+        """Back off after an answer that ends the session. One such answer is normal; several in a row are an outage."""
         logger.debug("broker %s ended the fetch session: %s", self.node_id, code.name)
         self._refused_sessions += 1
         if self._refused_sessions >= LOGGED_ATTEMPTS:
@@ -239,7 +239,7 @@ class BrokerFetcher:
     async def _end_session(self) -> None:
         """Ask the broker to drop the session. Fetches may wait in a long poll, so this uses another connection."""
         session_id = self._session.session_id
-        # Ended here before the request, for the same reason.
+        # The session ends here before the request, so that no fetch uses it.
         self._session.end()
         if session_id == NO_SESSION:
             return

@@ -376,13 +376,13 @@ class GroupCore(ReadingCore):
             run.claim_ended(partition)
 
     async def _rewind(self, run: SessionRun, reader: ClaimReader) -> None:
-        """Move to the last commit, unless the session ends before it is known."""
+        """Move to the last commit, unless the session ends before the commit is known."""
         partition, scope = reader.assigned.partition, anyio.CancelScope()
         run.lookups.add(scope)
         try:
             with scope:
                 found = await self.coordinator.offsets.fetch([partition], timeout=self._lookup_timeout)
-                # First the marks: from there, ``_move_to_committed`` moves forward only.
+                # The reader first returns to the marks, because ``_move_to_committed`` only moves forward.
                 self._return_to_marks([reader])
                 self._move_to_committed(found)
         except KafkaError:

@@ -204,7 +204,7 @@ class PartitionReader(AsyncIteration, Generic[K, V]):
         for record in self._reader.current:  # hot: most records are returned here
             return record  # type: ignore[return-value]  # its key and value are what K and V say
         core = self._core
-        # Before ``check``, because a consumer that is closed ends the iteration, and only its failure is raised.
+        # This comes before ``check``: a closed consumer ends the iteration. Only a failed consumer raises.
         if core.service.state in (ServiceState.CLOSING, ServiceState.CLOSED):
             raise StopAsyncIteration
         core.service.check()
@@ -233,7 +233,7 @@ class PartitionReader(AsyncIteration, Generic[K, V]):
 async def poll(
     core: ConsumerCore, max_records: int, timeout: float, partitions: Iterable[TopicPartition] | None
 ) -> list[Record[Any, Any]]:
-    """``Consumer.poll``."""
+    """Implements ``Consumer.poll``."""
     core.service.check()
     check_max_records(max_records)
     check_wait(timeout)

@@ -55,7 +55,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(slots=True)
 class LookupAnswer:
-    """The answer of one leader. ``found`` has None for a partition without such an offset: its records are older."""
+    """The answer of one leader. ``found`` has None for a partition whose records are all older than the time."""
 
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
@@ -93,8 +93,8 @@ def lookup_request(
 def read_lookup(wanted: Mapping[TopicPartition, int], response: ListOffsetsResponse) -> LookupAnswer:
     """The answer by partition, for those in ``wanted``.
 
-    A partition that the answer leaves out counts as unknown to the broker. Each log has both ends, so an end without an
-    offset counts as not available yet.
+    If the answer omits a partition, the broker does not know the partition. Each log has a first and a last offset. If
+    one of these was requested and the answer has none, the offset is not available yet.
     """
     answer = LookupAnswer()
     for topic in response.topics:

@@ -50,12 +50,12 @@ class PollTracker:
         self._handed: dict[TopicPartition, tuple[AssignedPartition, int]] = {}
         """The partitions of the records that the last read returned, and the offset of the last record of each."""
         self._marked: dict[TopicPartition, int] = {}
-        """The marks of these partitions since then."""
+        """The marks of these partitions since the last read."""
         self.lost: dict[TopicPartition, int] = {}
-        """Partitions that were lost while the user had records of them, and the last offset of these, until the next
-        read.
+        """Until the next read: the partitions that were lost while the user had records of them, and the last offset of
+        these records.
 
-        The partition may be assigned again meanwhile. Its records are then read again, so a mark of the old records
+        A partition may be assigned again meanwhile. Its records are then read again, so a mark of the old records
         must not be committed.
         """
         self._read: set[TopicPartition] = set()

@@ -104,7 +104,7 @@ class PositionCalls:
 
         def apply(assigned: AssignedPartition) -> None:
             assigned.position.paused = paused
-            # A pause may be long, and decoded records take several times the memory of their batch.
+            # A pause may be long, and decoded records take several times the memory of a packed batch.
             if paused:
                 assigned.buffer.pack()
 

@@ -129,7 +129,7 @@ class PositionKeeper:
                 break
         else:
             outages.recovered(logger, place, "looked up offsets at broker %s", node_id)
-        # Once for all parts: fetchers then ask for all partitions in one request, and the next plan is made once.
+        # Called once after all parts, so that fetchers ask for all partitions in one request.
         self._on_found()
         self._subscription.notify_ready()
         self.wake()
@@ -197,7 +197,7 @@ class PositionKeeper:
 
     def _refused(self, assigned: AssignedPartition, version: int, code: ErrorCode) -> None:
         error = f"its leader answered {code.name} ({code.description})"
-        if code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the second code is retried as in Java's consumer
+        if code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:  # Java's consumer retries the second code too
             if self._retry(assigned, version, error) and assigned.attempts >= LOGGED_ATTEMPTS:
                 partition = assigned.partition
                 self._client.outages.report(
@@ -253,7 +253,7 @@ class PositionKeeper:
         next_check: float | None = None
         self._retry_at.clear()
         for assigned in leaderless:
-            if self._subscription.holds(assigned):  # the check of another partition may have dropped their topic
+            if self._subscription.holds(assigned):  # an earlier check may have dropped the topic
                 next_check = _earlier(next_check, self._check_existence(assigned, now))
         if now >= self._refresh_at:
             self._client.request_refresh()
@@ -299,7 +299,7 @@ class PositionKeeper:
         self._fail(assigned, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason=why, at=assigned.partition))
 
     def _drop_deleted(self, name: str) -> bool:
-        """Continue without a deleted topic, if other whole topics are read. Returns False if there is no other one."""
+        """Continue without a deleted topic, if other whole topics are read. Returns False if no other topic is read."""
         subscription = self._subscription
         if name not in subscription.whole_topics or not subscription.topics - {name}:
             return False

@@ -131,7 +131,7 @@ class ReadingCore(SubscriptionObserver):
         return consumer_metrics(self.client, self.subscription, isolation, fetches, self._group_metrics())
 
     def _group_metrics(self) -> GroupMetrics | None:
-        """The group's part; None without a group."""
+        """The metrics of the group; None without a group."""
         return None
 
     def _view_changed(self, view: ClusterView) -> None:

@@ -53,7 +53,7 @@ class OffsetLookups:
     async def fetch(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets. As ``Offsets.fetch``."""
+        """The committed offsets; see ``Offsets.fetch``."""
         check_timeout(timeout)
         lookup = _Lookup(dict.fromkeys(checked_partitions(partitions)))
         limit = self._client_config.api_timeout if timeout is None else timeout
@@ -83,7 +83,8 @@ class OffsetLookups:
         answer = read_fetch(self._group_id, wanted, response, view.topic_names)
         self._channel.record([answer.whole, *answer.errors.values()], node_id)
         if answer.whole is ErrorCode.GROUP_ID_NOT_FOUND and member is None:
-            lookup.found.update(lookup.missing)  # Kafka answers NONE without offsets; franz-go's kfake has this code
+            # For an unknown group, Kafka answers NONE without offsets, and franz-go's kfake answers this code.
+            lookup.found.update(lookup.missing)
             return False
         if answer.whole is not ErrorCode.NONE:
             lookup.last_error = answer.whole.name

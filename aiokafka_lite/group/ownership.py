@@ -46,7 +46,7 @@ class Ownership:
 
     def revoke_all(self) -> Revoke | None:
         """Start to revoke all partitions, because the consumer closes. Returns None if there is nothing to revoke."""
-        # Partitions whose revocation is in progress are included: its number no longer counts.
+        # The partitions of a revocation in progress are included, because its number no longer counts.
         partitions = self.owned | self.revoking
         return self.revoke(partitions, closing=True) if partitions else None
 

@@ -58,7 +58,7 @@ class TopicWatcher:
         self._fail = fail
         self._on_error = on_error
         self._pattern_task: ChildScope | None = None
-        # Set when a matching topic was deleted: the topics are listed now and not at the interval.
+        # Set when a matching topic was deleted. Then the topics are listed at once.
         self._topic_gone = LightEvent()
         self.subscribed: frozenset[str] = frozenset()
         """The topics to read; for a pattern, the topics that match now."""
@@ -162,7 +162,7 @@ class TopicWatcher:
     def _existing(self) -> frozenset[str]:
         """The existing topics to subscribe to.
 
-        If none exists, all of them, because without a subscription the member would leave.
+        If no topic exists, the result has all topics: a member without a subscription would leave the group.
         """
         return self.subscribed - self._gone or self.subscribed
 

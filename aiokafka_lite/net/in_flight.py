@@ -47,8 +47,8 @@ READ_TIME = 1.0
 
 LONGEST_THROTTLE = 60.0
 """The longest time, in seconds, for which requests are held back. A longer throttle time in a response is reduced to
-it. Quotas of brokers use windows of some seconds, and the next response throttles again if necessary. Without this
-limit, a wrong value could stop a connection for weeks.
+this limit. Quotas of brokers use windows of some seconds, and the next response throttles again if necessary. Without
+the limit, a wrong value could stop a connection for weeks.
 """
 
 _TIMER_PRECISION = 0.001

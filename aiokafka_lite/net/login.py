@@ -41,7 +41,7 @@ class Ask(Protocol):
 
 
 class Login:
-    """The SASL credentials that all connections of a client share. It caches derived keys, which take long."""
+    """The SASL credentials that all connections of a client share. It caches keys, which take long to derive."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Login:
 
 
 def _kerberos_of(config: ClientConfig) -> Kerberos | None:
-    """Imported here: clients without Kerberos do not load it."""
+    """The Kerberos settings, or None. The module is imported here, because most clients do not use Kerberos."""
     if config.sasl_mechanism != "GSSAPI":
         return None
     from .kerberos import Kerberos

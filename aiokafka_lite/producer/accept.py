@@ -87,7 +87,7 @@ class Acceptor:
         self._may_wait = self._is_async  # also set when a serializer that is not async has returned an awaitable
         self._plain_keys = serialization.plain_keys
         self._plain_values = serialization.plain_values
-        self._interceptors = interceptors or None  # with None, there is no cost for each record
+        self._interceptors = interceptors or None  # with None, interceptors cost nothing
         self._clock = clock
         self._service = service
         self._largest = largest_record(config)

@@ -162,7 +162,7 @@ class Accumulator:
         # ``USED_AHEAD`` covers the next batches.
         if batch.deadline > topic.used_until:
             in_use_for = self._config.delivery_timeout + USED_AHEAD
-            if self._client.known_topic(topic.name, in_use_for=in_use_for) is not None:  # None records nothing
+            if self._client.known_topic(topic.name, in_use_for=in_use_for) is not None:  # None: no use is recorded
                 topic.used_until = batch.deadline + USED_AHEAD
         self._settlement.register(batch, partition, is_ordered=is_ordered)
         topic.last_used = batch.opened

@@ -4,7 +4,7 @@ Rule 1: the partition handles an event first and decides the next action (``Next
   result, which wakes the callers. Then the ``Dispatcher`` performs the action. A caller that wakes up can send again at
   once, so the partition must be consistent before that.
 
-Rule 2: a batch may expire while a request carries it. Its answer still arrives, and only ends the request.
+Rule 2: a batch may expire while a request carries it. The answer then only ends the request.
 
 Invariants that once broke:
 

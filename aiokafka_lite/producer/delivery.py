@@ -405,7 +405,7 @@ class Delivery:
             waiter.add_done_callback(lambda _: self._settle_future(future))
             future.add_done_callback(lambda _: result.stop_waiting(waiter))
         elif (error := result.error) is not None:
-            result.observe()  # otherwise asyncio logs the exception if it is not retrieved from the future
+            result.observe()  # asyncio logs the exception if the user does not retrieve it
             future.set_exception(error)
         else:
             future.set_result(self._metadata(result))

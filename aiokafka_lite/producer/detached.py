@@ -58,7 +58,7 @@ async def add_detached_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: GroupMetadata,
 ) -> None:
-    """Commit offsets of a group in a detached transaction. Another call ends it.
+    """Commit offsets of a group in a detached transaction. ``end_detached`` ends the transaction.
 
     Raises ProducerFenced if another producer with the transactional id has started, and KafkaTimeout after
     ``api_timeout`` seconds.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerDiagnosis(Diagnosis):
-    """A producer.
+    """The diagnosis of a producer.
 
     ``partitions`` lists the partitions that hold batches or are not OPEN; ``states`` counts all partitions.
     """

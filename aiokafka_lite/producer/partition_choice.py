@@ -81,7 +81,7 @@ class PartitionChoice:
     def report_sealed(self) -> None:
         """Notify the partitioner of the batches that were sealed since its last choice, by an append or by a sender.
 
-        An exception is logged, because it would fail another record's send.
+        An exception is only logged, because it must not fail the send that follows.
         """
         while self._sealed:
             (topic, number), size = self._sealed.popleft()
@@ -92,7 +92,7 @@ class PartitionChoice:
                     self._errors.log(f"{self._name}.on_new_batch", error)
 
     def topic_removed(self, topic: str) -> None:
-        """Notify the partitioner of a dropped topic. An exception is logged for the same reason."""
+        """Notify the partitioner of a dropped topic. An exception is only logged."""
         on_topic_removed = getattr(self._partitioner, "on_topic_removed", None)
         if on_topic_removed is not None:
             try:

@@ -130,7 +130,7 @@ class DefaultPartitioner:
         # but a cluster has few brokers.
         shares = [weight * len(by_leader[leader]) for leader, weight in zip(leaders, self._weights(leaders))]
         point = self._random() * sum(shares)
-        for leader, share in zip(leaders, shares):  # noqa: B007 - the last one, if rounding reaches past the end
+        for leader, share in zip(leaders, shares):  # noqa: B007 - the last leader, if rounding leaves a rest
             if point < share:
                 break
             point -= share

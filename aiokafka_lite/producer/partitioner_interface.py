@@ -13,9 +13,9 @@ from ..cluster.metadata import ClusterView
 class Partitioner(Protocol):
     """Chooses partitions for records that name none. Runs in the event loop, so it must not block.
 
-    Each producer needs its own. An error of ``partition`` is raised by the send: a KafkaError unchanged, any other one
-    as the cause of an IllegalStateError. An error of ``on_new_batch`` is logged once per type, and does not affect
-    records.
+    Each producer needs its own partitioner. If ``partition`` raises a KafkaError, the send raises it unchanged. If
+    ``partition`` raises another error, the send raises an IllegalStateError with this cause. An error of
+    ``on_new_batch`` is logged once per type, and does not affect records.
 
     Two more methods are optional. A producer calls them if the partitioner has them:
 
@@ -31,8 +31,8 @@ class Partitioner(Protocol):
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
         """Called when a batch of that partition, of ``size`` bytes, was sealed.
 
-        The next record of the partition begins a new batch. The call comes before the partition of the next record is
-        chosen, also for batches that were sealed when they were sent.
+        The next record of the partition begins a new batch. The producer calls this method before it calls
+        ``partition`` again. It also reports batches that were sealed because they were sent.
         """
         ...
 

@@ -162,7 +162,7 @@ class Pipeline:
         return self.transactions
 
     def record_refused(self, error: Exception) -> None:
-        """Fail the open transaction, which lacks a record: a call returns the record's error in a list."""
+        """Fail the open transaction, because it lacks a record whose error a call returns in a list."""
         if self.transactions is not None:
             self.transactions.record_refused(error)
 
@@ -231,12 +231,12 @@ class Pipeline:
             try:
                 self.ids.received(await self._ask_for_producer_id())
             except KafkaError as error:
-                # Also while closing, because ``close`` waits for records that need the id.
+                # A closing producer continues too, because ``close`` waits for records that need the id.
                 if self._service.state not in (ServiceState.RUNNING, ServiceState.CLOSING):
                     raise
                 outages.report(logger, _PLACE, error, "could not obtain a producer id: %s", error)
                 if not is_retriable(error):
-                    # The records must not wait for an operator. Later records are written once a permission is granted.
+                    # An operator may have to grant a permission. Until then, records fail at once.
                     self.id_refusal = error
                     self.settlement.fail_unsent(error, FailureLog(error))
                 await asyncio.sleep(backoff.next())

@@ -113,8 +113,8 @@ class ProduceRequests:
         names = self._client.view.topic_names
         found: dict[tuple[str, int], ProduceResponsePartition | None] = {}
         for topic in response.responses:
-            # An answer by topic id is matched with the present metadata. If the topic was deleted since the request, it
-            # is not found, and its batches are retried.
+            # An answer by topic id is matched with the present metadata. If the topic was deleted since the request,
+            # its name is not found, and its batches are retried.
             name = topic.name or names.get(topic.topic_id, "")
             for answer in topic.partition_responses:
                 place = name, answer.index

@@ -55,7 +55,7 @@ def headers_of(topic: object, headers: Headers) -> tuple[Header, ...]:
         return _NO_HEADERS
     checked: list[Header] = []
     try:
-        # Lists are checked for first: whether an object is a Mapping takes much longer to find out.
+        # Lists are checked first, because the check for a Mapping takes much longer.
         pairs: Iterable[object] = headers
         if not isinstance(headers, (list, tuple)) and isinstance(headers, Mapping):
             pairs = headers.items()

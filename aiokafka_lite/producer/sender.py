@@ -102,7 +102,7 @@ class Sender:
         self._latencies = Latencies()
         self._throttle_time = 0.0
         self._lone_requests = 0
-        # Last: the compiled build checks the attributes that are set after ``self`` was passed on, at each use.
+        # Last: the compiled build checks each use of an attribute that is set after ``self`` was passed on.
         self.queue = ReadyQueue(self._send_now, self._expects_lone)
 
     @property
@@ -203,7 +203,7 @@ class Sender:
         in_flight = self._collect(first)
         if in_flight:
             self._send(connection, in_flight)
-        # Also if the request would be empty. Its partitions then wait for an event that offers them again.
+        # True also for an empty request: its partitions wait until an event offers them again.
         return True
 
     async def _connect(self) -> Connection:

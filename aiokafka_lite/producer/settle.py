@@ -1,8 +1,8 @@
 """Settles batches: delivers, replaces, fails or expires each. ``answers`` decides which, from the broker's answer.
 
-Rule 1: ``Settlement`` owns the set of unsettled batches, and is the only writer of a batch's result. A batch enters it
-by ``register`` with its first record. It leaves it once, by ``deliver``, ``fail`` or ``replace``. Then its bytes of
-``buffer_memory`` are released.
+Rule 1: ``Settlement`` owns the set of unsettled batches, and is the only writer of a batch's result. ``register`` adds
+a batch with its first record. ``deliver`` or ``fail`` removes the batch, and releases its bytes of ``buffer_memory``.
+``replace`` removes the batch too, but its parts keep the bytes.
 
 Rule 2: batches expire in the order in which they were begun, so one timer is enough. Only pending records
   (``is_ordered``) and split batches can change that order, and the set is sorted then.

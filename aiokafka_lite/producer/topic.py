@@ -44,7 +44,7 @@ class PendingRecords(BatchResult):
         rest.fail(error, log)
         self.records.clear()
         self.times.clear()
-        # One result for all of them. Its index has no meaning, because it has only an error.
+        # All these records share one result. The index 0 has no meaning, because the result is an error.
         self.places += [(rest, 0)] * count
         self.move(self.places)
         return rest

@@ -154,7 +154,7 @@ class Transaction(AsyncContext, Generic[K_contra, V_contra]):
             with anyio.CancelScope(shield=True), anyio.move_on_after(ABORT_TIMEOUT):
                 await self._transactions.abort(ABORT_TIMEOUT)
         except ProducerFenced:
-            pass  # the abort shows that the error is final, which Settlement has logged
+            pass  # the error is final, and Settlement has logged it
         except KafkaError as failure:
             if failure is not error:
                 logger.warning("could not abort a transaction after %r: %s", error, failure)

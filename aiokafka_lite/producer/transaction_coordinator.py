@@ -95,7 +95,7 @@ _PREPARED = ("PrepareCommit", "PrepareAbort")
 class TransactionCoordinator:
     """Sends the requests of one transactional id. ``ids`` has the identity, which the answers change.
 
-    ``has_started`` is whether the coordinator may have begun the transaction, so that it has to be ended there.
+    ``has_started`` is True if the coordinator may have begun the transaction, and has to end it.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class TransactionCoordinator:
         group: GroupMetadata,
         is_wanted: Callable[[], bool],
     ) -> None:
-        """Commit offsets in the transaction, unless ``is_wanted`` returns False before."""
+        """Commit offsets in the transaction, unless ``is_wanted`` returns False before they are sent."""
         _check_replaceable(offsets, group.group_id, self._late_offsets)
         channel = CoordinatorChannel(self._client, group.group_id)
         generation = self._ids.generation
@@ -355,7 +355,7 @@ class TransactionCoordinator:
             await self.channel.repeat(
                 what, attempt, lambda: is_wanted() and clock() < end, is_outdating=False, channel=channel
             )
-        # Also after the time limit, so that a transaction waits for a group at most once.
+        # This is recorded after the time limit too, so that a transaction waits for a group at most once.
         if is_wanted():
             self._last_offsets.pop(group_id, None)
             self._stable_groups.add(group_id)

@@ -81,8 +81,8 @@ class TransactionParts:
         finally:
             self._is_adding = False
             self._ends()
-        # After ``_is_adding`` is reset: a partition that was added to ``wanted`` too late for the last attempt starts
-        # another.
+        # This comes after ``_is_adding`` is reset, so that a partition that was added to ``wanted`` too late for the
+        # last attempt starts another attempt.
         for partition in self._settlement.partitions():
             self._dispatcher.offer(partition)
 

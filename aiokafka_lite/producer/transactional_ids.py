@@ -72,7 +72,7 @@ class TransactionalIds(ProducerIds):
         return False
 
     def has_replaced(self, identity: ProducerIdAndEpoch) -> bool:
-        """Whether the coordinator has assigned another identity since then."""
+        """Whether the coordinator has assigned another identity after this one."""
         return identity != self.newest
 
     def newer_than(self, used: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch | None:

@@ -263,7 +263,7 @@ class Transactions:
             raise
 
     def record_refused(self, error: Exception) -> None:
-        """Fail the open transaction: a record was refused, and its caller gets the error in a list."""
+        """Fail the open transaction, because it lacks a record whose error a call returns in a list."""
         self._fail(error, fatal=False)
 
     async def close(self) -> None:
@@ -328,7 +328,7 @@ class Transactions:
             await self._coordinator.end(committed=ending.committed)
         except KafkaError as error:
             ending.error = error
-            # The coordinator requires an abort. Any other error is final.
+            # After a failed commit, an abort is possible unless the error is fatal. Any other failure is final.
             can_abort = ending.committed and not is_fatal(error)
             self._happened(_E.FAILED if can_abort else _E.REFUSED, error)
         else:
@@ -337,7 +337,7 @@ class Transactions:
             self._happened(_E.ENDED)
             if self._ids.is_outdated and self._ids.generation < 2:
                 self._happened(_E.INITIALIZE)
-        # Before the new epoch is requested: the outcome is known, and only the next transaction needs the epoch.
+        # Callers continue before the new epoch is requested, because only the next transaction needs the epoch.
         ending.done.set()
         if self.state is _S.INITIALIZING:
             await self._take_new_epoch()
@@ -357,7 +357,7 @@ class Transactions:
     def _record_failed(self, error: Exception, batch: Batch | None) -> None:
         """Handle failed records. Runs while a batch is settled, so the abort begins in the loop's next iteration."""
         # The sequence may have a gap now, which in generation 1 only a new epoch repairs. If the leader refused a batch
-        # because of its content, its numbers are free again.
+        # because of its content, the sequence numbers of the batch are free again.
         if batch is not None and batch.sequence != NO_SEQUENCE:
             is_aborting = self.state is _S.ABORTING
             self._ids.is_outdated = self._ids.is_outdated or is_aborting or not frees_numbers(error, batch)

@@ -14,7 +14,7 @@ from .in_flight import Acquisition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupReport:
-    """A membership. ``state`` is a name of ``ShareMemberState``; ``coordinator`` is None while it is looked up.
+    """The membership. ``state`` is a name of ``ShareMemberState``; ``coordinator`` is None while it is looked up.
 
     ``assigned`` is the number of assigned partitions, also of those whose topic names are not known yet.
     """
@@ -47,7 +47,7 @@ class SharePartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareConsumerDiagnosis(Diagnosis):
-    """A share consumer. ``partitions`` has the first 200 partitions."""
+    """The diagnosis of a share consumer. ``partitions`` has the first 200 partitions."""
 
     group: ShareGroupReport
     partitions: tuple[SharePartitionReport, ...]

@@ -2,8 +2,8 @@
 
 An acquired record is in exactly one place of its ``Acquisition``:
 
-- ``unread`` or ``buffered``: it is not yet returned to the user, so it is never acknowledged as processed. ``unread``
-  are batches that are not decoded.
+- ``unread`` or ``buffered``: it is not yet returned to the user, so it is never acknowledged as processed. The batches
+  in ``unread`` are not decoded.
 - ``returned``: it is returned to the user, who has not yet acknowledged it.
 - ``acknowledged``: the user has acknowledged it; the next request to its broker carries the acknowledgement.
 

@@ -83,7 +83,7 @@ class Membership:
         while not self._closing.is_set():
             began, was = loop.time(), self.member.state
             if await self._beat():
-                # Not after a join: the coordinator may evict the member at its next heartbeat, again and again.
+                # A join does not reset the backoff: the coordinator may evict the member again at its next heartbeat.
                 if was is ShareMemberState.STABLE:
                     backoff.reset()
                 pause = self.member.heartbeat_interval
@@ -91,7 +91,7 @@ class Membership:
                     early.reset()
                 else:
                     pause = min(pause, early.next())
-                pause -= loop.time() - began  # the session begins again with the request
+                pause -= loop.time() - began  # the interval counts from the request, not from its answer
             else:
                 pause = backoff.next()
             with anyio.move_on_after(pause):

@@ -98,7 +98,7 @@ def _batches(
 def may_acknowledge_again(error: BrokerError) -> bool:
     """Whether the broker may apply a refused acknowledgement later: the records are still acquired.
 
-    As ``is_retriable``, except after a change of the leader: the new leader makes all acquired records available.
+    True if ``is_retriable``, except after a change of the leader: the new leader makes all acquired records available.
     """
     return is_retriable(error) and error.code not in _LOST_WITH_LEADER
 
@@ -106,6 +106,6 @@ def may_acknowledge_again(error: BrokerError) -> bool:
 def may_fetch_again(error: BrokerError) -> bool:
     """Whether a partition that was refused may be fetched later.
 
-    As ``is_retriable``, and UNKNOWN_SERVER_ERROR too: brokers return it during a failover.
+    True if ``is_retriable``, and for UNKNOWN_SERVER_ERROR, which brokers return during a failover.
     """
     return is_retriable(error) or error.code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_ID)
