@@ -118,7 +118,7 @@ def common(service: Service, client: Client, *configs: object, fatal: BaseExcept
     ``fatal`` is an error after which the client cannot do its work, although its tasks still run.
     """
     failure = service.failure or client.service.failure or fatal
-    loop_time()  # raises in another thread
+    loop_time()  # raises an error if no loop runs in this thread
     return {
         "client": repr(service),
         "failure": None if failure is None else f"{type(failure).__name__}: {failure}",

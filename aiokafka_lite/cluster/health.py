@@ -17,7 +17,7 @@ class Health(Snapshot):
     """The health of a client at one moment.
 
     ``is_live`` is False if the client cannot recover by itself, so that the process should be restarted. ``is_ready``
-    is False while the client cannot do its work. It has not started, it closes, no broker answers, or it is not a
+    is False while the client cannot do its work: it has not started, it closes, no broker answers, or it is not a
     member of its group. ``problems`` has a text for each reason.
     """
 

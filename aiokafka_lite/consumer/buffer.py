@@ -237,7 +237,7 @@ class Buffer:
                 unpacked.append(batch)
 
     def pack(self) -> None:
-        """Return the unpacked batches to the queue: a paused partition may wait long, and packed they are smaller."""
+        """Return the unpacked batches to the queue: a paused partition may wait long, and packed batches are small."""
         if self._unpacked is None:
             return
         if self.chunk is not None:

@@ -17,10 +17,10 @@ from .subscription import Subscription
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """A membership. ``state`` is a name of ``MemberState``; ``coordinator`` is None while it is looked up.
+    """The membership. ``state`` is a name of ``MemberState``; ``coordinator`` is None while it is looked up.
 
-    ``protocol`` is the protocol in use, ``"classic"`` or ``"consumer"``; ``"auto"`` is ``"classic"`` until it is
-    decided. ``generation`` is the member epoch under the consumer protocol.
+    ``protocol`` is the protocol in use, ``"classic"`` or ``"consumer"``. With ``group_protocol="auto"``, it is
+    ``"classic"`` until the choice. ``generation`` is the member epoch under the consumer protocol.
     """
 
     group_id: str
@@ -55,7 +55,10 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerDiagnosis(Diagnosis):
-    """A consumer. ``partitions`` has the first 200 partitions; ``assigned`` is the number of all partitions."""
+    """The diagnosis of a consumer.
+
+    ``partitions`` has the first 200 partitions; ``assigned`` is the number of all partitions.
+    """
 
     group: GroupReport | None
     assigned: int
@@ -86,7 +89,7 @@ def group_report(coordinator: Coordinator | None) -> GroupReport | None:
 def partition_reports(
     partitions: Iterable[AssignedPartition], isolation: IsolationLevel
 ) -> tuple[PartitionReport, ...]:
-    """The first of the partitions. Asks no broker."""
+    """Reports of the first partitions. Asks no broker."""
     return tuple(_partition(each, isolation) for each in list(partitions)[:MOST_SHOWN])
 
 

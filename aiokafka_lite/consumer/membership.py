@@ -122,14 +122,14 @@ class Membership(GroupSide):
         revoked = self._held(partitions)
         if revoked:
             await self._call("on_revoked()", lambda each: each.on_revoked(self._handle, revoked))
-            # After the listener, which may still commit offsets of these partitions.
+            # This comes after the listener, which may still commit offsets of these partitions.
             self.subscription.remove(revoked)
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
         self._forget_assignment()
         lost = self._held(partitions)
         if lost:
-            # Before the listener, because none of their offsets can be committed any more.
+            # This comes before the listener, because offsets of these partitions cannot be committed any more.
             self.subscription.remove(lost)
             await self._call("on_lost()", lambda each: each.on_lost(self._handle, lost))
 
@@ -143,7 +143,7 @@ class Membership(GroupSide):
 
         partitions = self.subscription.extend(added, prepare, pause_reason=PauseReason.ASSIGNING)
         self.has_assignment: bool = bool(self._topics)
-        # Before the listener: by the policy "latest", records that are written after ``on_assigned`` have to be read.
+        # This comes before the listener. With "latest", records that are written after ``on_assigned`` must be read.
         await self._positions.until_announced(list(added), self._position_timeout)
         await self._call("on_assigned()", lambda each: each.on_assigned(self._handle, list(added)))
         # A revocation may have begun while the listener ran. Then the partition stays paused.

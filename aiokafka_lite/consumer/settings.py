@@ -103,7 +103,7 @@ def reading_options(
         connector=connector,
         runtime=runtime or Runtime(),
         deserializing=deserializing,
-        interceptors=ConsumerInterceptors(interceptors) or None,  # with None, there is no cost for each record
+        interceptors=ConsumerInterceptors(interceptors) or None,  # with None, interceptors cost nothing
         on_offset_reset=on_offset_reset,
     )
 

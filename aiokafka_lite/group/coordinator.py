@@ -294,7 +294,7 @@ class Coordinator:
         return self._poll_left() < 0 and self.member.state.sends_heartbeats
 
     def _poll_left(self) -> float:
-        """Seconds until the user exceeds ``max_poll_interval``, if it does not read."""
+        """Seconds until the user exceeds ``max_poll_interval``, unless the user reads."""
         return self._config.max_poll_interval - self._reading.idle_for(asyncio.get_running_loop().time())
 
     def _post(self, event: Event) -> None:

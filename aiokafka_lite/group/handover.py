@@ -169,7 +169,7 @@ class Handovers:
     def _commit_timeout(self, action: Revoke) -> float:
         if action.closing or self._closing:
             return COMMIT_TIMEOUT_AT_CLOSE
-        # Half of the rebalance timeout, because the member still has to join again within it.
+        # Half of the rebalance timeout, because the member has to join again within the timeout.
         return min(self._client_config.api_timeout, self._config.time_to_rebalance / 2)
 
     def _released(self, action: Revoke | Lose) -> None:

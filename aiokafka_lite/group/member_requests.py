@@ -21,8 +21,8 @@ from .topic_watcher import Spawn
 logger = logging.getLogger(__name__)
 
 LEAVE_TIMEOUT = 2.0
-"""Seconds, when the member closes, for the request that leaves, and for the answer to JoinGroup that it may need
-first."""
+"""Seconds for the request with which a closing member leaves, and for the answer to JoinGroup if it needs that first.
+"""
 
 REFRESH_TIMEOUT = 5.0
 """Seconds for a refresh of metadata that lacks assigned partitions."""
@@ -50,7 +50,7 @@ class MemberRequests:
     ) -> None:
         self.channel: CoordinatorChannel = CoordinatorChannel(client, config.group_id)
         self.place: str = f"group {config.group_id}"
-        """The place of its outages."""
+        """The name under which failed requests are counted as an outage."""
         self._client = client
         self._config = config
         self._member = member
@@ -60,7 +60,7 @@ class MemberRequests:
         self._request: ChildScope | None = None
 
     def start(self, action: Any, perform: Callable[[Any], Awaitable[Event]]) -> None:
-        """Perform this action and post its outcome; ``RequestFailed`` with its attempt if it fails.
+        """Perform this action and post its outcome. If the action fails, this is ``RequestFailed`` with its attempt.
 
         Cancels the previous action, which then posts nothing. The member would drop its outcome anyway.
         """
@@ -88,7 +88,7 @@ class MemberRequests:
             )
 
     async def problem_after_refresh(self, topics: Mapping[str, Sequence[int]]) -> str | None:
-        """As ``problem_of_unlisted``, with metadata that is refreshed if needed; None if the refresh fails."""
+        """Call ``problem_of_unlisted``, after a refresh of metadata if needed. None if the refresh fails."""
         if problem_of_unlisted(topics, self._client.view) is None:
             return None
         try:

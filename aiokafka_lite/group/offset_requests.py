@@ -34,7 +34,7 @@ def commit_request(
     view: ClusterView,
     without_epoch: Collection[TopicPartition] = (),
 ) -> OffsetCommitRequest:
-    """One request for all offsets, with both names and ids of topics. The version decides which of them are sent.
+    """One request for all offsets, with both names and ids of topics. The version decides which of the two are sent.
 
     The leader epochs of the partitions in ``without_epoch`` are left out.
     """

@@ -300,7 +300,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
             return await self._running().arrow_acceptor.accept(topic, table)
 
     def transaction(self, *, timeout: float | None = None) -> Transaction[K_contra, V_contra]:
-        """A transaction, for ``async with``: it begins there, and is committed or aborted at the end of the body.
+        """A transaction, for ``async with``: it begins with the body, and is committed or aborted at its end.
 
         ``timeout`` bounds the wait for the outcome of the previous transaction, and then the commit, in seconds;
         without it, each has ``api_timeout``. One transaction is open at a time.
@@ -350,7 +350,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     def failures(self, *, max_bytes: int | None = None) -> Failures:
         """A stream of the records that fail from now on: ``async for failure in producer.failures()``.
 
-        Each is a ``FailedRecord``, whose error is then not logged. The iteration ends when the producer has ended.
+        Each item is a ``FailedRecord``, whose error is then not logged. The iteration ends when the producer has ended.
         Records that a call refuses are not in the stream, because the call raises. The stream keeps at most
         ``max_bytes`` of records, by default ``buffer_memory``, and counts further ones in ``dropped``. May be called at
         any time; each call makes another stream. Raises TypeError and ValueError for wrong ``max_bytes``.
@@ -372,9 +372,9 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         """Whether the producer works, for liveness and readiness probes. Call it in the event loop.
 
         It is not live after a failure and after ``close``. A transactional producer is also not live after a final
-        error, for example when another one has fenced it. It is not ready before the start, while it closes, and while
-        brokers refuse a producer id. It is also not ready when requests wait or fail, and no broker has answered for
-        ``max_silence`` seconds. Raises ConfigurationError.
+        error, for example when another producer has fenced it. It is not ready before the start, while it closes, and
+        while brokers refuse a producer id. It is also not ready when requests wait or fail, and no broker has answered
+        for ``max_silence`` seconds. Raises ConfigurationError.
         """
         from .diagnosis import producer_health
 

@@ -130,7 +130,7 @@ def fenced_reason(transactional_id: str, transaction_timeout: float) -> str:
 
 
 def write_refused(code: int, attempt: str, transactional_id: str, transaction_timeout: float) -> BrokerError:
-    """The error of a batch whose epoch its leader refused. The answer to the abort decides whether it is final."""
+    """The error of a batch whose epoch was refused. The answer to the abort decides whether the error is final."""
     reason = fenced_reason(transactional_id, transaction_timeout)
     return error_for(code, f"{attempt}: {reason}; {_FENCED_ADVICE}")
 

@@ -141,9 +141,9 @@ class ShareAnswers:
         *,
         is_first: bool,
     ) -> bool:
-        """Returns whether there may be records or an error for the user. Decodes only the first partition to find out.
+        """Add the acquired records. Returns whether there may be records or an error for the user.
 
-        Later partitions are decoded when a read takes their records.
+        Only the first partition is decoded here. The others are decoded when a read takes their records.
         """
         records = data.records or b""
         acquired = AcquiredRecords(

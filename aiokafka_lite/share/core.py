@@ -120,7 +120,7 @@ class ShareCore:
                 async with anyio.create_task_group() as closing:
                     for fetcher in fetchers:
                         closing.start_soon(fetcher.close)
-            # After ``close`` of all fetchers: a request that was under way may have acquired more records.
+            # This comes after ``close`` of all fetchers: a request that was under way may have acquired more records.
             self.in_flight.release_all()
             async with anyio.create_task_group() as finishing:
                 for fetcher in fetchers:

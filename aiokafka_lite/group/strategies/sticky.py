@@ -109,7 +109,7 @@ def spread(members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
 def owners_of(members: Sequence[GroupMember]) -> dict[TopicPartition, str | None]:
     """The owner of each partition.
 
-    If two members claim it, the later generation counts; in the same generation, neither does.
+    If two members claim a partition, the claim of the later generation counts. In the same generation, neither counts.
     """
     owners: dict[TopicPartition, str | None] = {}
     generations: dict[TopicPartition, int] = {}
