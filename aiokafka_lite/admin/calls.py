@@ -10,7 +10,7 @@ At the deadline it fails with KafkaTimeout, which names its last error.
 
 Rule 3: Three answers are treated differently from ``aio.retry.is_retriable``, as Java's admin client does.
 UNKNOWN_TOPIC_OR_PARTITION is final from the controller, which knows all topics. Other brokers may not know a new topic
-yet, so this answer of theirs is retried for ``GRACE`` seconds. Codes in ``final`` are not retried. Codes in ``already``
+yet, so their answer is retried for ``GRACE`` seconds. Codes in ``final`` are not retried. Codes in ``already``
 are a success if an earlier attempt of the same call may have been executed.
 
 This module does not know what requests contain.
@@ -375,7 +375,7 @@ class Calls:
     # Brokers.
 
     async def peer(self, node_id: int, deadline: Deadline, *, share: float = 1.0) -> Peer:
-        """Connect to the broker for an attempt. ``share`` is the part of the remaining time that it may take."""
+        """Connect to the broker for an attempt. ``share`` is the part of the remaining time for it."""
         broker = self._client.broker(node_id)
         connection = await broker.connection(Purpose.ADMIN)
         # After the connection is open, because this takes a part of the time as well.

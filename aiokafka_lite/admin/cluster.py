@@ -55,7 +55,7 @@ class VersionRange:
 class Features:
     """The features that the brokers support, and the levels that are finalized for the whole cluster.
 
-    ``epoch`` grows with each finalization; None if there was none.
+    ``epoch`` grows with each finalization; None before the first one.
     """
 
     supported: Mapping[str, VersionRange]
@@ -100,7 +100,7 @@ class Quorum:
 
 @dataclass(frozen=True, slots=True)
 class ApiSupport:
-    """An API of a broker: its versions, and the newest version that this client supports too, None without one.
+    """An API of a broker: its versions, and the newest version that this client supports too; None if there is none.
 
     ``name`` is None for an API that this client does not know.
     """
@@ -158,7 +158,7 @@ class Cluster:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Finalize levels of features for the whole cluster. Level 0 removes a feature. If one fails, none changes.
+        """Finalize levels of features for the whole cluster. Level 0 removes a feature. All levels change, or none.
 
         Requires Kafka 2.7; ``validate_only``, and the difference between safe and unsafe downgrades, require 3.3.
         """

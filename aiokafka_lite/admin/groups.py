@@ -312,7 +312,7 @@ class Groups:
     ) -> Results[str, GroupLag]:
         """The lag of groups in each partition that has a committed offset or belongs to a member.
 
-        For a streams group: only partitions with a committed offset.
+        For a streams group, the result has only partitions with a committed offset.
 
         The lag counts up to the high watermark, or with ``isolation_level="read_committed"`` up to the last stable
         offset: the first record of the oldest open transaction.

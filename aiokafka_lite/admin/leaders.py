@@ -105,7 +105,7 @@ def _elected(answer: ElectLeadersResponse) -> dict[TopicPartition, bool | KafkaE
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition whose replicas move: the broker ids of all, of the added and of the removed replicas."""
+    """A move of a partition: the broker ids of all its replicas, of the added and of the removed replicas."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]

@@ -38,6 +38,6 @@ def members_of(kind: type[N], given: Iterable[N | str]) -> set[N]:
     found = {each if isinstance(each, kind) else kind(each) for each in listed}
     if any(each.name == "UNKNOWN" for each in found):
         known = ", ".join(str(each.value) for each in kind if each.name != "UNKNOWN")
-        argument = re.findall("[A-Z][a-z]*", name)[-1].lower()  # the state of a GroupState
+        argument = re.findall("[A-Z][a-z]*", name)[-1].lower()  # "state" for a GroupState
         raise ValueError(arguments.must_be(argument, f"one of {known}", listed))
     return found

@@ -98,7 +98,7 @@ class OffsetsOfPartitions:
     async def look_up(
         self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel, deadline: Deadline
     ) -> Results[TopicPartition, FoundOffset | None]:
-        """Do the same as ``list``, as a step of another call: with checked arguments, and the deadline of that call."""
+        """Do the same as ``list`` for another call, which has checked the arguments and passes its deadline."""
 
         async def ask(
             peer: Peer, items: list[TopicPartition]

@@ -26,7 +26,7 @@ async def plan_reset(
     before: Mapping[TopicPartition, int],
     deadline: Deadline,
 ) -> Results[TopicPartition, ResetOffset]:
-    """The new offsets of partitions, within their range. ``before`` has the present ones."""
+    """The new offsets of partitions, within their range. ``before`` has the present offsets."""
     isolation = IsolationLevel.READ_UNCOMMITTED
     items = list(wanted)
     part = deadline.first_part

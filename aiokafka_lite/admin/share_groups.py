@@ -197,7 +197,7 @@ class ShareGroups:
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> Results[TopicPartition, ResetOffset]:
-        """Reset the start offsets of a share group without members. ``topics`` are by default all that it has read.
+        """Reset the start offsets of a share group without members. By default, all topics that it has read.
 
         New offsets stay within the range of the partition. ``dry_run`` changes nothing. Raises BrokerError
         (NON_EMPTY_GROUP) if the group has members.

@@ -67,7 +67,7 @@ class Tokens:
     ) -> DelegationToken:
         """Create a token for the client's own principal, or for another ``owner`` (since Kafka 3.3).
 
-        ``renewers`` are principals that may renew and expire it, besides the owner. ``lifetime`` is in seconds; its
+        ``renewers`` are principals who may renew and expire the token, like the owner. ``lifetime`` is in seconds; its
         default and its maximum are the brokers' ``delegation.token.max.lifetime.ms``.
         """
         allowed = arguments.several(renewers, "renewers")

@@ -55,8 +55,8 @@ TOPICS_PER_REQUEST = 500
 class NewTopic:
     """A topic to create.
 
-    None as a partition count or replication factor is the broker's default. Before Kafka 2.4 a partition count is
-    required, and the replication factor is 1 by default. ``assignments`` has the brokers of each partition, the
+    If the partition count or the replication factor is None, the broker's default applies. Before Kafka 2.4 a partition
+    count is required, and the replication factor is 1 by default. ``assignments`` has the brokers of partitions, the
     preferred leader first, and replaces count and factor. ``configs`` are settings by their Kafka names. Raises
     TypeError and ValueError.
     """
@@ -304,7 +304,7 @@ class Topics:
 
 
 class TopicPages(AsyncIteration):
-    """An iterator over pages. A cancelled ``anext`` loses no page: the next call asks for the same one."""
+    """An iterator over pages. A cancelled ``anext`` loses no page: the next call asks for the same page."""
 
     def __init__(self, calls: Calls, names: Sequence[str] | None, size: int, timeout: float | None) -> None:
         self._calls = calls
@@ -312,7 +312,7 @@ class TopicPages(AsyncIteration):
         self._size = size
         self._timeout = timeout
         self._cursor: TopicPartitionCursor | None = None
-        # The pages that are not returned yet, if a response is cut here.
+        # The part of a response that is not returned yet, if the broker does not know pages.
         self._rest: list[TopicDescription] | None = None
         self._over = False
 
@@ -417,7 +417,7 @@ def _from(topic: TopicDescription, cursor: TopicPartitionCursor | None) -> Topic
 
 
 def _new_topics(given: str | NewTopic | Iterable[str | NewTopic]) -> dict[str, NewTopic]:
-    if isinstance(given, Mapping):  # its values would be ignored
+    if isinstance(given, Mapping):  # the values of a mapping would be ignored
         what = "names or NewTopic objects, such as NewTopic('orders', partitions=3)"
         raise TypeError(arguments.must_be("topics", what, given))
     listed = [given] if isinstance(given, str | NewTopic) else arguments.several(given, "topics")

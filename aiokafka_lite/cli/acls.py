@@ -61,14 +61,14 @@ NameArgument = Annotated[
         help="Name of the resource; * for all of the type. The cluster needs no name.",
     ),
 ]
-Prefixed = Annotated[bool, typer.Option("--prefixed", help="The name is a prefix of names.")]
+Prefixed = Annotated[bool, typer.Option("--prefixed", help="Names that begin with the given name.")]
 Principals = Annotated[
     list[str] | None,
     typer.Option("--principal", "-p", metavar="USER", help="A user, such as alice or User:alice. May be repeated."),
 ]
 Operations = Annotated[list[Permitted] | None, typer.Option("--operation", "-o", help="An operation. May be repeated.")]
 Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="IP address of the client; * for any.")]
-Deny = Annotated[bool, typer.Option("--deny", help="The ACL denies; by default it allows.")]
+Deny = Annotated[bool, typer.Option("--deny", help="Deny the operations; by default the ACL allows them.")]
 
 
 @command(

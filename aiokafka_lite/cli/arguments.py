@@ -40,7 +40,7 @@ def names_and_values(option: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 def setting_changes(settings: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:
-    """The new values of ``--set`` by name, and None for names of ``--unset``. Raises ConfigurationError for a clash."""
+    """The new values of ``--set`` by name, and None for names of ``--unset``. A name in both is an error."""
     changes: dict[str, str | None] = dict(names_and_values("set", settings))
     for name in unset:
         if changes.setdefault(name, None) is not None:

@@ -31,7 +31,7 @@ class Load:
     settings: dict[str, object]
 
     def values(self) -> Iterable[bytes]:
-        """Random values, a few of them different."""
+        """Random values, which repeat after ``DIFFERENT_VALUES``."""
         different = [secrets.token_bytes(self.size) for _ in range(min(DIFFERENT_VALUES, self.records))]
         return islice(cycle(different), self.records)
 

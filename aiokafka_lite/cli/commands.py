@@ -258,8 +258,8 @@ UntilOption = Annotated[
     str | None,
     typer.Option(
         metavar="WHERE",
-        help="Stop at the end that each partition has when reading begins (end), or before the first record at or after"
-        " a time.",
+        help="Stop before the first record at or after this time. With end, stop at the end that each partition has"
+        " when reading begins.",
     ),
 ]
 FormatOption = Annotated[
@@ -315,7 +315,7 @@ async def consume(
     key_separator: Annotated[
         str, typer.Option("--key-separator", "-k", metavar="TEXT", help="Text between key and value.")
     ] = r"\t",
-    null: Annotated[str, typer.Option("--null", metavar="TEXT", help="Text of a null; nothing by default.")] = "",
+    null: Annotated[str, typer.Option("--null", metavar="TEXT", help="Text for a null; empty by default.")] = "",
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Print the time before each record.")] = False,
     offsets: Annotated[
         bool, typer.Option("--offsets", help="Print topic, partition and offset before each record.")
@@ -495,13 +495,13 @@ def broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the first broker; 0 for any.")] = 9092,
     brokers: Annotated[int, typer.Option(min=1, max=64, help="Number of brokers, on consecutive ports.")] = 1,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="Partitions of a topic that its first use creates; 1 by default.")
+        int | None, typer.Option(min=1, help="Partitions of a topic that is created by its first use; 1 by default.")
     ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A broker setting with Kafka's name. May be repeated."),
     ] = None,
-    first_node_id: Annotated[int, typer.Option(min=0, help="Id of the first broker; the others follow.")] = 1,
+    first_node_id: Annotated[int, typer.Option(min=0, help="Id of the first broker; the next ids follow.")] = 1,
     topic: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME[:PARTITIONS[:REPLICAS]]", help="Topic to create at the start. May be repeated."),
@@ -517,7 +517,7 @@ def broker(
     ] = "none",
     sasl_user: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME:PASSWORD", help="A user: clients must log in. May be repeated. For tests only."),
+        typer.Option(metavar="NAME:PASSWORD", help="A user. Clients must log in. May be repeated. For tests only."),
     ] = None,
     sasl_mechanism: Annotated[
         list[str] | None,
@@ -528,7 +528,7 @@ def broker(
     ] = None,
     client_config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the properties with which a client connects to this file."),
+        typer.Option(metavar="FILE", help="Write a properties file for clients of this cluster."),
     ] = None,
     data_dir: Annotated[
         Path | None,

@@ -46,7 +46,7 @@ def share_groups(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def resources(context: typer.Context, incomplete: str) -> list[str]:
-    """The names of resources, of the type that the argument before has."""
+    """The names of resources. The previous argument is their type."""
 
     async def ask(admin: Admin) -> list[str]:
         kind = str(context.params.get("kind") or "")

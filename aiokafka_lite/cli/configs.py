@@ -48,7 +48,7 @@ Append = Annotated[
 ]
 Subtract = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=VALUE", autocompletion=completion.assignments, help="Remove values of a list."),
+    typer.Option(metavar="NAME=VALUE", autocompletion=completion.assignments, help="Remove values from a list."),
 ]
 
 
@@ -142,7 +142,7 @@ def changes(
         )
         for name, value in names_and_values(option, texts).items()
     ]
-    setting_changes(settings, unset)  # raises for a name in both
+    setting_changes(settings, unset)  # raises for a name that is in both
     wanted += [ConfigChange(name, operation=Operation.DELETE) for name in unset]
     if not wanted:
         raise ValueError("configs alter requires --set, --unset, --append or --subtract")

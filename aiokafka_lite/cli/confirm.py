@@ -21,7 +21,7 @@ LONGEST_LINE = 1 << 20
 
 
 async def confirmed(question: str, yes: bool) -> bool:
-    """Whether the user agrees. Nothing is asked with ``yes``, or if stdin or stderr is not a terminal."""
+    """Whether the user agrees. True without a question for ``yes``, or if stdin or stderr is not a terminal."""
     import asyncio
 
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -30,7 +30,7 @@ async def confirmed(question: str, yes: bool) -> bool:
     try:
         answer = await read_line()
     except asyncio.CancelledError:
-        print(file=sys.stderr)  # after the Ctrl-C that the terminal shows
+        print(file=sys.stderr)  # ends the line on which the terminal shows ^C
         raise
     if answer.strip().lower() in ("y", "yes"):
         return True
@@ -39,7 +39,7 @@ async def confirmed(question: str, yes: bool) -> bool:
 
 
 async def ask_hidden(question: str) -> str:
-    """A line from the terminal, which does not show it. It shows input again at the end, also after a cancellation."""
+    """A line that the terminal does not show. The terminal shows input again at the end, also after a cancellation."""
     import termios
 
     terminal = sys.stdin.fileno()
@@ -56,9 +56,9 @@ async def ask_hidden(question: str) -> str:
 
 
 async def read_line() -> str:
-    """The next line of stdin without its end; empty at the end of stdin. Raises ValueError for bytes that are no line.
+    """The next line of stdin without its end; empty at the end of stdin.
 
-    The bytes after the line are lost if stdin is a pipe.
+    Raises ValueError for a line that is too long or not UTF-8. The bytes after the line are lost if stdin is a pipe.
     """
     from .descriptors import read
 

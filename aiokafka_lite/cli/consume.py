@@ -105,7 +105,7 @@ def check_line(line: Line) -> None:
 
 
 async def _topics(connection: Connection, job: Job) -> Sequence[str] | re.Pattern[str]:
-    """The names of the topics. For a group, the pattern itself: its members also read topics that match later."""
+    """The names of the topics. For a group, returns the pattern: members also read topics that match later."""
     if not job.regex:
         limit = sys.maxsize if job.group is None else 0
         await check_topics(connection, job.topics, may_create=False, max_partitions=limit)

@@ -1,6 +1,6 @@
 """``aiokafka-lite demo``: records through Kafka and back, each one checked.
 
-A record must be read once, where its acknowledgement said, unchanged, and after the earlier records with its key. A
+Each record must be read once, unchanged, at the acknowledged offset, and after the earlier records with the same key. A
 group (``demo_group``) follows, and on request a Spark pipeline (``demo_spark``).
 """
 

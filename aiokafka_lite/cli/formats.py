@@ -29,7 +29,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The parts of a printed line, with tabs between: on request time, offset and headers, then the record."""
+    """The parts of a printed line, with tabs between: time, offset and headers if requested, then the record."""
 
     format: Format | str = Format.VALUE
     """A format string, if it is not one of the names."""

@@ -129,7 +129,7 @@ async def reset_offsets(
         typer.Option(
             metavar="TOPIC[:0,1]",
             autocompletion=completion.partitions,
-            help="Topic, or partitions of it; by default all that the group has committed.",
+            help="Topic, or partitions of a topic; by default all with a committed offset.",
         ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Move the group; else only show the offsets.")] = False,

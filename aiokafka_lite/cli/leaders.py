@@ -29,7 +29,7 @@ async def elect_leaders(
     partitions: SomePartitions = None,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Elect a replica that is not in sync if there is no leader: may lose records."),
+        typer.Option("--unclean", help="Without a leader, elect a replica that is not in sync. Records may be lost."),
     ] = False,
     yes: Yes = False,
 ) -> int:
@@ -68,9 +68,7 @@ async def start(
     partitions: SomePartitions = None,
     brokers: Annotated[
         str | None,
-        typer.Option(
-            metavar="1,2,3", help="The brokers for each partition; each of them in turn is the preferred leader."
-        ),
+        typer.Option(metavar="1,2,3", help="The brokers of every partition. They take turns as the preferred leader."),
     ] = None,
     file: Annotated[
         Path | None,

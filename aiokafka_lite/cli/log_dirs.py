@@ -49,7 +49,7 @@ def directory_row(node: int, each: LogDir) -> tuple[Cell, ...]:
 
 
 def replica_rows(node: int, directory: LogDir) -> list[tuple[Cell, ...]]:
-    """A row for each replica. One that moves here from another directory of its broker is a future replica. Pure."""
+    """A row for each replica. A replica that moves here from another directory is a future replica. Pure."""
     return [
         (node, directory.path, *each.partition, each.size, each.lag, each.is_future)
         for each in sorted(directory.replicas, key=lambda each: each.partition)

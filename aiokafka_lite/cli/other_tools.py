@@ -33,14 +33,14 @@ _COUNTERPARTS: Mapping[str, tuple[str, ...]] = {
     "--consumer-property": ("--property",),
     "--all-groups": ("--all",),
 }
-"""Options of Kafka's tools, and the options to use instead. A command has at most one of the latter."""
+"""Options of Kafka's tools, and the options to use instead. A command has at most one option to use instead."""
 
 _ARGUMENTS = ("--topic", "--group", "--entity-name")
 """Options of Kafka's tools that are arguments here, in the commands that take names."""
 
 
 def counterpart(option: str, known: Collection[str], *, takes_names: bool) -> str:
-    """Advice about an option that the command does not have; empty if there is none.
+    """Advice about an option that the command does not have; empty without advice.
 
     ``known`` are the options of the command. ``takes_names`` says whether the command has an argument.
     """

@@ -119,7 +119,7 @@ def pipeline(
 
 
 def _check_destinations(plan: dict[str, Any], of_windows: Collection[str]) -> None:
-    """Raise ConfigurationError if these options do not go together. ``of_windows`` are those that need a window."""
+    """Raise ConfigurationError if these options do not go together. ``of_windows`` are options that need a window."""
     from ..errors import ConfigurationError
 
     problem = ""
@@ -147,7 +147,7 @@ def _check_source(plan: dict[str, Any], cluster: SparkCluster) -> None:
 
         check_transaction_timeout(plan["options"], plan["trigger"])
     extra("pyspark.sql", "spark")
-    if cluster.remote is None:  # a Connect server may be the only one that reaches Kafka
+    if cluster.remote is None:  # perhaps only the Connect server can reach Kafka
         from ..spark import KafkaLiteDataSource
 
         KafkaLiteDataSource(plan["options"])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 application = typer.Typer(no_args_is_help=True, help="List and alter quotas of users, client ids and IP addresses.")
 
 DEFAULT = "<default>"
-"""The name that Kafka's tools give to the default quota, for all users, clients or addresses without their own."""
+"""The name of the default quota in Kafka's tools, for users, clients or addresses without a quota of their own."""
 
 HEADINGS = ("USER", "CLIENT-ID", "IP")
 
@@ -35,7 +35,7 @@ Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help=f"The IP
     """,
 )
 async def list_(shared: Shared, user: User = None, client_id: ClientId = None, ip: Ip = None) -> int:
-    """List quotas, all or those whose user, client id or address match."""
+    """List all quotas, or the quotas of a user, a client id or an address."""
     async with shared.connection.admin() as admin:
         found = await admin.quotas.describe(user=_part(user), client_id=_part(client_id), ip=_part(ip))
     rows = sorted(

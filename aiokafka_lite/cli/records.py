@@ -67,7 +67,7 @@ async def delete(
 async def _explained(
     admin: Admin, failed: Mapping[TopicPartition, KafkaError], limits: Mapping[TopicPartition, int | None]
 ) -> dict[TopicPartition, KafkaError]:
-    """The errors of partitions; that of an offset after the end names the end."""
+    """The errors of partitions. The error of an offset after the end names the end."""
     from ..admin import OffsetSpec
     from ..errors import KafkaError, OffsetOutOfRange
 

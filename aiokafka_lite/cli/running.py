@@ -119,7 +119,7 @@ async def _until_stopped(command: Callable[[], Awaitable[int]]) -> int:
     def stop(number: int) -> None:
         received.append(number)
         if len(received) > 1:
-            # Not sys.exit(): the orderly end of the command, which waits for Kafka, is what the user wants to skip.
+            # Not sys.exit(), because the user does not want the orderly end, which waits for Kafka.
             os._exit(128 + number)
         task.cancel()
 

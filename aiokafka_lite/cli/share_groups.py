@@ -102,7 +102,7 @@ async def reset_offsets(
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TOPIC", autocompletion=completion.topics, help="Topic; by default all that the group has read."
+            metavar="TOPIC", autocompletion=completion.topics, help="Topic; by default all topics that it has read."
         ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Move the group; else only show the offsets.")] = False,

@@ -21,7 +21,7 @@ NOTICE_AFTER = 1.0
 
 @asynccontextmanager
 async def started(client: C) -> AsyncIterator[C]:
-    """Start a client, and close it at the end. On a terminal, say after ``NOTICE_AFTER`` what it waits for."""
+    """Start a client, and close it at the end. On a terminal, print after ``NOTICE_AFTER`` what it waits for."""
     async with AsyncExitStack() as stack:
         notice = asyncio.get_running_loop().call_later(NOTICE_AFTER, _report, client)
         try:

@@ -23,9 +23,9 @@ async def check_topics(
 ) -> None:
     """Report the topics that do not exist even after ``GRACE`` seconds.
 
-    With ``may_create``, a missing topic is a line on stderr, otherwise a KafkaError. Raises the other errors of
-    topics, such as AuthorizationError, and ValueError for a name with a colon. Its text recommends ``--partition`` if
-    the command takes that option, at most ``max_partitions`` times, and there is one topic.
+    A missing topic is a KafkaError, or with ``may_create`` a line on stderr. Other errors of topics, such as
+    AuthorizationError, are raised. A name with a colon is a ValueError. For a single name, its text recommends up to
+    ``max_partitions`` options ``--partition``.
     """
     wanted = list(dict.fromkeys(names))
     for name in wanted:
@@ -76,7 +76,7 @@ async def explained_groups(admin: Admin, failed: Mapping[str, KafkaError]) -> di
 
 
 def _with_options(name: str, max_partitions: int) -> str:
-    """The end of an error: ``topic:0,1`` in options. Empty if the command does not take them."""
+    """The end of an error: advice to write ``topic:0,1`` as options. Empty if the command does not take them."""
     topic, _, numbers = name.partition(":")
     listed = numbers.split(",")
     if len(listed) > max_partitions or not all(number.isdecimal() for number in listed):
@@ -89,6 +89,6 @@ def no_topic(name: str) -> str:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """The end of an error: the most similar known name, if one is similar. Pure."""
+    """The end of an error, with the most similar known name; empty if no name is similar. Pure."""
     near = get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -121,7 +121,7 @@ async def alter(
     topics: Topics,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="New total of partitions. Keys move to other partitions."),
+        typer.Option("--partitions", "-p", min=1, help="New total of partitions. Keys may change their partition."),
     ] = None,
     settings: Settings = None,
     unset: Annotated[

@@ -35,10 +35,10 @@ async def list_(
     producer_id: Annotated[list[int] | None, typer.Option(help="Only this producer id.", min=0)] = None,
     min_duration: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Only transactions that have been open for longer (Kafka 3.8).", min=0),
+        typer.Option(metavar="SECONDS", help="Only transactions that are open for longer (Kafka 3.8).", min=0),
     ] = None,
     pattern: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Only transactional ids that match as a whole (Kafka 4.1).")
+        str | None, typer.Option(metavar="REGEX", help="Only transactional ids that fully match this (Kafka 4.1).")
     ] = None,
 ) -> int:
     """List transactional ids with their states."""
@@ -135,7 +135,7 @@ async def find_hanging(
     max_timeout: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", help="The brokers' transaction.max.timeout.ms: younger transactions are skipped.", min=0
+            metavar="SECONDS", help="Skip younger transactions. Give the brokers' transaction.max.timeout.ms.", min=0
         ),
     ] = 900.0,
 ) -> int:
@@ -187,7 +187,7 @@ async def abort(
     ] = None,
     producer_epoch: Annotated[int | None, typer.Option(metavar="EPOCH", help="Its epoch.", min=0)] = None,
     coordinator_epoch: Annotated[
-        int | None, typer.Option(metavar="EPOCH", help="The epoch of its coordinator; 0 by default.", min=0)
+        int | None, typer.Option(metavar="EPOCH", help="The epoch of the coordinator; 0 by default.", min=0)
     ] = None,
 ) -> int:
     """Abort a hanging transaction in one partition, as find-hanging shows it."""

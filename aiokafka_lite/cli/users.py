@@ -58,7 +58,7 @@ async def add(
     user: Annotated[str, typer.Argument(help="Name of the user.")],
     mechanism: MechanismOption = Mechanism.SHA_512,
     iterations: Annotated[
-        int, typer.Option(min=4096, max=16384, help="Iterations of the hash: more make a stolen hash harder to break.")
+        int, typer.Option(min=4096, max=16384, help="Iterations of the hash. More make it harder to break.")
     ] = 4096,
 ) -> int:
     """Add a user, or change the password. The password is the first line of stdin; on a terminal, a prompt asks."""

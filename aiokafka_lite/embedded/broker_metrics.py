@@ -31,7 +31,7 @@ class TopicMetrics(Snapshot):
 class BrokerMetrics(Snapshot):
     """One broker. Counters begin at 0 with the cluster.
 
-    ``produce_purgatory`` requests wait for replicas, ``fetch_purgatory`` requests for data. ``isr_expands`` and
+    ``produce_purgatory`` counts the requests that wait for replicas, ``fetch_purgatory`` for data. ``isr_expands`` and
     ``isr_shrinks`` count the changes of in-sync sets that this broker has proposed as the leader.
     ``under_replicated_partitions`` are led by this broker and have a replica out of sync. ``connections`` are the
     connections of clients.

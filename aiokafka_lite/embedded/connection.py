@@ -89,7 +89,7 @@ class UnsentResponses:
     """A bound on the bytes of responses that the clients of one node do not read.
 
     A connection reads no request while its last response waits, so a client that reads nothing holds one response. If
-    all of them together exceed ``limit`` bytes, the client that has not read for longest is disconnected.
+    all of them together exceed ``limit`` bytes, the client that has read nothing for the longest time is disconnected.
     """
 
     def __init__(self, limit: int) -> None:
@@ -132,7 +132,7 @@ class ServerStream(FramedStreamReader):
         self._responses: list[bytes | bytearray | memoryview] = []
         self._responses_size = 0
         self.incomplete_since: float | None = None
-        """The loop's time when the large frame in receipt began; None without such a frame."""
+        """The loop's time when an incomplete large frame began to arrive; None without such a frame."""
         self.connection: ServerConnection | None = None
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -259,7 +259,7 @@ class ServerConnection:
         self.idle_since: float | None = None  # None until it is accepted, and while a request is being handled
         self.silent_since: float | None = None  # None until it is accepted, and after its first request
         self.is_refused: bool = False
-        """Whether the broker closes the connection without an answer, because its IP address is above its quota."""
+        """Whether the broker closes the connection without an answer, because the IP address is above its quota."""
         self._is_accepted = False
         self._authentication = authentication
         self._is_logged_in = False

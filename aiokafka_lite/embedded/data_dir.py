@@ -113,7 +113,7 @@ class DataDir(InMemory):
     def save(self, name: str | None, topic: Topic | None = None) -> None:
         """Save the new state of a topic, or its deletion; with the name None, the other changes.
 
-        Before ``open``, nothing is saved. Raises Refused if the disk refuses it. Then the sections have their former
+        Before ``open``, nothing is saved. Raises Refused if the write fails. Then the sections have their former
         state again.
         """
         if self._lock is None:
@@ -173,7 +173,7 @@ class DataDir(InMemory):
         self._save_sections()
 
     def _save_sections(self) -> None:
-        """Write the sections that changed. One change may concern several: if one write fails, all are restored."""
+        """Write the sections that changed. If the write of one section fails, all are restored."""
         before = dict(self._saved)
         states = {name: section.saved() for name, section in self._sections.items()}
         try:
@@ -234,7 +234,7 @@ def _described(topic: Topic) -> dict[str, Any]:
 
 
 def _topic(described: dict[str, Any], controller: Controller) -> Topic:
-    """The topic as it was, with the same leaders in new epochs: another in-sync replica may have fewer records."""
+    """The topic as it was, with the same leaders in new epochs. Another in-sync replica may have fewer records."""
     states = tuple(
         PartitionState(
             replicas=tuple(each["replicas"]),

@@ -26,7 +26,7 @@ class JoiningMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """The answer to a join. Only the leader's has ``members``: (member id, instance id, subscription)."""
+    """The answer to a join. Only the leader's answer has ``members``: (member id, instance id, subscription)."""
 
     error: ErrorCode
     member_id: str = ""
@@ -88,7 +88,7 @@ class Member:
             syncing.set_result(result)
 
     def leave(self, error: ErrorCode) -> None:
-        """End the session, and answer the requests that wait with ``error``."""
+        """End the session, and answer the waiting requests with ``error``."""
         self.stop_session()
         self.answer_join(JoinResult(error, self.member_id))
         self.answer_sync(SyncResult(error))
@@ -116,7 +116,7 @@ class Members(dict[str, Member]):
             self.leader = member.member_id
 
     def remove(self, member: Member, error: ErrorCode) -> None:
-        """Remove a member, and answer its requests that wait with ``error``.
+        """Remove a member, and answer its waiting requests with ``error``.
 
         If it was the leader, the oldest other member becomes the leader.
         """

@@ -42,7 +42,7 @@ class GroupRefusal(Exception):
 
 
 def check_size(kind: str, members: Sized, max_size: int) -> None:
-    """Refuse a new member of a full group. ``kind`` of group: "consumer", "streams" or "share". Raises GroupRefusal."""
+    """Refuse a new member of a full group. ``kind`` is "consumer", "streams" or "share". Raises GroupRefusal."""
     if len(members) >= max_size:
         text = f"The {kind} group has reached its maximum capacity of {max_size} members."
         raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
@@ -51,7 +51,7 @@ def check_size(kind: str, members: Sized, max_size: int) -> None:
 def check_epoch(kind: str, epoch: int, known: int, previous: int, *, lists_only: bool) -> None:
     """Refuse a heartbeat with another epoch than the ``known`` one of the member (rule 1). Raises GroupRefusal.
 
-    ``lists_only``: the heartbeat lists no more than the member has.
+    ``lists_only`` says whether the heartbeat lists no more than the member has.
     """
     if epoch == known or (epoch < known and epoch == previous and lists_only):
         return
@@ -176,7 +176,7 @@ class HeartbeatGroup(ABC, Generic[M]):
         return self._setting(f"{self.type}.session.timeout.ms") / 1000
 
     def _restart_revocation(self, member: M) -> None:
-        """Start the rebalance timeout of a member that has to revoke something. Each change of that starts it again."""
+        """Start or restart the rebalance timeout of a member that has to revoke something, after a change of that."""
         member.stop_revocation()
         if member.must_revoke:
             self._limit_revocation(member)
@@ -196,7 +196,7 @@ class HeartbeatGroup(ABC, Generic[M]):
         """Remove a member. Its partitions or tasks are free at once. Raises GroupRefusal."""
 
     def start_sessions(self) -> None:
-        """Start the timers of the members that have none: of a group that was loaded or converted."""
+        """Start the timers of members without timers, after the group was loaded or converted."""
         for member in self.members.values():
             if member.session is None:
                 self.touch(member)

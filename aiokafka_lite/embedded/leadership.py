@@ -38,7 +38,7 @@ class PartitionLeadership:
     def move_leader(self, key: PartitionKey, node_id: int | None = None, *, unclean: bool = False) -> int:
         """Elect a live replica in the in-sync set, or, with ``unclean``, any live replica; by default the next one.
 
-        An unclean election loses the records that the new leader does not have. Returns its id. Raises Refused.
+        An unclean election loses the records that the new leader does not have. Returns the leader. Raises Refused.
         """
         state = self._controller.state_of(key)
         if node_id is None:

@@ -166,7 +166,7 @@ class ProducerStates:
             )
 
     def _check_verified_sequence(self, producer_id: int, first_sequence: int) -> None:
-        """Raise SequenceRejected if a verification is for an earlier batch, also if the coordinator has refused it.
+        """Raise SequenceRejected if a verification is for an earlier batch, even a refused verification.
 
         As in Kafka, this concerns batches outside of transactions, too.
         """
@@ -206,7 +206,7 @@ class ProducerStates:
     def check_verification(self, batch: RecordBatch, verification: Verification | None) -> None:
         """Raise SequenceRejected if a transactional batch is not verified, and its transaction has no records here.
 
-        Without a ``verification`` the broker does not ask the coordinator, as Kafka before 3.6.
+        Without a ``verification`` the broker does not ask the coordinator, as before Kafka 3.6.
         """
         producer_id = batch.producer_id
         if verification is None or not batch.is_transactional or self._is_open(producer_id, batch.producer_epoch):
@@ -242,7 +242,7 @@ class ProducerStates:
         if marker.generation < 2:
             self.check_epoch(marker.producer_id, marker.producer_epoch)
             return
-        # In generation 2 a marker has the next epoch. An equal one repeats a marker.
+        # In generation 2 a marker has the next epoch. With an equal epoch, it repeats a marker.
         is_repeated = marker.producer_epoch == entry.epoch and (
             marker.producer_id not in self.transactions.open or marker.producer_epoch == MAX_EPOCH
         )
@@ -296,7 +296,7 @@ class ProducerStates:
         entry.last_timestamp = timestamp
         self.transactions.end(marker.producer_id, offset, committed=marker.committed)
         verification = self._verifications.get(marker.producer_id)
-        # In generation 2 the marker of a transaction has a newer epoch. An equal one is of the transaction before it.
+        # In generation 2 a transaction's marker has a newer epoch. With an equal epoch, it is of the one before.
         if verification is not None and (not verification.adds or marker.producer_epoch > verification.epoch):
             del self._verifications[marker.producer_id]
 

@@ -230,7 +230,7 @@ class Quotas:
         if usage is None:
             kind = TokenBucket if key == MUTATIONS else Usage
             usage = self._usage[key, entity] = kind(self._windows, self._window)
-        # Before the amount is added: the time that has passed must not pay for it.
+        # Called before the amount is added, because earlier time must not pay for the amount.
         usage.throttle_seconds(limit, now)
         usage.add(amount, now)
         return int(usage.throttle_seconds(limit, now) * 1000)

@@ -131,7 +131,7 @@ class Security:
 
 
 def _check_users(users: object) -> None:
-    """Raise ConfigurationError unless it is a mapping of names to passwords. No error quotes a password."""
+    """Raise ConfigurationError unless ``users`` maps names to passwords. No error quotes a password."""
     if not isinstance(users, Mapping):
         raise ConfigurationError(f"users must be a dict of names and passwords, got {type(users).__name__}")
     for name, password in users.items():
@@ -258,7 +258,7 @@ class ClusterSecurity:
         return self._config.server_context(self._client_auth[listener])
 
     def client_settings(self, user: str | None, protocol: str | None, mechanism: str | None) -> dict[str, Any]:
-        """The security settings of a client. Raises ConfigurationError for what the cluster does not offer."""
+        """The security settings of a client. Raises ConfigurationError for a value that the cluster does not have."""
         chosen = protocol or self.protocols[0]
         if chosen not in self.protocols:
             raise ConfigurationError(must_be("protocol", f"one of {', '.join(self.protocols)}", chosen))

@@ -24,7 +24,7 @@ class Subscriber(NamedTuple):
 
 
 Assignment = dict[str, set[TopicIdPartition]]
-"""By member id."""
+"""The partitions by member id."""
 Assignor = Callable[[Mapping[str, Subscriber], Mapping[bytes, int]], Assignment]
 """Takes the members by id, and the number of partitions of each topic to which a member subscribes."""
 
@@ -91,4 +91,4 @@ def _subscribers(members: Mapping[str, Subscriber], topics: Mapping[bytes, int])
 
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": uniform, "range": range_}
-"""By the name in ``group.consumer.assignors``."""
+"""The assignors by their names in ``group.consumer.assignors``."""

@@ -81,7 +81,7 @@ class ShareGroups:
         return group
 
     def setting(self, group_id: str, name: str) -> str:
-        """The value of a setting of a group that is not a number."""
+        """The text of a group's setting."""
         own = self._controller.settings.resource(GROUP, group_id)
         return own.get(name) or GROUP_KEYS[name].default or ""
 

@@ -344,7 +344,7 @@ class SharePartition:
         record.member_id = ""
 
     def release(self, member_id: str, max_deliveries: int) -> bool:
-        """Release all records of a member whose session has ended. True if it had any."""
+        """Release all records of a member whose session has ended. True if the member had records."""
         return self._release_all(
             [each for each in self._records.values() if each.member_id == member_id], max_deliveries
         )

@@ -212,7 +212,7 @@ class SharePartitions:
         return await self._replica_manager.fetch_purgatory.wait(operation, keys)
 
     def available_bytes(self, wanted: Iterable[ShareKey], enough: int) -> int:
-        """The bytes behind the next records of the partitions, up to about ``enough``; that many after any error."""
+        """The bytes behind the next records of the partitions, up to about ``enough``; ``enough`` after any error."""
         total = 0
         for key in wanted:
             try:
@@ -295,7 +295,7 @@ class SharePartitions:
             self._save(key, share)
 
     def _still_led(self, key: ShareKey) -> SharePartition | None:
-        """A share partition that this node has led; None, and dropped, if the node no longer leads it."""
+        """A share partition that this node leads. If it no longer leads the partition, drops it and returns None."""
         try:
             return self._find(key)[1]
         except NotLeader:

@@ -95,8 +95,8 @@ class _Assignment:
     def _add_standby(self, task: TaskId, earlier: list[str], queue: _Queue) -> None:
         """Add a standby task to a process without the task, preferably to a process that had it before.
 
-        Balance comes first: a process that had it and is fuller than others does not get it. If all processes have the
-        task, no standby task is added, as in Kafka.
+        Balance comes first: a process that had the task and is fuller than others does not get it. If all processes
+        have the task, no standby task is added, as in Kafka.
         """
         taken = self._processes_with[task]
         name = queue.first(taken)
@@ -115,7 +115,7 @@ class _Queue:
     """The members in the order in which they get tasks: the member with the fewest tasks is the first.
 
     Of equal members, the member of the process with the fewest tasks for each member is the first. Processes are in a
-    heap, and the members of each process in another one. An outdated entry stays in its heap until it gets to the top.
+    heap, and the members of each process in another heap. An outdated entry stays in its heap until it gets to the top.
     """
 
     def __init__(self, members: Mapping[str, TaskMember], loads: dict[str, int]) -> None:

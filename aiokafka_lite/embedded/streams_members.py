@@ -3,7 +3,7 @@
 Rules of this file:
 
  1. A member revokes first: it keeps its epoch, in UNREVOKED_TASKS, until a heartbeat lists none of the tasks that it
-    has to revoke. If a newer target takes further tasks then, it revokes these at the next epoch.
+    has to revoke. If a newer target takes more tasks then, the member revokes these at the next epoch.
  2. Then it takes the epoch of the target, and all tasks of the target that are free. An active task is free if no other
     member has it as an active task. In both roles a task is free only if no member of the same process has it: the two
     would share a directory.

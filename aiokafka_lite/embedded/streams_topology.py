@@ -5,7 +5,7 @@ Rules of this file:
  1. A subtopology has as many tasks as the largest of its source topics has partitions. Repartition topics are sources.
  2. A repartition topic without a number of its own has as many partitions as the largest source topic of the
     subtopologies that write to it. These may be repartition topics too, whose numbers are decided first. In a loop,
-    as of a subtopology that reads what it writes, the sources whose numbers are known decide.
+    such as a subtopology that reads its own output, the sources whose numbers are known decide.
  3. The topics of a copartition group have equal numbers of partitions. Repartition topics with a number of their own,
     and topics of the user, decide; the other repartition topics follow.
  4. A changelog has a partition for each task.
@@ -28,7 +28,7 @@ from .heartbeat_group import GroupRefusal
 SHOWN_TOPICS = 3
 """The number of topics that a status names."""
 MAX_TASKS = 10_000
-"""The most tasks of a topology. Each heartbeat counts them, so more would stop the broker. Kafka has no such limit."""
+"""The maximum number of tasks. Each heartbeat counts them, so more would stop the broker. Kafka has no such limit."""
 
 
 class StreamsStatusCode(IntEnum):

@@ -46,7 +46,7 @@ class ClientMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The metrics that one client has to push. ``metrics`` are prefixes of names; an empty one is every metric."""
+    """The metrics that one client has to push. ``metrics`` are prefixes of names; an empty prefix means all."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -153,7 +153,7 @@ def _matches(patterns: str, client: Mapping[str, str]) -> bool:
 
 @lru_cache(maxsize=64)
 def _compiled(expression: str) -> TopicPattern | None:
-    """The pattern; None if it is not valid. AlterConfigs refuses such a pattern, but an older version took Python's."""
+    """The pattern; None if it is not valid. AlterConfigs refuses such a pattern, but an older version accepted it."""
     try:
         return topic_pattern(expression)
     except InvalidPattern as error:

@@ -22,16 +22,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 MAX_SIZE = 5_000
-"""The most steps of a pattern, in which ``a{100}`` is 100 steps."""
+"""The largest number of steps of a pattern, in which ``a{100}`` is 100 steps."""
 MAX_KEPT = 50_000
 """The steps that a pattern keeps in memory for the next names."""
 MAX_WORK = 500_000
-"""The most steps for all names of a search together; at 0.3 µs each. ``orders.*`` needs a few for each prefix."""
+"""The largest number of steps for all names of a search, at 0.3 µs each. ``orders.*`` needs a few for each prefix."""
 MAX_REPEAT = 1000
 MAX_DEPTH = 100
 
 MAX_BEYOND_ASCII = 64
-"""The most different characters beyond ASCII in a pattern: each class has a set of them."""
+"""The largest number of characters beyond ASCII in a pattern, because each class has a set of them."""
 
 Characters = frozenset[str]
 _Move = tuple[frozenset[int], str, str]
@@ -112,7 +112,7 @@ class TopicPattern:
         self._work = 0  # the steps of the current search
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name matches. Raises TooMuchWork, as ``select``."""
+        """Whether the whole name matches. Raises TooMuchWork, as ``select`` does."""
         return bool(self.select([name]))
 
     def select(self, names: Iterable[str]) -> list[str]:
@@ -145,7 +145,7 @@ class TopicPattern:
         return frozenset(step.then for step in reached if isinstance(step, _Character) and character in step.characters)
 
     def _reach(self, active: Iterable[int], before: str, after: str) -> set[int]:
-        """The steps that can be reached without a character, between two characters. No character is empty."""
+        """The steps that can be reached without a character, between two characters (empty at an end of the name)."""
         reached: set[int] = set()
         waiting = list(active)
         while waiting:

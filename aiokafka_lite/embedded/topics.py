@@ -68,8 +68,8 @@ class PartitionState:
     def after(self, before: PartitionState, min_isr: int) -> PartitionState:
         """This state with the eligible leader replicas that follow from the state before.
 
-        The high watermark does not move below ``min_isr``. Above it, also because the setting has changed, a replica
-        out of the in-sync set may lack committed records.
+        The high watermark does not move while fewer than ``min_isr`` replicas are in sync, so replicas that leave the
+        set then have all committed records. With ``min_isr`` replicas in sync, the others may lack some.
         """
         elr: tuple[int, ...] = ()
         if len(self.isr) < min(min_isr, len(self.replicas)):

@@ -193,7 +193,7 @@ class TransactionCoordinator:
         *,
         verify_only: bool,
     ) -> dict[PartitionKey, ErrorCode]:
-        """Add partitions for a leader and a producer of generation 2, or verify those of generation 1 (KIP-890)."""
+        """Add partitions to a transaction of generation 2, or verify those of generation 1, for a leader (KIP-890)."""
         if verify_only:
             return self.verify(transactional_id, producer, partitions)
         error = await self.add_partitions(transactional_id, producer, partitions, GENERATION_2)

@@ -79,7 +79,7 @@ def _parse(text: str) -> dict[int, tuple[int, int]]:
 
 
 KAFKA_RELEASES = {release: _parse(text) for release, text in _RELEASES.items()}
-"""By release: {API key: (first, last version)}."""
+"""The versions by release: {API key: (first, last version)}."""
 
 
 class OfferedVersions(dict[int, tuple[int, int]]):

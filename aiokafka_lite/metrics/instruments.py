@@ -55,7 +55,7 @@ class Instrument:
 
 
 class Sample(NamedTuple):
-    """A value of an instrument. ``labels`` are the values of the instrument's labels, in its order."""
+    """A value of an instrument. ``labels`` are the values of the instrument's labels, in the same order."""
 
     instrument: Instrument
     labels: tuple[str, ...]
@@ -99,9 +99,9 @@ class _Table:
 
 
 _PRODUCER = _Table("producer")
-_PRODUCER.counter("records.sent", "records_sent", "Records in requests, once more for each retry.")
-_PRODUCER.counter("batches.sent", "batches_sent", "Batches in requests, once more for each retry.")
-_PRODUCER.counter("sent", "bytes_sent", "Size of the batches in requests, once more for each retry.", BYTES)
+_PRODUCER.counter("records.sent", "records_sent", "Records in requests. Each retry counts again.")
+_PRODUCER.counter("batches.sent", "batches_sent", "Batches in requests. Each retry counts again.")
+_PRODUCER.counter("sent", "bytes_sent", "Size of the batches in requests. Each retry counts again.", BYTES)
 _PRODUCER.counter("requests", "requests_sent", "Produce requests.")
 _PRODUCER.counter("records.delivered", "records_delivered", "Records that were acknowledged.")
 _PRODUCER.counter("records.failed", "records_failed", "Records that were accepted and not delivered.")

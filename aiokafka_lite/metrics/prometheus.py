@@ -23,8 +23,8 @@ class KafkaCollector:
         prometheus_client.start_http_server(9464)
 
     It registers itself in ``registry``, by default the global one; pass None to register it yourself. A scrape in
-    another thread waits until the event loop has read the clients. It fails if the loop is blocked for 5 seconds. The
-    collector keeps no client alive: a client that the program drops is no longer exported.
+    another thread waits until the event loop has read the clients. The scrape fails if the loop is blocked for 5
+    seconds. The collector keeps no client alive: a client that the program drops is no longer exported.
 
     Raises ConfigurationError without the extra ``prometheus``, IllegalStateError outside of an event loop.
     """

@@ -66,7 +66,7 @@ class AvroSerializer(SchemaSerializer[T]):
         self._name = "" if self._schema is None else _name_of(json.loads(self._schema.text))
         if subject is not topic_name and not self._name:
             raise ConfigurationError(
-                "subject requires a schema of a record, enum or fixed, because it names the subject after this type"
+                "subject requires a schema of a record, enum or fixed: the subject is named after this type"
             )
 
     async def _writer(self, schema: Schema) -> Write:

@@ -129,7 +129,7 @@ class SchemaRegistryClient(AsyncContext):
     async def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
         """The id and version of a schema that the subject has. The answer is cached.
 
-        Raises SchemaRegistryError with code 40401 for an unknown subject, 40403 for a schema that it does not have.
+        Raises SchemaRegistryError with code 40401 for an unknown subject, 40403 for a schema that is not in it.
         """
         text("subject", subject)
         return await self._post(f"/subjects/{_quoted(subject)}", subject, schema, normalize)
@@ -192,7 +192,7 @@ class SchemaRegistryClient(AsyncContext):
     # Subjects.
 
     async def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
-        """The names of the subjects that begin with ``prefix``; with ``deleted``, also of deleted ones."""
+        """The names of the subjects that begin with ``prefix``; with ``deleted``, also of deleted subjects."""
         parameters = {"subjectPrefix": text("prefix", prefix)} if prefix else {}
         if deleted:
             parameters["deleted"] = "true"
@@ -232,7 +232,7 @@ class SchemaRegistryClient(AsyncContext):
     # Settings.
 
     async def compatibility(self, subject: str | None = None) -> CompatibilityLevel:
-        """The compatibility level of a subject, or of the registry, which applies to subjects without their own."""
+        """The compatibility level of a subject, or of the registry, which applies to subjects without a level."""
         return cast(CompatibilityLevel, await self._setting("config", subject, "compatibilityLevel"))
 
     async def set_compatibility(self, level: CompatibilityLevel, subject: str | None = None) -> None:

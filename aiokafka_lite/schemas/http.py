@@ -4,8 +4,8 @@ Rule 1: a lost connection and the statuses 408, 429 and 5xx are retried at the n
 over all addresses there is a pause. ``timeout`` ends the retries with KafkaTimeout.
 
 Rule 2: all other errors are raised at once. A status other than success, or an answer that is not JSON, is a
-SchemaRegistryError, which says what to do. A certificate that is not trusted is an AuthenticationError. A Kafka broker
-is a ConfigurationError: if no address answers in the first round, each is asked once in Kafka's protocol.
+SchemaRegistryError, which says what to do. A certificate that is not trusted is an AuthenticationError. If no
+address answers in the first round, each is asked once in Kafka's protocol. A Kafka broker is a ConfigurationError.
 
 Rule 3: no error and no log contains a password or a token.
 """

@@ -63,7 +63,7 @@ class JsonSchemaSerializer(SchemaSerializer[T]):
         self._schema = None if schema is None else _checked(schema)
         self._name = "" if self._schema is None else json.loads(self._schema.text).get("title", "")
         if subject is not topic_name and not self._name:
-            raise ConfigurationError("subject requires a schema with a title, because it names the subject after it")
+            raise ConfigurationError("subject requires a schema with a title: the subject is named after the title")
         self._validate = validate
         self._encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 

@@ -256,4 +256,4 @@ async def _add_referenced(
 def check_type(schema: Schema, wanted: str, by: str) -> None:
     """Raise ConfigurationError for a schema of another type."""
     if schema.type != wanted:
-        raise ConfigurationError(f"{by} requires a schema of type {wanted}, the registry has one of type {schema.type}")
+        raise ConfigurationError(f"{by} requires a schema of type {wanted}, got type {schema.type} from the registry")

@@ -55,7 +55,7 @@ def header(part: Part, guid: str, indexes: bytes = b"") -> Header:
 
 
 def find_header(part: Part, headers: Sequence[Header]) -> bytes | None:
-    """The content of the header with the GUID, of the last one if there are several. None if there is none."""
+    """The content of the last header with a GUID; None if there is no such header."""
     name = HEADER_NAMES[part]
     return next((value for key, value in reversed(headers) if key == name), None)
 

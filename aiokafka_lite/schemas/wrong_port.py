@@ -1,7 +1,7 @@
 """Recognizes the port of a Kafka broker, which users confuse with the port of the schema registry.
 
 A broker closes the connection when it gets an HTTP request. So does a registry that restarts. If no address has
-answered, the client therefore asks each once in Kafka's protocol, before it decides that no retry can help.
+answered, the client therefore asks each address once in Kafka's protocol, before it decides that no retry can help.
 """
 
 from __future__ import annotations

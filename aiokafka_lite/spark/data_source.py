@@ -46,7 +46,7 @@ class KafkaLiteDataSource(DataSource):
             from .connection import consumer_config
             from .planning import check_topics
 
-            consumer_config(read.properties)  # checks settings now that only tasks use
+            consumer_config(read.properties)  # checks now the settings that only tasks use
             check_topics(read)
 
     def _warn(self) -> None:

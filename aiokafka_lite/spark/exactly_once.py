@@ -419,7 +419,7 @@ async def _former_transactions(
     try:
         listed = await admin.transactions.list(states=(TransactionState.ONGOING,))
     except KafkaError as error:
-        # Several brokers: the error has the error of each broker.
+        # If several brokers failed, the error has the error of each broker.
         each_error = error.errors.values() if isinstance(error, ItemsFailed) else (error,)
         if any(isinstance(each, UnsupportedVersion) for each in each_error):  # before Kafka 3.0
             return [f"{query}-{task}" for task in range(len(tasks), newest.counts.get("tasks", 0) if newest else 0)]
@@ -497,7 +497,7 @@ async def _read_markers(admin: Admin, groups: Sequence[str], topics: Collection[
 
     Waits for the end of the transactions that commit markers of these groups. A broker finds an open transaction with
     the first marker of a group only if the request names its partition. So the first request names ``topics``, the
-    topics of this batch, and the second one asks for all.
+    topics of this batch, and the second request asks for all markers.
     """
     found: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]] = {}
     named = [TopicPartition(topic, 0) for topic in topics]

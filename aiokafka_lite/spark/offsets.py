@@ -86,7 +86,7 @@ def topic_ids_of(json: Mapping[str, object]) -> dict[str, bytes]:
         topic, _, text = key.removeprefix(f"{TOPIC_ID}:").partition(":")
         try:
             topic_id = base64.urlsafe_b64decode(f"{text}==")
-        except ValueError:  # binascii.Error is one
+        except ValueError:  # binascii.Error is a ValueError
             topic_id = b""
         if len(topic_id) != len(ZERO_UUID):
             raise _strange(json)

@@ -282,7 +282,7 @@ def check_read(options: Mapping[str, str]) -> Read:
 
 
 def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
-    """The options of ``spark.read``. Raises ConfigurationError for wrong ones, with the correction.
+    """The options of ``spark.read``. Raises ConfigurationError with the correction of a wrong option.
 
     Limits of a trigger have no effect; they are ignored with a warning (unless ``quiet``), as in Spark's connector.
     """
@@ -290,7 +290,7 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
     limits = [name for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay") if name in given]
     if limits and not quiet:
         logger.warning("ignored options that have no effect in a batch read: %s", ", ".join(limits))
-    given.trigger_limits()  # checked nevertheless: at load, a stream is possible
+    given.trigger_limits()  # checked, because the query may be a stream
     starting = given.bound("starting", Edge.EARLIEST)
     if starting is Edge.LATEST or _has(starting, LATEST_OFFSET):
         allowed = "earliest, or offsets without -1 (latest), in a batch read"
@@ -306,7 +306,7 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
 
 
 def stream_read(options: Mapping[str, str]) -> StreamRead:
-    """The options of ``spark.readStream``. Raises ConfigurationError for wrong ones, with the correction."""
+    """The options of ``spark.readStream``. Raises ConfigurationError with the correction of a wrong option."""
     given = _Given(options, Scope.STREAM_READ)
     most, least, delay = given.trigger_limits()
     return StreamRead(
@@ -318,7 +318,7 @@ def stream_read(options: Mapping[str, str]) -> StreamRead:
 
 
 def write(options: Mapping[str, str]) -> Write:
-    """The options of ``write`` and ``writeStream``. Raises ConfigurationError for wrong ones, with the correction."""
+    """The options of ``write`` and ``writeStream``. Raises ConfigurationError with the correction of a wrong option."""
     given = _Given(options, Scope.WRITE)
     topic = given.text("topic")
     if topic is not None and not topic.strip():

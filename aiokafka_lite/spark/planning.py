@@ -63,8 +63,8 @@ class Planner:
     def partitions(self, *, must_exist: bool = True) -> Selected:
         """The partitions that the query selects now.
 
-        A topic or partition that the query names but that does not exist is left out. With ``must_exist``, a
-        missing one is a ConfigurationError.
+        A topic or partition that the query names but that does not exist is left out. With ``must_exist``, it
+        is a ConfigurationError.
         """
         return self._run(lambda client: _selected(client, self._read, must_exist))
 

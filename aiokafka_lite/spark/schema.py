@@ -20,7 +20,7 @@ COLUMNS: Mapping[str, str] = {
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
-"""The columns of Spark's own Kafka connector, with their types in DDL. The column headers needs an option."""
+"""The columns of Spark's own Kafka connector, with their types in DDL. The column ``headers`` needs an option."""
 
 
 def columns_of(schema: StructType, *, include_headers: bool) -> tuple[str, ...]:

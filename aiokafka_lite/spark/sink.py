@@ -166,7 +166,7 @@ def _checked(options: Write, schema: StructType) -> Target:
     target = Target(properties=options.properties, topic=options.topic, freeze_gc=options.freeze_gc)
     check_schema(schema, needs_topic=options.topic is None)
     if target not in _checked_topics:
-        # For its errors: they belong to the driver, before any task runs.
+        # Raises the errors of settings on the driver, before any task runs.
         make_producer(options.properties)
         check_topic(target)
         _checked_topics.add(target)

@@ -97,7 +97,7 @@ def _read_with(
     from .reading import RangeReader
 
     if read.freeze_gc:
-        freeze_gc()  # after all imports
+        freeze_gc()  # all imports are done
     config = consumer_config(
         read.properties,
         fetch_max_bytes=read.prefetch_bytes,

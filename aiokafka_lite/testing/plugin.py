@@ -90,7 +90,7 @@ def _within(limit: float, test: Callable[..., Awaitable[None]]) -> Callable[...,
             if scope.cancelled_caught:
                 raise TimeoutError(what) from None
             return
-        # Not a scope of anyio: it would cancel the later awaits of the test too, and so the clean-up of the test.
+        # Not a scope of anyio, which would also cancel the later awaits of the test, and so its clean-up.
         try:
             async with asyncio.timeout(limit) as timeout:
                 await test(*args, **kwargs)

@@ -80,7 +80,7 @@ class _OfThisClient(AbstractPartitionAssignor):
     @staticmethod
     @abstractmethod
     def native_strategy() -> native.AssignmentStrategy:
-        """The strategy of this client. It is imported only when it is called."""
+        """The strategy of this client. The call imports it."""
 
     @classmethod
     def assign(

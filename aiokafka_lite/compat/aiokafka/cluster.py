@@ -55,7 +55,7 @@ class ClusterMetadata:
         return set(self._partitions[topic]) if topic in self._partitions else None
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The partitions with a leader, or with an unknown one; None for an unknown topic."""
+        """The partitions with a leader, or with an unknown leader; None for an unknown topic."""
         if topic not in self._partitions:
             return None
         return {number for number, each in self._partitions[topic].items() if each.leader != -1}

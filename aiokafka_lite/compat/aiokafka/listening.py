@@ -33,7 +33,7 @@ _rebalance: ContextVar[_Rebalance | None] = ContextVar("rebalance", default=None
 class Listening(native.RebalanceListener):
     """Calls the program's present listener. Its exceptions are logged, as in aiokafka.
 
-    A revocation comes before each assignment; the first one has no partitions. A consumer that stops revokes nothing.
+    A revocation comes before each assignment; the first one revokes nothing. A consumer that stops revokes nothing.
     ``on_change`` is called after an assignment and before a revocation. ``commit`` is a weak reference to the call that
     commits the returned records before partitions are revoked; None without automatic commits. Owner: the
     ``AIOKafkaConsumer``. There is no other reference to the owner here, because a task of the inner consumer must not

@@ -66,7 +66,7 @@ class PositionCalls:
         return True
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
-        """Continue at the committed offsets, and return them. A partition without one keeps its position."""
+        """Continue at the committed offsets, and return them. Without a committed offset, the position stays."""
         self._check_seek(partitions)
         self._require_group()
         found = await self._committed(partitions or self._consumer.assignment)

@@ -361,7 +361,7 @@ class BatchBuilder:
     ) -> BatchRecord | None:
         """Add a record. Without a timestamp, it has the present time.
 
-        None if the batch is closed. A record that does not fit closes it.
+        Returns None if the batch is closed. A record that does not fit closes the batch.
         """
         if self._is_closed:
             return None

@@ -47,7 +47,7 @@ class _Read:
 
 
 class SharedReads:
-    """The reads of one ``AIOKafkaConsumer``, which owns this."""
+    """The reads of one ``AIOKafkaConsumer``. Owner: this consumer."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -124,7 +124,7 @@ class SharedReads:
         if wanted is None or wanted:
             return await self._read(ready, consumer, consumer.poll(most, partitions=wanted)) or []
         if consumer.membership is not None:
-            consumer.mark()  # as a poll does: a rebalance waits until the records of earlier reads are processed
+            consumer.mark()  # as a poll does, because the records of earlier reads are processed now
         return []
 
     async def _wait(self, ready: Ready, consumer: native.Consumer | None, most: int) -> None:
@@ -170,7 +170,7 @@ class SharedReads:
 
 
 def read_again(consumer: native.Consumer | None, records: Sequence[Record[Any, Any]]) -> None:
-    """Return these records by the next reads: the program has seen none of them."""
+    """Let the next reads return these records, because the program has not seen them."""
     for record in reversed(records):
         if consumer is not None and _place(record) in consumer.assignment:
             consumer.seek(_place(record), record.offset)

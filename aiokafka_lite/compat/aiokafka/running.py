@@ -58,7 +58,7 @@ class RunningConsumer:
         self._closing: asyncio.Task[None] | None = None
         """The task that closes the oldest replaced consumer. A cancelled caller does not end it."""
         self._replacing: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # kept, since ``subscribe()`` may be called outside of it
+        self._loop: asyncio.AbstractEventLoop | None = None  # stored, since ``subscribe()`` may be called outside of it
 
     def replace(self) -> None:
         """Use another consumer, made now. The next ``start`` starts it and closes the present consumer.

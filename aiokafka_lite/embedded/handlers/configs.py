@@ -370,7 +370,7 @@ _WITH_ACLS = {
     TOPIC: (AclResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     GROUP: (AclResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
 }
-"""The resources with ACLs of their own, and the error without one. All others belong to the cluster."""
+"""The resources with ACLs of their own, and the error without permission. All others belong to the cluster."""
 
 
 def _allow(context: RequestContext, resource_type: int, name: str, operation: AclOperation) -> None:

@@ -79,7 +79,7 @@ class DescribeGroupsResponse(Response):
 
 @message(key=15, versions=(0, 6), flexible=5)
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
-    """Describe groups; send it to their coordinator."""
+    """Describe groups, at their coordinator."""
 
     GROUP_ID_NOT_FOUND = since(6)
 
@@ -204,7 +204,7 @@ class ConsumerGroupDescribeResponse(Response):
 
 @message(key=69, versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
-    """Describe groups of the new protocol; send it to their coordinator."""
+    """Describe groups of the new protocol, at their coordinator."""
 
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()

@@ -4,7 +4,7 @@ FindCoordinator:
 
 - v1: the kind of the key: a group or a transactional id.
 - v3: flexible.
-- v4: many keys in one request (KIP-699); the fields for a single key end.
+- v4: many keys in one request (KIP-699); the fields for a single key are removed.
 - v6: share groups.
 
 JoinGroup:

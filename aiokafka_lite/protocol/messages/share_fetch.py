@@ -30,7 +30,7 @@ from .fetch import INT32_MAX
 
 @struct
 class ShareLeader:
-    """The current leader, for a member that asked the wrong broker; -1 if it is unknown. 0 in other answers."""
+    """The current leader, for a member that asked the wrong broker: -1 if unknown, 0 in other answers."""
 
     leader_id: int = int32(default=0)
     leader_epoch: int = int32(default=0)

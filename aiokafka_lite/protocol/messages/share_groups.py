@@ -107,7 +107,7 @@ class ShareGroupDescribeResponse(Response):
 
 @message(key=77, versions=(1, 1), flexible=0)
 class ShareGroupDescribeRequest(Request[ShareGroupDescribeResponse]):
-    """Describe share groups; send it to their coordinator."""
+    """Describe share groups, at their coordinator."""
 
     INTRODUCED = since(1, kafka="4.1")
 

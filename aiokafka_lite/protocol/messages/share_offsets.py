@@ -58,7 +58,7 @@ class DescribeShareGroupOffsetsRequestTopic:
 
 @struct
 class DescribeShareGroupOffsetsRequestGroup:
-    """One group. ``topics`` of null are all topics that the group has read."""
+    """One group. Null ``topics`` mean all topics that the group has read."""
 
     group_id: str = string()
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = array(
@@ -68,7 +68,7 @@ class DescribeShareGroupOffsetsRequestGroup:
 
 @message(key=90, versions=(0, 1), flexible=0)
 class DescribeShareGroupOffsetsRequest(Request[DescribeShareGroupOffsetsResponse]):
-    """Look up the offsets of share groups; send it to their coordinator."""
+    """Look up the offsets of share groups, at their coordinator."""
 
     INTRODUCED = since(0, kafka="4.1")
 
@@ -121,7 +121,7 @@ class AlterShareGroupOffsetsRequestTopic:
 
 @message(key=91, versions=(0, 0), flexible=0)
 class AlterShareGroupOffsetsRequest(Request[AlterShareGroupOffsetsResponse]):
-    """Set the start offsets of a group that has no members; send it to its coordinator."""
+    """Set the start offsets of a group that has no members, at its coordinator."""
 
     INTRODUCED = since(0, kafka="4.1")
 
@@ -158,7 +158,7 @@ class DeleteShareGroupOffsetsRequestTopic:
 
 @message(key=92, versions=(0, 0), flexible=0)
 class DeleteShareGroupOffsetsRequest(Request[DeleteShareGroupOffsetsResponse]):
-    """Delete the offsets of topics in a group that has no members; send it to its coordinator."""
+    """Delete the offsets of topics in a group that has no members, at its coordinator."""
 
     INTRODUCED = since(0, kafka="4.1")
 

@@ -13,7 +13,7 @@ from ..schema import Request, Response, array, blob, boolean, int8, int16, int32
 class GetTelemetrySubscriptionsResponse(Response):
     """The metrics that the client must push.
 
-    ``requested_metrics`` are prefixes of names; an empty list is no metric, an empty prefix is every metric.
+    ``requested_metrics`` are prefixes of names; an empty list selects no metric, an empty prefix every metric.
     """
 
     throttle_time_ms: int = int32(default=0)

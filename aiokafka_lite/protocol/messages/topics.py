@@ -106,7 +106,7 @@ class CreatableTopic:
 
 @message(key=19, versions=(0, 7), flexible=5)
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
-    """Create topics. The response may come before every broker knows them."""
+    """Create topics. The response may come before every broker knows the topics."""
 
     BROKER_DEFAULTS = since(4, kafka="2.4")
     RETURNS_CONFIGS = since(5)

@@ -13,7 +13,7 @@ from ..codec import Buffer
 Decoded = tuple[list[int], list[int], list[bytes | None], list[bytes | None], list[tuple[int, int, int]], int]
 """Offsets, timestamps, keys, values; the records with headers; and the position after the last record.
 
-A record with headers is its index, the position of its headers, and the position after it.
+For each record with headers: its index, the position of its headers, and the position after the record.
 """
 
 

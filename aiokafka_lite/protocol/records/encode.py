@@ -71,7 +71,7 @@ def append_record(
 
 
 def _append_large(buffer: bytearray, limit: int, before: bytes, value: Buffer, after: bytes) -> bool:
-    """Append a record in parts. To join a large value first would copy it once more."""
+    """Append a record in parts. Joining the parts first would copy a large value once more."""
     body_size = len(before) + len(value) + len(after)
     size = ENCODINGS[body_size]
     if len(buffer) + len(size) + body_size > limit:
