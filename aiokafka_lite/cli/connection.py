@@ -147,7 +147,7 @@ def of_environment(variables: Mapping[str, str]) -> dict[str, str]:
         if rest.startswith(_FAMILIES):
             _check_names(variable, {name: value})
             properties[name] = value
-        elif near := get_close_matches(rest, _OWN, 1, 0.5):
+        elif near := get_close_matches(rest, _OWN, 1, 0.52):
             from ..errors import ConfigurationError
 
             raise ConfigurationError(f"no command reads {variable}; did you mean {PREFIX}{near[0]}?")

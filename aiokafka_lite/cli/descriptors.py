@@ -48,13 +48,18 @@ async def _until_readable(descriptor: int) -> None:
 def while_read(descriptor: int) -> Iterator[None]:
     """Cancel the block and raise BrokenPipeError when the reader of a pipe closes it.
 
-    A write reports this, too, but a command that waits for records writes nothing.
+    A write reports this, too, but a command that waits for records writes nothing. On an event loop without
+    ``add_reader``, such as the default one of Windows, only the next write reports the end.
     """
     with anyio.CancelScope() as scope:
         loop = asyncio.get_running_loop()
         is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
         if is_pipe:
-            loop.add_reader(descriptor, scope.cancel)  # the end of a pipe for writing is readable once it is broken
+            try:
+                # The end of a pipe for writing is readable once it is broken.
+                loop.add_reader(descriptor, scope.cancel)
+            except NotImplementedError:
+                is_pipe = False
         try:
             yield
         finally:

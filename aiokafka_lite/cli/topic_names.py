@@ -50,10 +50,16 @@ async def check_topics(
 
 
 async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> dict[Any, KafkaError]:
-    """The errors of topics. The error of a topic that does not exist suggests the nearest existing name."""
+    """The errors of topics. The error of a topic that does not exist suggests the nearest existing name.
+
+    If the names cannot be listed, the errors are returned as they are: the command has its result already.
+    """
     errors = dict(failed)
     if any(isinstance(error, UnknownTopic) for error in failed.values()):
-        known = [each.name for each in await admin.topics.list()]
+        try:
+            known = [each.name for each in await admin.topics.list()]
+        except KafkaError:
+            return errors
         for key, error in failed.items():
             name = key if isinstance(key, str) else str(key.name)
             if isinstance(error, UnknownTopic) and name not in known:
@@ -62,13 +68,19 @@ async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> dict[Any,
 
 
 async def explained_groups(admin: Admin, failed: Mapping[str, KafkaError]) -> dict[str, KafkaError]:
-    """The errors of groups. The error of a group that does not exist suggests the nearest existing name."""
+    """The errors of groups. The error of a group that does not exist suggests the nearest existing name.
+
+    If the groups cannot be listed, the errors are returned as they are: the command has its result already.
+    """
     missing = {
         name
         for name, error in failed.items()
         if isinstance(error, BrokerError) and error.code is ErrorCode.GROUP_ID_NOT_FOUND
     }
-    known = [each.group_id for each in await admin.groups.list()] if missing else []
+    try:
+        known = [each.group_id for each in await admin.groups.list()] if missing else []
+    except KafkaError:
+        return dict(failed)
     return {
         name: KafkaError(f"there is no group {name!r}{hint(name, known)}") if name in missing else error
         for name, error in failed.items()

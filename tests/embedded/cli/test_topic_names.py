@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 pytest.importorskip("typer")
 
 from aiokafka_lite.cli import completion
+from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.protocol.messages import ListGroupsRequest
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.embedded.cli.conftest import CommandLine
 from tests.waiting import DEADLINE
@@ -102,6 +105,19 @@ def test_a_missing_group_is_answered_with_the_nearest_name(cli: CommandLine, com
     assert cli.fails("groups", command, "biling") == (
         "aiokafka-lite: there is no group 'biling'; did you mean 'billing'?\n"
     )
+
+
+def test_a_change_is_reported_although_the_names_for_a_hint_cannot_be_listed(
+    cli: CommandLine, server: EmbeddedKafkaServer
+) -> None:
+    cli.ask("groups", "reset-offsets", "old", "--topic", "orders", "--to", "earliest", "--execute")
+    fault = server.call(lambda: server.cluster.on(ListGroupsRequest, times=None))
+    server.call(fault.fail, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    status, output, _ = cli.run("groups", "delete", "old", "biling", "--yes", "--json")
+    server.call(fault.remove)
+    result = json.loads(output)
+    assert (status, result["done"]) == (1, [{"group": "old"}])
+    assert [failed["group"] for failed in result["failed"]] == ["biling"]
 
 
 @pytest.mark.parametrize("arguments", [("elect-leaders", "hidden:0"), ("reassign", "cancel", "hidden:0")], ids=" ".join)

@@ -44,7 +44,7 @@ def test_a_misspelled_variable_is_an_error_with_the_nearest_name(variable: str, 
         of_environment({f"AIOKAFKA_LITE_{variable}": "x"})
 
 
-@pytest.mark.parametrize("variable", ["PURE", "SERVICE_HOST", "SERVICE_PORT", "PORT", "PORT_9092_TCP_ADDR"])
+@pytest.mark.parametrize("variable", ["PURE", "CI", "SERVICE_HOST", "SERVICE_PORT", "PORT", "PORT_9092_TCP_ADDR"])
 def test_variables_of_others_are_ignored(variable: str) -> None:
     assert of_environment({f"AIOKAFKA_LITE_{variable}": "x"}) == {}
 
