@@ -161,7 +161,7 @@ class Client(Component):
             await self._telemetry.end()
 
     def _push_metrics(self) -> None:
-        """Push metrics from now on, if a broker accepts them. The import is here, because few clusters do."""
+        """Push metrics from now on, if a broker accepts them. The import is here, because few brokers accept them."""
         report = self._report_metrics
         if report is None or not self.config.enable_metrics_push:
             return
@@ -313,7 +313,7 @@ class Client(Component):
         timeout: float | None = None,
         retry: bool = True,
     ) -> R:
-        """Send the request to a broker and return the answer. If ``node`` is None, any broker will do.
+        """Send the request to a broker and return the answer. If ``node`` is None, any broker can answer.
 
         ``timeout`` bounds the whole call. Lost connections, request timeouts and answers with a retriable top-level
         error are retried with backoff, so the request must be safe to apply twice. An answer with another error is
@@ -360,7 +360,7 @@ class Client(Component):
         return await self._service.while_running(self._requests.repeat(find, what, self._bound(timeout)))
 
     def refresh_coordinator(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
-        """Look the coordinator up in the background. The cached one stays until the answer."""
+        """Look the coordinator up in the background. The cached coordinator stays until the answer."""
         self._coordinators.refresh(CoordinatorKey(kind, name))
 
     def forget_coordinator(

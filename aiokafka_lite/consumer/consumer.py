@@ -266,7 +266,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     async def seek_to_committed(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> None:
-        """Read from the group's committed offsets; without one, ``auto_offset_reset`` decides.
+        """Read from the group's committed offsets. Without a committed offset, ``auto_offset_reset`` decides.
 
         Otherwise like ``seek_to_beginning``. Raises IllegalStateError without a ``group_id`` or before the start.
         """

@@ -4,7 +4,7 @@ Rules of this file:
 
 1. ``Cursor.current`` is an iterator over decoded records that costs nothing per record: no check, no call into this
    module. So every change that affects the next records (seek, pause, assignment) calls ``settle`` first, which removes
-   the iterator. Only one cursor has one at a time.
+   the iterator. Only one cursor has such an iterator at a time.
 2. A position moves when a record is returned, never before. A method that awaits takes no record before its last await.
 3. A turn ends between batches only. In the middle of a batch it would leave one unpacked batch per partition in memory.
 4. A read raises an error only if it has no records to return: records before an error are returned first. The same

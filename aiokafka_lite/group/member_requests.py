@@ -21,7 +21,7 @@ from .topic_watcher import Spawn
 logger = logging.getLogger(__name__)
 
 LEAVE_TIMEOUT = 2.0
-"""Seconds for the request with which a closing member leaves, and for the answer to JoinGroup if it needs that first.
+"""Seconds that a closing member waits for the answer to its request to leave, and earlier for a pending JoinGroup.
 """
 
 REFRESH_TIMEOUT = 5.0

@@ -308,7 +308,7 @@ class Broker:
                 await connection.connect(self._config.connect_timeout)
         except KafkaError as error:
             self._counters.connect_failures += 1
-            # Alternates, because a peer that closes on version 0 too may only have been restarting.
+            # The versions alternate, because a peer that closed on version 0 too may have been restarting.
             self._oldest_first = connection.closed_on_versions and not self._oldest_first
             self._backoff.attempt_failed()
             pause = self.retry_at - asyncio.get_running_loop().time()

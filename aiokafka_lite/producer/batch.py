@@ -36,7 +36,7 @@ class Batch(BatchResult):
      - ``queued_for``, ``queued_bytes``: the broker whose load the sealed batch counts for, and the bytes.
      - ``identity``, ``sequence``: assigned when the batch is first sent, and kept through retries.
      - ``may_be_written``: a request failed, and the broker may nevertheless have written the batch.
-     - ``is_written``: a later batch of the same sequence was acknowledged, which proves that this one is written.
+     - ``is_written``: a later batch of the same sequence was acknowledged, which proves that this batch is written.
      - ``sent_to``: the id of the topic that the batch was sent to; zero if it was sent by name.
     """
 

@@ -12,7 +12,7 @@ any sequence number, so it could write the second batch and then refuse the firs
 
 An invariant that has been a bug in Kafka clients: a refused sequence number does not always prove that the batch is not
 written. Assume that a batch was written, its answer was lost, its retry failed, and the batches behind it were written.
-After five of those the broker has forgotten the batch, and refuses it. But the batches behind it prove that it is
+After five of these the broker has forgotten the batch, and refuses it. But the batches behind it prove that it is
 written: after a gap the broker would not have accepted them (``Batch.is_written``).
 """
 
@@ -109,7 +109,7 @@ class Sequences:
             self.is_pipelined = True
 
     def refused(self, batch: Batch, *, is_first: bool) -> None:
-        """Record that the broker refused a batch: it is not written, so no batch after it is."""
+        """Record that the broker refused a batch: it and the batches after it are not written."""
         self._needs_new_epoch = True
         # Several batches may be refused. The log continues with the first of their numbers.
         if self._free == NO_SEQUENCE or precedes(batch.sequence, self._free):

@@ -19,7 +19,8 @@ Assignment: TypeAlias = dict[str, list[TopicPartition]]
 class GroupMember:
     """One member in the JoinGroup answer that the leader gets.
 
-    ``owned`` are the partitions that it owns, and ``generation`` is when it got them, -1 if it did not report that.
+    ``owned`` are the partitions that the member owns. ``generation`` is the generation in which it got them, -1 if the
+    member did not report the generation.
     """
 
     member_id: str
