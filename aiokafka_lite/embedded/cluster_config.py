@@ -39,7 +39,7 @@ class ClusterConfig:
     - ``host`` is the address to listen on. Any address except loopback needs ``expose=True``, because every client that
       reaches the port has full access. Metadata names ``advertised_host`` instead, if it is given.
     - ``racks`` is the rack of each broker, or None. ``rack_aware_fetch`` is KIP-392.
-    - ``first_node_id`` is the id of the first broker; the others follow.
+    - ``first_node_id`` is the id of the first broker; the next ids follow.
     - ``versions`` limits the versions of APIs: {API key: (first, last)}.
     - ``replication_delay`` is the time between an append and its copy to the followers. ``broker_session_timeout`` is
       the time until the cluster fences a broker that it does not reach. Both are in seconds.

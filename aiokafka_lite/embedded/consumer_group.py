@@ -80,7 +80,7 @@ class ConsumerGroupState(Enum):
 
 
 class MemberHeartbeat(NamedTuple):
-    """The content of a ConsumerGroupHeartbeat request. None: the value did not change. The timeout is in seconds."""
+    """The content of a ConsumerGroupHeartbeat request. An unchanged value is None. The timeout is in seconds."""
 
     member_id: str
     epoch: int
@@ -160,9 +160,9 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
     # Heartbeats.
 
     def heartbeat(self, request: MemberHeartbeat, may_describe: Callable[[str], bool] | None) -> HeartbeatAnswer:
-        """Handle the heartbeat of a new or known member. ``may_describe``: regular expressions match only these topics.
+        """Handle the heartbeat of a new or known member. Raises GroupRefusal.
 
-        None keeps the topics that they matched before. Raises GroupRefusal.
+        ``may_describe`` limits the topics that regular expressions match. None keeps the topics of the last match.
         """
         if request.member_id not in self.members:
             check_size(self.type, self.members, self._max_size)

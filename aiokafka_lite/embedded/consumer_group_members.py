@@ -92,7 +92,7 @@ class ConsumerMember(HeartbeatMember):
         """Move towards the ``target`` of an assignment ``epoch``. False if nothing changed.
 
         ``subscribed`` are the ids of the member's topics, ``owned`` the partitions that its heartbeat lists; None if
-        it lists none. ``is_free``: no other member has the partition.
+        it lists none. ``is_free`` says whether no other member has the partition.
         """
         before = (self.state, self.epoch, dict(self.assigned), dict(self.revoking))
         wanted = {partition for partition in target if partition[0] in subscribed}

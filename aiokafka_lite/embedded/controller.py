@@ -143,7 +143,7 @@ class Controller:
     def _update_topics(self, node_id: int) -> None:
         """Elect leaders after a broker was registered or fenced.
 
-        A topic that cannot be saved does not change, and is tried again. Without this, the next start would not know
+        A topic that cannot be saved does not change, and is tried again. Without a retry, the next start would not know
         the new leader, and the records that this leader has acknowledged would be lost.
         """
         change = self._with_leader_back if self.is_alive(node_id) else self._without
@@ -182,7 +182,7 @@ class Controller:
         return replace(state, isr=isr, partition_epoch=state.partition_epoch + 1)
 
     def elect(self, topic: Topic, state: PartitionState) -> PartitionState:
-        """Elect the first live replica that is in sync or eligible; any live one if unclean elections are allowed."""
+        """Elect the first live replica that is in sync or eligible, or any live replica if unclean elections are on."""
         live = [node for node in state.replicas if self.is_alive(node)]
         for node in live:
             if state.may_lead(node):

@@ -1,4 +1,4 @@
-"""Delegation tokens of a cluster (KIP-48): who owns them, who may renew them, and until when they are valid.
+"""Delegation tokens of a cluster (KIP-48): their owners, the principals that may renew them, and their expiry.
 
 A client proves with the HMAC of a token that it has the token. Only the cluster can make the HMAC, because only the
 cluster has the key ``delegation.token.secret.key``. A client logs in by SCRAM, with the id of the token as the user

@@ -43,7 +43,7 @@ class Fault:
     """One fault: the requests that it hits and its effect. ``EmbeddedCluster.on`` makes it.
 
     It hits the ``nth`` matching request (counting from 1) and the ``times - 1`` matching requests that follow; with
-    ``times=None`` all that follow. ``hits`` counts. ``remove()`` disables it, as does the end of a ``with`` block.
+    ``times=None`` all that follow. ``hits`` counts them. ``remove()`` disables it, as does the end of a ``with`` block.
     """
 
     def __init__(

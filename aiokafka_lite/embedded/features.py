@@ -66,8 +66,8 @@ _BY_RELEASE: dict[str, dict[str, SupportedLevels]] = {
         ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1, 1),
     },
 }
-"""By release, as ``kafka-features describe`` shows them. ``kraft.version`` has no effect here. It is listed because
-``kafka-features upgrade --release-version`` changes all features of a release or none."""
+"""The levels by release, as ``kafka-features describe`` shows them. ``kraft.version`` has no effect here. It is listed
+because ``kafka-features upgrade --release-version`` changes all features of a release or none."""
 
 _NEW_METADATA = frozenset({3, 5, 6, 7, 8, 11, 13, 14, 15, 17, 23, 30})
 """The levels of ``metadata.version`` that store something new. Kafka refuses a downgrade to a level below one."""

@@ -118,7 +118,7 @@ class Group:
     # Joining.
 
     def join(self, request: JoiningMember, *, require_member_id: bool) -> JoinResult | asyncio.Future[JoinResult]:
-        """A member joins, or joins again. ``require_member_id``: the client supports KIP-394 (JoinGroup v4)."""
+        """A member joins, or joins again. ``require_member_id`` is True for JoinGroup v4 and later (KIP-394)."""
         error = _join_error(self, request)
         if error is not ErrorCode.NONE:
             return JoinResult(error, request.member_id)
@@ -224,8 +224,7 @@ class Group:
             member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         self._advance(GroupEvent.REBALANCE)
         if from_empty and self._initial_delay > 0:
-            # As Kafka's InitialDelayedJoin: it waits again if members joined meanwhile, at most for the rebalance
-            # timeout.
+            # As in Kafka, the group waits again if members joined meanwhile, at most for the rebalance timeout.
             self._delaying, self._grew = True, False
             self._delay_left = max(0.0, self.members.rebalance_timeout - self._initial_delay)
             self._timer = self._call_later(self._initial_delay, self._end_initial_delay)

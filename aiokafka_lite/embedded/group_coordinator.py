@@ -222,7 +222,7 @@ class GroupCoordinator:
 
         A client that ``knows_epochs`` (OffsetCommit v9) can be a member of a consumer group, and a missing group is
         GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION. A ``transactional`` commit without a member is always
-        accepted: older producers do not name it (KIP-447).
+        accepted, because older producers do not name the member (KIP-447).
         """
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
@@ -231,7 +231,7 @@ class GroupCoordinator:
         if hosted is None and generation >= 0:
             return ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
         if hosted is None:
-            # Offsets without a group are a group without members, as admin clients and assigned consumers make them.
+            # A commit of an admin client or an assigned consumer creates a group without members.
             hosted = self._hosted.host(group_id)
             hosted.empty_since = NEVER  # the group is invisible until something is committed
         group = hosted.group
@@ -266,7 +266,7 @@ class GroupCoordinator:
         hosted = self._hosted.host(group_id)
         for key, committed in offsets.items():
             known = hosted.offsets.get(key)
-            # The offset that was written later counts, even if it is stored earlier, as one beside a transaction.
+            # The offset that was written later counts, even if it is stored earlier, as with a transaction.
             if known is None or known.log_offset < committed.log_offset:
                 hosted.offsets[key] = committed
         if hosted.empty_since == NEVER:

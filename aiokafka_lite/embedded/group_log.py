@@ -1,4 +1,4 @@
-"""A node's access to ``__consumer_offsets``: which partition a group has, and reading and writing the groups in it."""
+"""A node's access to ``__consumer_offsets``: the partition of each group, and reading and writing groups."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class Client(Protocol):
     has_token: bool
     """Whether the client has logged in with a delegation token."""
     listener: str
-    """The name of the listener: responses name the ports of brokers on the same one."""
+    """The name of the listener: responses name the ports of brokers on the same listener."""
     client_address: str
     """The IP address, or "memory"."""
     connection_id: int
@@ -243,7 +243,7 @@ class RequestContext:
     # Topics.
 
     def topic(self, topic: NamedTopic, operation: AclOperation, *, by_id: bool) -> tuple[str, ErrorCode]:
-        """The name of a requested topic, and NONE or its error. ``by_id``: the request has the id of the topic."""
+        """The name of a requested topic, and NONE or its error. ``by_id`` says whether the request has its id."""
         name: str | None = self.broker.metadata.topic_name(topic.topic_id) if by_id else topic.name
         if name is None:
             return "", ErrorCode.UNKNOWN_TOPIC_ID
@@ -280,7 +280,7 @@ async def do_next_step(context: RequestContext, work: LongWork) -> bool:
     """
     if not work.next_is_long:
         return do_step(context, work)
-    # The loop's default threads may all wait for this very answer: in a test whose blocking clients run in them.
+    # The loop's default threads may all wait for this very answer: in a test that runs blocking clients in them.
     thread = ThreadPoolExecutor(1, LONG_STEP)
     try:
         return await asyncio.get_running_loop().run_in_executor(thread, do_step, context, work)

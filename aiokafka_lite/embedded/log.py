@@ -258,7 +258,7 @@ class Log:
         if offset >= self.end_offset:
             return False
         if offset < self.start_offset:
-            # The leader has less than this log begins with, so nothing of this log is common.
+            # The leader's log ends before this log begins, so the two have no common record.
             self.reset_to(offset)
             return True
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:

@@ -119,7 +119,7 @@ CONFIG_RESOURCES = {
     CLIENT_METRICS: ConfigResource(CLIENT_METRICS_KEYS, ConfigSource.DYNAMIC_CLIENT_METRICS, _check_client_metrics),
     GROUP: ConfigResource(GROUP_KEYS, ConfigSource.DYNAMIC_GROUP, _check_group),
 }
-"""By the number of the type in DescribeConfigs."""
+"""The kinds of resources by the number of the type in DescribeConfigs."""
 
 
 def resource_synonyms(kind: ConfigResource, name: str, own: Mapping[str, str], layers: Layers) -> list[Synonym]:

@@ -49,7 +49,7 @@ def _spread(
                 owned[member].append(target)
                 missing[target] -= 1
     for member, room in rooms.items():
-        # The partitions that lack the most members come first, so that a member is never left with its own ones alone.
+        # The partitions that lack the most members come first, so that no member is left with only its own partitions.
         for target in sorted(missing, key=lambda each: -missing[each]):
             if missing[target] and target not in owned[member] and len(owned[member]) < room:
                 owned[member].append(target)

@@ -78,7 +78,7 @@ def encode_group(epoch: int) -> bytes:
 
 
 def read_group(key: Buffer, value: Buffer | None) -> tuple[str, int | None] | None:
-    """The id and the epoch of a share group, None as the epoch of a deleted one. None for other records."""
+    """The id and the epoch of a share group; the epoch of a deleted group is None. None for other records."""
     if int.from_bytes(bytes(key[:2]), "big", signed=True) != _GROUP_KEY:
         return None
     group_id = decode_versioned(ShareGroupMetadataKey, key)[0].group_id
@@ -110,7 +110,7 @@ def encode_state(state: ShareState, now_ms: int) -> bytes:
 
 
 def read_state(key: Buffer, value: Buffer | None) -> tuple[ShareSnapshotKey, ShareState | None]:
-    """The key and the state of a share partition, None as the state of a deleted one."""
+    """The key and the state of a share partition; the state of a deleted partition is None."""
     found = decode_versioned(ShareSnapshotKey, key)[0]
     if value is None:
         return found, None

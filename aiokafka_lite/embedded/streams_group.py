@@ -89,7 +89,7 @@ class StreamsGroupState(Enum):
 
 
 class StreamsHeartbeat(NamedTuple):
-    """The content of a StreamsGroupHeartbeat request. None: the value did not change. The timeout is in seconds."""
+    """The content of a StreamsGroupHeartbeat request. An unchanged value is None. The timeout is in seconds."""
 
     member_id: str
     epoch: int

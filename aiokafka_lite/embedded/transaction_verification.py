@@ -22,8 +22,8 @@ from .topics import PartitionKey
 
 CONCURRENT_PAUSE = 0.02
 CONCURRENT_TIMEOUT = 0.1
-"""While the previous transaction or another request is being completed: the seconds between attempts, and the seconds
-for all attempts (add.partitions.to.txn.retry.backoff.ms and its maximum)."""
+"""Seconds between attempts, and for all attempts, while the previous transaction or another request is being completed
+(add.partitions.to.txn.retry.backoff.ms and its maximum)."""
 
 _UNREACHABLE = {
     ErrorCode.NETWORK_EXCEPTION,

@@ -46,12 +46,12 @@ CODEC = 0x07
 TRANSACTIONAL = 0x10
 NO_TIMESTAMP = -1
 MAX_RECORDS = 1 << 19
-"""The most records of a batch. Kafka has no such limit. Here each scan of them stops the event loop of all brokers, and
-a batch of 100 KB may have twenty million records."""
+"""The largest number of records of a batch. Kafka has no such limit. Here each scan of them stops the event loop of all
+brokers, and a batch of 100 KB may have twenty million records."""
 LARGE = 1 << 20
 """Records with more bytes are compressed in a thread: gzip takes about 30 ms for a mebibyte, and 2 s for 126 MiB."""
 MAX_RECORD_ERRORS = 1_000
-"""The most records that a response lists. Kafka lists all of them; a small batch may have a million."""
+"""The largest number of records that a response lists. Kafka lists all of them; a small batch may have a million."""
 
 
 class RecordError(NamedTuple):

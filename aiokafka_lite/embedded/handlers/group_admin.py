@@ -1,7 +1,7 @@
 """DescribeGroups, ListGroups and DeleteGroups. Each node answers for the groups that it coordinates.
 
-- DescribeGroups describes a missing group as DEAD; from v6 on with GROUP_ID_NOT_FOUND. v3 adds the operations that the
-  client is allowed, v4 static members.
+- DescribeGroups describes a missing group as DEAD, from v6 on with the error GROUP_ID_NOT_FOUND. v3 adds the operations
+  that the client is allowed, v4 static members.
 - With ACLs, ListGroups shows the groups that the client may describe; all of them if it may describe the cluster.
 - ListGroups v4 filters by state, v5 by type: "classic", "consumer", "share" or "streams".
 - For DescribeGroups a group of another type is a missing group, as a classic group is for ConsumerGroupDescribe.
@@ -113,7 +113,7 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
 
 
 def missing_text(context: RequestContext, group_id: str, kind: str) -> str:
-    """The text of GROUP_ID_NOT_FOUND: there is no such group, or none of this type."""
+    """The text of GROUP_ID_NOT_FOUND, for a missing group or a group of another type."""
     broker = context.broker
     is_missing = broker.groups.group(group_id) is None and broker.share_groups.find(group_id) is None
     return f"Group {group_id} not found." if is_missing else f"Group {group_id} is not a {kind} group."

@@ -58,7 +58,7 @@ def fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:
 
 @handles(AddPartitionsToTxnRequest)
 async def add_partitions(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-    # These versions are only for brokers, which ask for their clients (KIP-890).
+    # Only brokers use these versions: they ask on behalf of their clients (KIP-890).
     if context.version >= AddPartitionsToTxnRequest.MANY_TRANSACTIONS:
         if not context.allows(AclOperation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -101,7 +101,7 @@ async def _add_for_broker(
 def _check_topics(
     context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], *, for_client: bool
 ) -> dict[PartitionKey, ErrorCode]:
-    """The error of each partition. A broker asks for a client that it has authorized."""
+    """The error of each partition. A broker that asks for a client has authorized the client."""
     errors: dict[PartitionKey, ErrorCode] = {}
     for topic in topics:
         for index in topic.partitions:
