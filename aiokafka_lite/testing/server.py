@@ -38,7 +38,7 @@ class EmbeddedKafkaServer:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._portal = stack.enter_context(start_blocking_portal(name="embedded-kafka"))
+            self._portal = stack.enter_context(start_blocking_portal())
             running = cast("AbstractContextManager[object]", self._portal.wrap_async_context_manager(self.cluster))
             stack.enter_context(running)
             self._stack = stack.pop_all()
