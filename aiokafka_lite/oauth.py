@@ -77,7 +77,7 @@ class ClientCredentials:
             return self._token
 
     def _request(self) -> tuple[str, float]:
-        """A new token, and its seconds."""
+        """A new token, and its lifetime in seconds."""
         from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
         from urllib.error import HTTPError
         from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
@@ -88,7 +88,7 @@ class ClientCredentials:
         def end() -> None:
             is_late.set()
             for each in sockets:
-                with suppress(OSError):  # it is closed
+                with suppress(OSError):  # the socket is closed already
                     socket.socket.shutdown(each, socket.SHUT_RDWR)
 
         def connected(connection: HTTPConnection) -> None:

@@ -17,7 +17,7 @@ _WORD = re.compile(r"""(?<!\w)b?'(?:\\.|[^'\\])*(?:'|$)|(?<!\w)b?"(?:\\.|[^"\\])
 
 
 def property_names(properties: Iterable[str]) -> dict[str, str]:
-    """The property for each keyword argument: the one in ``properties`` if there is one, otherwise the usual name."""
+    """The property for each keyword argument: a name in ``properties`` if possible, otherwise the usual name."""
     usual = {MEANINGS[name].setting: name for name in reversed(MEANINGS)}
     given = {MEANINGS[name].setting: name for name in properties if name in MEANINGS}
     return {**usual, "group_id": "group.id", **given}

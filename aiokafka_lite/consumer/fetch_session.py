@@ -88,7 +88,7 @@ class FetchSession(Generic[K, V]):
         if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._start_over(NO_SESSION)
         elif error is not ErrorCode.NONE:
-            # Epoch 0 with the old id makes the broker replace the session. Otherwise the old one would use its memory.
+            # Epoch 0 with the old id makes the broker replace the session. Otherwise the old session would use memory.
             self._start_over(self.session_id)
         elif session_id == NO_SESSION or (self.epoch != FULL and session_id != self.session_id):
             self._start_over(NO_SESSION)

@@ -12,7 +12,7 @@ Rules of this file:
    first partition, and moves it to the end when its turn is over. So a partition with an endless backlog does not block
    the rest, and idle partitions cost nothing.
 4. An ``AssignedPartition`` that was removed and assigned again is another object. After a wait, code checks ``holds``
-   before it changes one.
+   before it changes such an object.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Subscription:
     def assign(self, partitions: Iterable[TopicPartition], pause_reason: PauseReason = PauseReason.NONE) -> None:
         """Make these the assignment. Partitions that stay keep position, pause and data.
 
-        New ones begin without an offset and, with ``pause_reason``, are not read until it is cleared by ``change``.
+        New partitions begin without an offset. With ``pause_reason``, they wait until ``change`` clears the reason.
         """
         before, wanted = self.partitions, dict.fromkeys(partitions)
         removed = [each for each in before if each not in wanted]

@@ -167,7 +167,7 @@ class ConsumerProtocol:
             self._interval = max(heartbeat_interval(response.heartbeat_interval_ms), 1.0)
             # A join alone ends no outage: the coordinator may evict the member at its next heartbeat, again and again.
             if self._member.state is not MemberState.JOINING:
-                # The first heartbeat after it does not reset the backoff: each fetch of offsets may be refused.
+                # The first heartbeat after a failure does not reset the backoff: each fetch of offsets may be refused.
                 if began >= self._failed_at + self._interval:
                     self._backoff.reset()
                 self._client.outages.recovered(logger, self._requests.place, "%r: heartbeats succeeded", self._member)

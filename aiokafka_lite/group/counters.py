@@ -14,7 +14,7 @@ class RequestCounters:
         self.latencies: Latencies = Latencies()
         self.failures: int = 0
         self.last_success_at: float | None = None
-        """The loop's time."""
+        """The loop's time of the last success."""
 
     def succeeded(self, began: float, now: float) -> None:
         """Count a success of the request that was sent at ``began``. Both are the loop's times."""

@@ -65,7 +65,7 @@ class Offsets:
 
     ``identity`` returns the identity to commit under, None while there is no membership; ``fetching_identity`` the
     identity to fetch under, None if fetches name no member. ``is_rebalancing`` returns whether that identity is about
-    to change, ``is_revoking`` whether the reader releases partitions before that. ``collect`` is called before marked
+    to change, ``is_revoking`` whether the reader still releases partitions. ``collect`` is called before marked
     offsets are committed, so that the reader can mark processed records. ``on_mark`` is called after each mark and each
     commit of the user, ``on_commit`` with committed offsets. ``on_refused`` is called with errors about the membership,
     ``on_error`` with every error.
@@ -236,7 +236,7 @@ class Offsets:
     async def commit_marked(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
-        """Commit the marks of these partitions, or of all, that are not committed yet. As ``commit`` otherwise."""
+        """Commit the marks of these partitions, or of all, that are not committed yet. Otherwise like ``commit``."""
         self._collect()
         wanted = None if partitions is None else list(partitions)
         before = self._to_commit(wanted)

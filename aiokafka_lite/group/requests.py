@@ -78,7 +78,7 @@ def join_request(
     session_timeout: float,
     rebalance_timeout: float,
 ) -> JoinGroupRequest:
-    """``subscriptions`` by strategy, the preferred one first; timeouts in seconds."""
+    """A JoinGroup request. ``subscriptions`` are by strategy, the preferred strategy first. Timeouts are in seconds."""
     return JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=round(session_timeout * 1000),
@@ -97,7 +97,7 @@ def sync_request(
     assignment: Mapping[str, Sequence[TopicPartition]],
     user_data: Mapping[str, bytes | None] | None = None,
 ) -> SyncGroupRequest:
-    """``assignment`` and the strategy's ``user_data`` are the leader's; the other members send none."""
+    """A SyncGroup request. Only the leader has an ``assignment``, and ``user_data`` of its strategy."""
     of_strategy = user_data or {}
     return SyncGroupRequest(
         group_id=group_id,

@@ -94,7 +94,7 @@ class AcquiredRecords:
             self._settle(ranges.within(0, ranges.end), AcknowledgeType.REJECT)
             self.failure = error
             return
-        position = 0  # an earlier batch had all offsets below it; a later batch that repeats them does not count
+        position = 0  # offsets below it were in earlier batches; a batch that repeats them does not count
         for batch in batches:
             # The first offset of a compressed message of an old format is known only after decompression.
             first = position if batch.count < 0 else max(position, batch.base_offset)

@@ -181,7 +181,7 @@ class BrokerShareFetcher:
         to_send: list[Acknowledgements] = []
         try:
             connection = await self._connect()
-            # Taken after the last await before the request, so that the acknowledgements of that time go along.
+            # Taken after the last await before the request, so that acknowledgements that came meanwhile are sent too.
             to_send = self._take()
             foreign = [each for each in to_send if each.acquisition.key not in self._wanted]
             if foreign:
