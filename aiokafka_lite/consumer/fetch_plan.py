@@ -123,7 +123,7 @@ class FetchPlanner:
             self._update(assigned, view, now)
         changed.clear()
         max_bytes = self.max_bytes - self._buffered
-        has_room = max_bytes > 0 or not self._buffered_unpaused  # without room, a read of these batches makes room
+        has_room = max_bytes > 0 or not self._buffered_unpaused  # without room, a read of buffered data makes room
         return FetchPlan(
             targets=self.session.wanted if has_room else {},
             count=len(self._planned),

@@ -41,8 +41,8 @@ def classify_commit(
     """Classify the answer for one partition.
 
     ``is_outdated``: the identity of the commit is no longer the member's, or is about to change. ``is_revoking``: the
-    reader releases partitions before the member joins again. ``by_name``: the request named topics without ids.
-    ``has_epoch``: the request had a leader epoch for the partition.
+    reader still releases partitions. ``by_name``: the request named topics without ids. ``has_epoch``: the request had
+    a leader epoch for the partition.
     """
     if code is ErrorCode.NONE:
         return CommitOutcome.COMMITTED
