@@ -172,7 +172,7 @@ class FrameSplitter:
     A frame is ``bytes``, or a read-only ``memoryview`` if it is large. The memory of a frame is never reused.
     ``max_size`` is in bytes, without the size prefix; ``accept`` changes it. ``peer`` is for error texts. ``memory`` is
     shared with other streams; with None, their sum has no bound. With a ``WaitingFrameMemory``, the reader checks
-    ``starved`` after ``received``: as long as it is true, ``get_buffer`` has no room, and ``retry`` asks for it again.
+    ``starved`` after ``received``: as long as it is true, ``get_buffer`` has no room, and ``retry`` asks for room.
 
     Raises ``ProtocolError`` for a wrong size, see rule 3, and for a frame that a ``FrameMemory`` has no room for.
     """

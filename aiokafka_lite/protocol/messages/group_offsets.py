@@ -17,7 +17,7 @@ OffsetFetch:
 - v5: the leader epoch.
 - v6: flexible.
 - v7: can wait for pending transactions (KIP-447).
-- v8: many groups in one request; the fields for a single group end.
+- v8: many groups in one request; the fields for a single group are removed.
 - v9: the consumer group protocol.
 - v10: topics by id.
 """

@@ -45,7 +45,7 @@ class ElectLeadersTopic:
 
 @message(key=43, versions=(0, 2), flexible=2)
 class ElectLeadersRequest(Request[ElectLeadersResponse]):
-    """Elect leaders: type 0 for the preferred replica, 1 for any live one; null means all partitions."""
+    """Elect leaders: type 0 for the preferred replica, 1 for any live replica; null means all partitions."""
 
     INTRODUCED = since(0, kafka="2.2")
     UNCLEAN = since(1, kafka="2.4")

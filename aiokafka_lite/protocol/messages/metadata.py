@@ -216,7 +216,7 @@ class DescribeTopicPartitionsRequestTopic:
 
 @message(key=75, versions=(0, 0), flexible=0)
 class DescribeTopicPartitionsRequest(Request[DescribeTopicPartitionsResponse]):
-    """Request topics in the order of their names from the cursor on: the named ones, or all if none is named."""
+    """Request topics in the order of their names from the cursor on: the named topics, or all without names."""
 
     topics: list[DescribeTopicPartitionsRequestTopic] = array(DescribeTopicPartitionsRequestTopic)
     response_partition_limit: int = int32(default=2000)

@@ -70,7 +70,7 @@ class ListOffsetsRequestTopic:
 
 @message(key=2, versions=(0, 11), flexible=6)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
-    """Look up offsets; send it to the leaders.
+    """Look up offsets, at the leaders.
 
     Consumers send -1 as ``replica_id``; with read_committed the end is the last stable offset.
     """

@@ -101,7 +101,7 @@ class ProduceResponse(Response):
 
 @struct
 class ProduceRequestPartition:
-    """The batch for one partition. Brokers accept exactly one. A decoded one is a memoryview into the frame."""
+    """The batch for one partition. Brokers accept exactly one batch. A decoded batch is a memoryview into the frame."""
 
     index: int = int32()
     records: Blob | None = record_set(nullable="0+")

@@ -58,7 +58,7 @@ class StreamsTaskOffset:
 
 @struct
 class StreamsTopicInfo:
-    """An internal topic. The coordinator decides a number of partitions or a replication factor of 0."""
+    """An internal topic. If a number of partitions or a replication factor is 0, the coordinator decides."""
 
     name: str = string()
     partitions: int = int32()

@@ -293,7 +293,7 @@ class DescribeTransactionsResponse(Response):
 
 @message(key=65, versions=(0, 0), flexible=0)
 class DescribeTransactionsRequest(Request[DescribeTransactionsResponse]):
-    """Describe transactional ids. Their coordinator gets it."""
+    """Describe transactional ids, at their coordinator."""
 
     INTRODUCED = since(0, kafka="3.0")
 

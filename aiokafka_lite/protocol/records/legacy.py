@@ -115,7 +115,7 @@ def _decode_wrapped(wrapper: MessageHeader, messages: bytes, max_records: int) -
 
 
 def _base_offset(wrapper: MessageHeader, messages: bytes) -> int:
-    """The number to add to the offsets of the inner messages. It depends on the last one, so all are visited."""
+    """The number to add to the offsets of the inner messages. It depends on the last message, so all are visited."""
     position = count = first = last = 0
     end = len(messages) - _OVERHEAD
     while position <= end:

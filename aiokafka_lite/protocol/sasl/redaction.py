@@ -30,7 +30,7 @@ MOST_TEXTS = 50
 dropped."""
 
 _SHORTEST_FORM = 4
-"""The length of the shortest base64 form, in characters. A shorter one would hide parts of ordinary words."""
+"""The length of the shortest base64 form, in characters. A shorter form would hide parts of ordinary words."""
 
 
 class Redactor:
