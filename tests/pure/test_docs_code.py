@@ -15,6 +15,7 @@ from tests.pure.documents import PAGES, PARTS, ROOT, Block, Names, blocks, code_
 EXAMPLES = ROOT / "docs" / "examples"
 OTHERS_NAMES = {
     *("asyncio_mode", "end_to_end"),  # pytest's, and this repository's tests
+    "eager_task_factory",  # asyncio's
     *("BOOTSTRAP_SERVERS", "DIFFERENTIAL_SEEDS", "KAFKA_BOOTSTRAP"),  # the shell's
     *("key_base64", "value_base64"),  # fields that the command line makes from two parts
     *("KRB5_CONFIG", "dns_canonicalize_hostname"),  # of Kerberos
