@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import os
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("typer")
 
-from typer.testing import CliRunner
-
 from aiokafka_lite.acls import AclOperation, AclResourceType
 from aiokafka_lite.cli.acls import Kind, Permitted
-from aiokafka_lite.cli.commands import application
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
+from tests.embedded.cli.conftest import CommandLine
 
 
 @pytest.fixture(scope="module")
@@ -24,42 +25,47 @@ def server() -> Iterator[EmbeddedKafkaServer]:
         yield server
 
 
-def ask(server: EmbeddedKafkaServer, *arguments: str, stdin: str | None = None) -> list[list[str]]:
-    """The rows that a command prints."""
-    outcome = CliRunner().invoke(
-        application, [*arguments, "-b", server.bootstrap_servers, "--no-headings"], input=stdin
-    )
-    assert outcome.exit_code == 0, outcome.output
-    return [line.split("\t") for line in outcome.output.splitlines()]
+@contextmanager
+def stdin(cli: CommandLine, path: str | Path) -> Iterator[None]:
+    """Standard input is a file. It has a descriptor, which commands read."""
+    with Path(path).open(encoding="utf-8") as opened, cli.monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", opened)
+        yield
 
 
-def test_acls_are_added_listed_and_removed(server: EmbeddedKafkaServer) -> None:
-    added = ask(server, "acls", "add", "topic", "orders", "-p", "alice", "-p", "User:bob", "-o", "read", "-o", "write")
+def test_acls_are_added_listed_and_removed(cli: CommandLine) -> None:
+    added = cli.rows("acls", "add", "topic", "orders", "-p", "alice", "-p", "User:bob", "-o", "read", "-o", "write")
     assert len(added) == 4
-    ask(server, "acls", "add", "topic", "ord", "--prefixed", "-p", "carol", "-o", "all", "--deny", "--host", "10.0.0.1")
-    ask(server, "acls", "add", "cluster", "-p", "alice", "-o", "describe-configs")
-    assert ask(server, "acls", "list", "cluster") == [
+    cli.rows("acls", "add", "topic", "ord", "--prefixed", "-p", "carol", "-o", "all", "--deny", "--host", "10.0.0.1")
+    cli.rows("acls", "add", "cluster", "-p", "alice", "-o", "describe-configs")
+    assert cli.rows("acls", "list", "cluster") == [
         ["cluster", "kafka-cluster", "literal", "User:alice", "*", "describe-configs", "allow"]
     ]
-    assert len(ask(server, "acls", "list", "--principal", "alice")) == 3
-    assert len(ask(server, "acls", "list", "topic", "orders")) == 4
-    assert ["topic", "ord", "prefixed", "User:carol", "10.0.0.1", "all", "deny"] in ask(
-        server, "acls", "list", "topic", "orders", "--matching"
+    assert len(cli.rows("acls", "list", "--principal", "alice")) == 3
+    assert len(cli.rows("acls", "list", "topic", "orders")) == 4
+    assert ["topic", "ord", "prefixed", "User:carol", "10.0.0.1", "all", "deny"] in cli.rows(
+        "acls", "list", "topic", "orders", "--matching"
     )
-    removed = ask(server, "acls", "remove", "topic", "orders", "-p", "alice", "-o", "write")
+    removed = cli.rows("acls", "remove", "topic", "orders", "-p", "alice", "-o", "write")
     assert removed == [["topic", "orders", "literal", "User:alice", "*", "write", "allow"]]
-    assert len(ask(server, "acls", "remove", "topic", "orders")) == 3
-    assert {row[1] for row in ask(server, "acls", "list")} == {"ord", "kafka-cluster"}
+    assert len(cli.rows("acls", "remove", "topic", "orders")) == 3
+    assert {row[1] for row in cli.rows("acls", "list")} == {"ord", "kafka-cluster"}
 
 
-def test_users_are_added_listed_and_removed(server: EmbeddedKafkaServer) -> None:
-    ask(server, "users", "add", "alice", "--iterations", "8192", stdin="secret\n")
-    ask(server, "users", "add", "alice", "--mechanism", "SCRAM-SHA-256", stdin="secret\n")
-    assert ask(server, "users", "list") == [["alice", "SCRAM-SHA-256", "4096"], ["alice", "SCRAM-SHA-512", "8192"]]
-    (shown,) = ask(server, "users", "list", "alice", "--json")
-    assert json.loads(shown[0])[0] == {"user": "alice", "mechanism": "SCRAM-SHA-256", "iterations": 4096}
-    ask(server, "users", "remove", "alice")
-    assert ask(server, "users", "list") == [["alice", "SCRAM-SHA-256", "4096"]]
+def test_users_are_added_listed_and_removed(cli: CommandLine, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    for arguments in (("--iterations", "8192"), ("--mechanism", "SCRAM-SHA-256")):
+        with stdin(cli, password):
+            cli.ask("users", "add", "alice", *arguments)
+    assert cli.rows("users", "list") == [["alice", "SCRAM-SHA-256", "4096"], ["alice", "SCRAM-SHA-512", "8192"]]
+    assert cli.objects("users", "list", "alice")[0] == {
+        "user": "alice",
+        "mechanism": "SCRAM-SHA-256",
+        "iterations": 4096,
+    }
+    cli.rows("users", "remove", "alice")
+    assert cli.rows("users", "list") == [["alice", "SCRAM-SHA-256", "4096"]]
 
 
 @pytest.mark.parametrize(
@@ -72,9 +78,9 @@ def test_users_are_added_listed_and_removed(server: EmbeddedKafkaServer) -> None
         (("users", "add", "alice"), "users add requires a password on the first line of stdin"),
     ],
 )
-def test_a_wrong_argument_is_explained(server: EmbeddedKafkaServer, arguments: tuple[str, ...], said: str) -> None:
-    outcome = CliRunner().invoke(application, [*arguments, "-b", server.bootstrap_servers])
-    assert (outcome.exit_code, said in outcome.output) == (2, True), outcome.output
+def test_a_wrong_argument_is_explained(cli: CommandLine, arguments: tuple[str, ...], said: str) -> None:
+    with stdin(cli, os.devnull):
+        assert said in cli.fails(*arguments, status=2)
 
 
 def test_the_options_name_every_type_and_operation() -> None:
