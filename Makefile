@@ -31,7 +31,7 @@ help:
 	@echo "make soak-real    random faults on three real brokers for MINUTES=10"
 	@echo "make kill-spark   the exactly-once sink of Spark on real Kafka, while executors and drivers are killed KILLS=24 times"
 	@echo "make old-bugs     puts old bugs back, one at a time; the simulation has to find each of them"
-	@echo "make lint         ruff and its layout, house rules (words, sizes, import circles), mypy, import-linter"
+	@echo "make lint         ruff and its layout, house rules (import circles, long modules), mypy, import-linter"
 	@echo "make format       lays the code out as make lint expects it"
 	@echo "make bench        beside other clients, on real Kafka, compiled; writes benchmarks/RESULTS.md and charts; BENCH=--quick"
 	@echo "make bench-parts  the benchmarks of the parts      make docs   the documentation, in site/"
