@@ -14,6 +14,8 @@ Rules:
 
 - A record is marked only after the user's function, or ``on_failure``, has completed for it. A record whose processing
   has not begun when the session ends is dropped: the next owner of the partition reads it again.
+- Each attempt runs in a copy of the context in which the claim began, so a context variable that it sets is seen by no
+  other record and no other attempt. ``on_failure`` runs in the context of the last attempt, whose record it settles.
 - ``on_failure`` is awaited inside the lane: a later record of the same key waits until the failed one is settled.
 - A claim that fails lets the records in progress complete before it raises. The records before the failed one are
   marked.
@@ -29,15 +31,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import Any, Generic, Literal
 
 import anyio
 
 from .aio.retry import Backoff
+from .aio.user_context import InContext
 from .arguments import check_function, check_timeout, must_be, whole
 from .consumer import Claim, ConsumerGroupHandler, ConsumerGroupSession
-from .consumer.callbacks import call
+from .consumer.callbacks import wait
 from .errors import ConfigurationError, IllegalStateError
 from .method_names import WORKERS, checks_constructor
 from .snapshot import Snapshot
@@ -88,6 +92,9 @@ class Workers(ConsumerGroupHandler[K, V]):
     logs the exception and continues. An async function of the record and the exception, such as ``FailureTopics``,
     finishes the record when it returns. If the function has an attribute ``delays``, a mapping of topics to seconds,
     records of these topics wait for that time.
+
+    Each attempt begins with a copy of the context variables of ``consume``, so a variable that it sets is seen by no
+    other record. ``on_failure`` runs in the context of the last attempt.
 
     In each partition, at most ``max_pending`` records are read after the first unfinished one. When partitions are
     revoked, no further record begins, and records in progress must end before the rebalance timeout of the group. When
@@ -301,6 +308,8 @@ class _ClaimWork(Generic[K, V]):
         self._is_stopping = False
         self._reading = anyio.CancelScope()
         self._failure: Exception | None = None
+        # Copied before the claim is read: an interceptor may set variables while it reads.
+        self._context = copy_context()
 
     def stop(self) -> None:
         """Begin no further record."""
@@ -464,33 +473,34 @@ class _ClaimWork(Generic[K, V]):
             self._running.discard(task)
 
     async def _process(self, item: _Item[K, V]) -> None:
+        context = self._context.copy()
         try:
-            failure = await self._attempt(item.record)
+            failure = await self._attempt(item.record, context)
             if failure is not None:
                 item.failures += 1
                 if item.failures < self._plan.attempts:
                     self._pause(item)
                     return
-                await self._settle(item.record, failure)
+                await self._settle(item.record, failure, context)
         except Exception as error:  # noqa: BLE001 - of the user's functions: run() raises it
             self._fail(error)
         else:
             self._finish(item)
 
-    async def _attempt(self, record: Record[K, V]) -> Exception | None:
+    async def _attempt(self, record: Record[K, V], context: Context) -> Exception | None:
         """Call the user's function once. Returns its exception; raises TypeError if it is not an async function."""
         try:
-            awaitable = self._plan.handle(record)
+            awaitable = context.run(self._plan.handle, record)
             if inspect.isawaitable(awaitable):
                 what = f"handle() of offset {record.offset} of {self._claim.topic_partition}"
-                await call(what, awaitable, self._plan.timeout)
+                await wait(what, InContext(awaitable, context), self._plan.timeout)
                 self._counts.processed += 1
                 return None
         except Exception as error:  # noqa: BLE001 - the user's function may raise anything
             return error
         raise TypeError(f"handle must be an async function, but it returned {awaitable!r:.80}")
 
-    async def _settle(self, record: Record[K, V], failure: Exception) -> None:
+    async def _settle(self, record: Record[K, V], failure: Exception, context: Context) -> None:
         """Handle a record whose last attempt has failed. Returns if the record is finished, otherwise raises."""
         self._counts.failed += 1
         on_failure = self._plan.on_failure
@@ -500,7 +510,10 @@ class _ClaimWork(Generic[K, V]):
             logger.error("skipped offset %d of %s: %r", record.offset, self._claim.topic_partition, failure)
         else:
             assert callable(on_failure)
-            await call("on_failure()", on_failure(record, failure))
+            awaitable = context.run(on_failure, record, failure)
+            if not inspect.isawaitable(awaitable):
+                raise TypeError(f"on_failure() must be defined by 'async def', but it returned {awaitable!r:.80}")
+            await wait("on_failure()", InContext(awaitable, context))
 
     def _fail(self, failure: Exception) -> None:
         """End the claim with the first failure."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from types import TracebackType
 from typing import Any
 
@@ -59,12 +60,12 @@ class Children:
         """The tasks that have not ended."""
         return [task for task in self._scopes if not task.done()]
 
-    def start(self, coroutine: Coroutine[Any, Any, None], scope: ChildScope, name: str) -> None:
-        """Run a coroutine as a task. The task enters ``scope``, which cancels only this task."""
+    def start(self, coroutine: Coroutine[Any, Any, None], scope: ChildScope, name: str, context: Context) -> None:
+        """Run a coroutine as a task, in ``context``. The task enters ``scope``, which cancels only this task."""
         if self.is_cancelling:
             scope.cancel()
         # Not by the loop's task factory: an eager task (Python 3.12) would run before it is one of these tasks.
-        task = asyncio.Task(coroutine, loop=asyncio.get_running_loop(), name=name)
+        task = asyncio.Task(coroutine, loop=asyncio.get_running_loop(), name=name, context=context)
         self._scopes[task] = scope
         task.add_done_callback(self._ended)
 

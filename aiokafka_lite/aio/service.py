@@ -15,6 +15,9 @@ Rule 4: A component that is dropped without ``close()`` is garbage-collected, wi
 a running task holds may refer to the component, and a Service has only weak references to it. The tasks run until the
 event loop ends, because they may still deliver accepted records.
 
+Rule 5: The tasks of a component begin with the context variables of ``start()``, not with those of the call that needs
+a task first: the task works for other callers too.
+
 A component derives from ``Component``, whose only public parts are ``start``, ``close``, ``state`` and ``async with``.
 The machinery is in a ``Service`` that the component holds: it calls ``self._service.check()`` and so on.
 """
@@ -27,6 +30,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context, copy_context
 from enum import Enum
 from threading import get_ident
 from types import TracebackType
@@ -125,6 +129,7 @@ class Service:
         """The exception that ended the component, or None."""
         self._traceback: TracebackType | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._context: Context | None = None  # of the call of start() (rule 5)
         self._thread = 0  # the thread in which ``_loop`` runs, while the component is RUNNING
         self._root: asyncio.Task[None] | None = None
         self._root_scope: anyio.CancelScope | None = None  # of on_start, and of the wait for the end
@@ -176,6 +181,7 @@ class Service:
         self.start_timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._advance(ServiceEvent.START)
+        self._context = copy_context()
         self._root = asyncio.Task(self._run(), loop=self._loop, name=self.name)  # not eager, as in Children.start
         self._root.add_done_callback(self._root_ended)
         bound = None if is_attached else timeout
@@ -265,7 +271,8 @@ class Service:
             self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
         scope = ChildScope()
         label = name if name is not None else str(getattr(function, "__qualname__", function))
-        self._children.start(self._run_child(scope, function, args), scope, label)
+        assert self._context is not None
+        self._children.start(self._run_child(scope, function, args), scope, label, self._context.copy())
         return scope
 
     async def attach(self, service: Service) -> None:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
@@ -327,7 +328,7 @@ class GroupCore(ReadingCore):
         )
         run = self._run = SessionRun(session, cancelled, readers)
         try:
-            await call("setup()", self._handler.setup(session), self._config.time_to_rebalance)
+            await call("setup()", partial(self._handler.setup, session), self._config.time_to_rebalance)
         except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
             run.cancel()
             # ``cleanup`` runs only after a complete ``setup``. The coordinator waits for ``over`` in any case.
@@ -356,7 +357,7 @@ class GroupCore(ReadingCore):
                 claim: Claim[Any, Any] = Claim(reader, self.options.deserializing)
                 refusals.begin(reader.assigned.offset)
                 try:
-                    await call(f"consume_claim() of {partition}", self._handler.consume_claim(session, claim))
+                    await call(f"consume_claim() of {partition}", partial(self._handler.consume_claim, session, claim))
                     return
                 except KafkaError as error:
                     if not session.has_outdated(error) or not refusals.add(error):
@@ -405,7 +406,7 @@ class GroupCore(ReadingCore):
         if run.needs_cleanup:
             run.needs_cleanup = False
             try:
-                await call("cleanup()", self._handler.cleanup(run.session), cleanup_timeout)
+                await call("cleanup()", partial(self._handler.cleanup, run.session), cleanup_timeout)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
                 self._on_handler_error(error)
             self._return_to_marks(run.readers.values())

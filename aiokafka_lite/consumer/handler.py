@@ -14,7 +14,7 @@ class ConsumerGroupHandler(Generic[K, V]):
 
     An exception ends ``consume``, which raises it after the member has left the group. A ``setup`` or ``cleanup`` that
     takes longer than the rebalance timeout is cancelled, because the other members wait for it; ``consume`` then raises
-    KafkaTimeout.
+    KafkaTimeout. Each call begins with a copy of the context variables of ``consume``.
     """
 
     async def setup(self, session: ConsumerGroupSession) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..aio.callbacks import RAISED, CallbackErrors
+from ..aio.user_context import in_copy
 from ..arguments import check_methods, must_be, plural
 from ..errors import ConfigurationError
 from ..types import OffsetAndMetadata, Record, TopicPartition
@@ -14,8 +15,10 @@ from ..types import OffsetAndMetadata, Record, TopicPartition
 class ConsumerInterceptor(Protocol):
     """Observes the records that are read and the offsets that are committed.
 
-    Runs in the event loop, so it must not block. Its exceptions are logged, once per type, and do not affect the
-    records. If there are several interceptors, each receives the records that the previous interceptor returned.
+    Runs in the event loop, so it must not block. ``on_consume`` is a part of the call that reads, so a context variable
+    that it sets is set in the code that reads. ``on_commit`` runs in a copy of the context. Exceptions are logged, once
+    per type, and do not affect the records. If there are several interceptors, each receives the records that the
+    previous interceptor returned.
     """
 
     def on_consume(self, records: Sequence[Record[Any, Any]]) -> Sequence[Record[Any, Any]]:
@@ -73,6 +76,6 @@ class ConsumerInterceptors:
         """Notify all interceptors of committed offsets."""
         for each in self._interceptors:
             try:
-                each.on_commit(offsets)
+                in_copy(each.on_commit, offsets)
             except RAISED as error:
                 self._errors.log(f"{type(each).__name__}.on_commit", error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from ..aio.children import ChildScope
 from ..aio.light_event import LightEvent
@@ -166,7 +167,7 @@ class Membership(GroupSide):
         """Call the listeners. As in Java's client, the next read raises their exception; the rebalance continues."""
         for listener in list(self._listeners):
             try:
-                await call(what, method(listener))
+                await call(what, partial(method, listener))
             except Exception as error:  # noqa: BLE001 - a listener may raise anything, and the user gets it
                 self._on_listener_error(error)
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..aio.service import Service, ServiceState
+from ..aio.user_context import in_copy
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..types import TopicPartition
@@ -92,7 +93,7 @@ class ReadingCore(SubscriptionObserver):
         self.on_moved([partition])
         if self.options.on_offset_reset is not None:
             try:
-                self.options.on_offset_reset(partition, old, new, reason)
+                in_copy(self.options.on_offset_reset, partition, old, new, reason)
             except Exception as error:  # noqa: BLE001 - a callback may raise anything, and the user gets it
                 self.on_callback_error(error)
 

@@ -118,7 +118,8 @@ class RebalanceListener:
     An exception has no other effect: the rebalance continues, and the partitions are read from their positions.
 
     The group waits until each call has returned. If a call takes longer than ``rebalance_timeout``, the consumer may
-    lose its membership. Partitions that are neither assigned nor revoked are read meanwhile.
+    lose its membership. Partitions that are neither assigned nor revoked are read meanwhile. Each call begins with a
+    copy of the context variables of ``start()``.
     """
 
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:

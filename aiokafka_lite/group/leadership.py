@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..aio.user_context import in_copy
 from ..cluster.topics import problem_of_topic_name
 from ..errors import IllegalStateError, ProtocolError
 from ..protocol.messages import JoinGroupResponse
@@ -57,7 +58,7 @@ class Leadership:
         self._counts = {topic: len(racks) for topic, racks in topics.items()}
         if self._skips_assignment:
             return {}
-        assignment = strategy.assign(self.members, topics)
+        assignment = in_copy(strategy.assign, self.members, topics)
         self._check(assignment, topics, strategy.name)
         # An empty assignment is encoded, because other clients cannot read an assignment without bytes.
         return {**dict.fromkeys(self._left_out, ()), **assignment}

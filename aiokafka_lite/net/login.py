@@ -11,8 +11,10 @@ import asyncio
 import inspect
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
+from ..aio.user_context import InContext
 from ..config import ClientConfig
 from ..errors import AuthenticationError, ConnectionLost, ErrorCode, UnsupportedVersion, error_for
 from ..protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
@@ -141,9 +143,11 @@ class Login:
     async def _token(self, provider: TokenProvider) -> str:
         try:
             # A function that is not declared as async may block. It may still return an awaitable.
-            token: object = provider() if _is_async(provider) else await asyncio.to_thread(provider)
+            # In a copy of the context, as ``to_thread`` calls it: the connection works for many callers.
+            context = copy_context()
+            token: object = context.run(provider) if _is_async(provider) else await asyncio.to_thread(provider)
             if inspect.isawaitable(token):
-                token = await token
+                token = await InContext(token, context)
         except (AuthenticationError, ConnectionLost):
             raise
         except Exception as error:

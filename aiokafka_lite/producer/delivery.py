@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Final, NoReturn
 
@@ -413,15 +414,19 @@ class Delivery:
     def report(self, function: Callable[[RecordMetadata, Exception | None], None]) -> None:
         """Call ``function(metadata, error)`` when the record is settled, perhaps at once.
 
-        An exception of the function is logged and affects no record. It is raised in the middle of a broker's answer,
-        which also settles the records of other callers.
+        The function runs in a copy of the present context, as a callback of a future does. An exception of the function
+        is logged and affects no record. It is raised in the middle of a broker's answer, which also settles the records
+        of other callers.
         """
+        self._report(function, copy_context())
+
+    def _report(self, function: Callable[[RecordMetadata, Exception | None], None], context: Context) -> None:
         result = self._follow()
         if not result.settled:
-            result.follow(partial(self.report, function))
+            result.follow(partial(self._report, function, context))
             return
         try:
-            function(self._metadata(result), result.error)
+            context.run(function, self._metadata(result), result.error)
         except RAISED as error:
             name = getattr(function, "__qualname__", type(function).__qualname__)
             _errors.log(f"the callback {name} of Delivery.report", error)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..aio.callbacks import RAISED, CallbackErrors
+from ..aio.user_context import in_copy
 from ..arguments import check_methods, must_be
 from ..errors import ConfigurationError, SerializationError
 from ..types import Header, RecordMetadata
@@ -29,8 +30,9 @@ class ProducerRecord:
 class ProducerInterceptor(Protocol):
     """Is called twice for each record. Runs in the event loop, so it must not block.
 
-    Its exceptions are logged, once per type, and do not affect the record. If there are several interceptors, each
-    receives the record that the previous interceptor returned.
+    ``on_send`` is a part of the call that sends the record. ``on_acknowledgement`` runs in a copy of that call's
+    context, so no other record sees a context variable that it sets. Exceptions are logged, once per type, and do not
+    affect the record. If there are several interceptors, each receives the record that the previous one returned.
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -90,7 +92,7 @@ class Interceptors:
             checked = headers_of(topic, headers)
         except SerializationError:
             checked = ()
-        self.on_acknowledgement(checked, RecordMetadata(topic, number, -1, -1, -1, -1), error)
+        in_copy(self.on_acknowledgement, checked, RecordMetadata(topic, number, -1, -1, -1, -1), error)
 
     def _log(self, interceptor: ProducerInterceptor, method: str, topic: str, error: BaseException) -> None:
         self._errors.log(f"{type(interceptor).__name__}.{method}", error, f" for a record of topic {topic!r}")

@@ -8,6 +8,7 @@ from functools import partial
 from operator import index
 
 from ..aio.callbacks import RAISED, CallbackErrors
+from ..aio.user_context import in_copy
 from ..arguments import plural
 from ..cluster.metadata import ClusterView
 from ..errors import IllegalStateError, KafkaError
@@ -51,7 +52,7 @@ class PartitionChoice:
                 return self._default.partition(
                     topic, key, value, self._view
                 )  # the result is always a partition in metadata
-            number = index(self._partitioner.partition(topic, key, value, self._view))
+            number = index(in_copy(self._partitioner.partition, topic, key, value, self._view))
         except KafkaError:
             raise
         except RAISED as error:
@@ -87,7 +88,7 @@ class PartitionChoice:
             (topic, number), size = self._sealed.popleft()
             if topic in self._view.topics:
                 try:
-                    self._partitioner.on_new_batch(topic, number, size, self._view)
+                    in_copy(self._partitioner.on_new_batch, topic, number, size, self._view)
                 except RAISED as error:
                     self._errors.log(f"{self._name}.on_new_batch", error)
 
@@ -96,6 +97,6 @@ class PartitionChoice:
         on_topic_removed = getattr(self._partitioner, "on_topic_removed", None)
         if on_topic_removed is not None:
             try:
-                on_topic_removed(topic)
+                in_copy(on_topic_removed, topic)
             except RAISED as error:
                 self._errors.log(f"{self._name}.on_topic_removed", error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import TypeVarTuple
 
 Ts = TypeVarTuple("Ts")
@@ -12,24 +13,26 @@ Ts = TypeVarTuple("Ts")
 class Timers:
     """Makes the producer's timers. A callback has no caller to raise to, so its exception goes to ``crash``.
 
-    After ``stop``, no callback runs.
+    After ``stop``, no callback runs. Callbacks run in the context of the producer's start, because they handle records
+    of many callers.
     """
 
-    __slots__ = ("_crash", "_loop", "now", "stopped")
+    __slots__ = ("_context", "_crash", "_loop", "now", "stopped")
 
     def __init__(self, crash: Callable[[BaseException], None]) -> None:
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
         self._crash = crash
         self.now: Callable[[], float] = self._loop.time
         self.stopped: bool = False
 
     def at(self, when: float, function: Callable[[*Ts], object], *args: *Ts) -> asyncio.TimerHandle:
         """Call ``function(*args)`` at the loop's time ``when``, in seconds."""
-        return self._loop.call_at(when, self.run, function, *args)
+        return self._loop.call_at(when, self.run, function, *args, context=self._context)
 
     def soon(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call ``function(*args)`` in the next iteration of the loop."""
-        self._loop.call_soon(self.run, function, *args)
+        self._loop.call_soon(self.run, function, *args, context=self._context)
 
     def run(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call ``function(*args)`` now, unless stopped; an exception ends the producer."""

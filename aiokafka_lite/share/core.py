@@ -24,6 +24,7 @@ from uuid import UUID
 import anyio
 
 from ..aio.service import CLOSE_TIMEOUT, Service
+from ..aio.user_context import in_copy
 from ..arguments import plural
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
@@ -392,7 +393,7 @@ class ShareCore:
             )
         if self.options.on_acknowledged is not None:
             try:
-                self.options.on_acknowledged(partition, settled.offsets, settled.error)
+                in_copy(self.options.on_acknowledged, partition, settled.offsets, settled.error)
             except Exception as error:  # noqa: BLE001 - a callback may raise anything, and the user gets it
                 self.raise_once(error)
             except asyncio.CancelledError:  # CancelledError is not an Exception, so it would end the fetcher
