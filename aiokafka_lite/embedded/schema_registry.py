@@ -49,8 +49,25 @@ class _Content(NamedTuple):
     def guid(self) -> str:
         """The GUID. Schemas that differ only in the layout of their JSON have the same GUID."""
         text = self.text if self.kind == "PROTOBUF" else json.loads(self.text)
+        if self.kind == "AVRO":
+            text = _short_form(text)
         identity = json.dumps([self.kind, text, self.references], sort_keys=True)
         return str(uuid.UUID(bytes=hashlib.sha256(identity.encode()).digest()[:16]))
+
+
+def _short_form(schema: Any) -> Any:
+    """Return an Avro schema with "int" in place of {"type": "int"}, as Java's library prints it."""
+    if isinstance(schema, list):
+        return [_short_form(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.keys() == {"type"}:
+        return _short_form(schema["type"])
+    return {key: _short_form(value) if key in _SCHEMAS_INSIDE else value for key, value in schema.items()}
+
+
+_SCHEMAS_INSIDE = ("type", "items", "values", "fields")
+"""The keys of an Avro schema whose values are schemas, or the fields that have them."""
 
 
 @dataclass(slots=True)

@@ -9,6 +9,8 @@ from typing import Any
 
 from ..errors import ConfigurationError
 from ..extras import extra
+from .avro_names import for_fastavro, resolved
+from .avro_writing import writer
 from .client import SchemaRegistryClient
 from .schema import Schema, SubjectStrategy, topic_name
 from .serializing import (
@@ -23,9 +25,6 @@ from .serializing import (
     given_schema,
     referenced,
 )
-
-_ROOT = "#"
-"""The key of the schema itself in a mapping of referenced types. No type can have this name."""
 
 GivenAvro = str | Mapping[str, Any] | list[Any] | Schema
 """A schema of Avro: JSON text, the parsed JSON, or a ``Schema``, which may have references."""
@@ -72,15 +71,10 @@ class AvroSerializer(SchemaSerializer[T]):
     async def _writer(self, schema: Schema) -> Write:
         check_type(schema, "AVRO", "AvroSerializer")
         # The data has the shape of this serializer's schema. The registry's newer schema must be able to represent it.
-        parsed = await _parsed(self._registry, schema)
-        schemaless_writer = extra("fastavro", "avro").schemaless_writer
-
-        def write(data: object) -> bytes:
-            buffer = io.BytesIO()
-            schemaless_writer(buffer, parsed, data)
-            return buffer.getvalue()
-
-        return write
+        try:
+            return writer(await _resolved(self._registry, schema))
+        except (ValueError, KeyError, TypeError) as error:
+            raise _wrong_schema(error) from None
 
 
 class AvroDeserializer(SchemaDeserializer[T]):
@@ -107,6 +101,8 @@ class AvroDeserializer(SchemaDeserializer[T]):
     async def _reader(self, schema: Schema) -> Read:
         check_type(schema, "AVRO", "AvroDeserializer")
         written_with = await _parsed(self._registry, schema)
+        if _is_bytes(written_with):
+            return _read_raw_bytes
         read_with = None if self._schema is None else await _parsed(self._registry, self._schema)
         schemaless_reader = extra("fastavro", "avro").schemaless_reader
 
@@ -118,37 +114,50 @@ class AvroDeserializer(SchemaDeserializer[T]):
         return read
 
 
+def _is_bytes(schema: Any) -> bool:
+    """Whether the schema is "bytes" itself. Confluent's format has no length before such bytes."""
+    return schema == "bytes" or (isinstance(schema, Mapping) and schema["type"] == "bytes")
+
+
+def _read_raw_bytes(data: bytes, start: int) -> object:
+    return data[start:]
+
+
 def _checked(given: GivenAvro) -> Schema:
     """The schema as a ``Schema``. Raises ConfigurationError if it is not JSON, or not an Avro schema."""
     schema, parsed = given_schema(given, "AVRO", (Mapping, list), "JSON text, a dict, a list or a Schema")
-    if not schema.references:  # a schema with references is parsed when the registry has sent the referenced schemas
-        _parse(parsed, {})
+    if not schema.references:  # a schema with references is resolved when the registry has sent the referenced schemas
+        try:
+            writer(_parse(resolved(parsed)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise _wrong_schema(error) from None
     return schema
 
 
-async def _parsed(registry: SchemaRegistryClient, schema: Schema) -> Any:
-    """The schema as fastavro needs it, with the types that it refers to."""
+async def _resolved(registry: SchemaRegistryClient, schema: Schema) -> Any:
+    """The schema with the types that it refers to. Raises ConfigurationError."""
     used = await referenced(registry, schema)
-    return _parse(json.loads(schema.text), {name: json.loads(each.text) for name, each in used.items()})
-
-
-def _parse(schema: Any, used: dict[str, Any]) -> Any:
-    """A copy of the schema. The definition replaces the first reference to each name in ``used``."""
-    fastavro = extra("fastavro", "avro")
-    repository = extra("fastavro.repository.base", "avro")
-
-    class Used(repository.AbstractSchemaRepository):  # type: ignore[misc, name-defined, unused-ignore]
-        def load(self, name: str) -> Any:
-            if name == _ROOT:
-                return schema
-            if name not in used:
-                raise repository.SchemaRepositoryError(f"no reference has the name {name}")
-            return used[name]
-
     try:
-        return fastavro.schema.load_schema(_ROOT, repo=Used())
+        return resolved(json.loads(schema.text), [json.loads(each.text) for each in used.values()])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _wrong_schema(error) from None
+
+
+async def _parsed(registry: SchemaRegistryClient, schema: Schema) -> Any:
+    """The schema as fastavro reads with it."""
+    return _parse(for_fastavro(await _resolved(registry, schema)))
+
+
+def _parse(schema: Any) -> Any:
+    fastavro = extra("fastavro", "avro")
+    try:
+        return fastavro.parse_schema(schema)
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, KeyError, TypeError) as error:
-        raise ConfigurationError(f"schema must be a schema of Avro: {type(error).__name__}: {error}") from None
+        raise _wrong_schema(error) from None
+
+
+def _wrong_schema(error: Exception) -> ConfigurationError:
+    return ConfigurationError(f"schema must be a schema of Avro: {type(error).__name__}: {error}")
 
 
 def _name_of(schema: Any) -> str:
