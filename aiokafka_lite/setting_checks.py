@@ -36,6 +36,7 @@ UNUSUAL = {
     "retry_backoff_max": 600.0,
     "reconnect_backoff_max": 600.0,
     "max_poll_interval": 3 * DAY,
+    "renew_locks_for": 3 * DAY,
     "metadata_max_age": 3 * DAY,
     "connections_max_idle": 3 * DAY,
 }

@@ -114,6 +114,7 @@ JAVA: dict[str, Java] = {
     "acknowledgement_mode": Java("share.acknowledgement.mode", SAME),
     "acquire_mode": Java("share.acquire.mode", SAME),
     "max_fetch_records": Java("max.poll.records", SAME),
+    "renew_locks_for": Java(None),
     "group_protocol": Java("group.protocol", SAME),
     "group_remote_assignor": Java("group.remote.assignor", SAME),
 }

@@ -117,6 +117,22 @@ class AcquiredRecords:
         """The results that release all acquired offsets in batches that are not decoded."""
         return _settled(chain.from_iterable(wanted for _, wanted in self._batches), AcknowledgeType.RELEASE)
 
+    def release_behind(self, keep: float, *, also_redelivered: bool) -> list[SettledRange]:
+        """Drop the batches behind the first ``keep`` offsets, and return the results that release their offsets.
+
+        A batch with a redelivered record is dropped only with ``also_redelivered``.
+        """
+        kept: deque[tuple[RecordBatch, list[_Range]]] = deque()
+        released: list[_Range] = []
+        for batch, ranges in self._batches:
+            if keep > 0 or not (also_redelivered or all(each.delivery_count == 1 for each in ranges)):
+                kept.append((batch, ranges))
+            else:
+                released += ranges
+            keep -= sum(len(each.offsets) for each in ranges)
+        self._batches = kept
+        return _settled(released, AcknowledgeType.RELEASE)
+
     def decode(self) -> DecodedBatch:
         """Decode the next batch."""
         batch, wanted = self._batches.popleft()

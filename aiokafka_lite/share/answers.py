@@ -64,6 +64,8 @@ class ShareAnswers:
         self._counters = counters
         self._on_settled = on_settled
         self._on_failure = on_failure
+        self.may_renew: bool = False
+        """Whether the broker renews locks, as far as known."""
         self._refused: dict[TopicPartition, float] = {}  # the times of the last refusals
 
     @property
@@ -93,7 +95,7 @@ class ShareAnswers:
         check_acquired(acquired)
         if acquired:
             self._check_lock(response.acquisition_lock_timeout_ms, began)
-        expires_at = began + response.acquisition_lock_timeout_ms / 1000
+        lock = response.acquisition_lock_timeout_ms / 1000
         some = refused = False
         refusal: KafkaError | None = None
         now = asyncio.get_running_loop().time()
@@ -117,7 +119,7 @@ class ShareAnswers:
                     else:
                         self._on_failure(error)
                 elif data.acquired_records:
-                    some = self._acquire(name, key, data, expires_at, is_first=not some) or some
+                    some = self._acquire(name, key, data, began, lock, is_first=not some) or some
         # Settled last, because an acquisition without a result in the whole answer has failed.
         for each in sent:
             refused = not self.settle(each, results) or refused
@@ -137,7 +139,8 @@ class ShareAnswers:
         name: TopicPartition,
         key: TopicIdPartition,
         data: ShareFetchResponsePartition,
-        expires_at: float,
+        began: float,
+        lock: float,
         *,
         is_first: bool,
     ) -> bool:
@@ -153,7 +156,9 @@ class ShareAnswers:
             check_crc=self._config.check_crcs,
             max_size=self._config.max_decompressed_size,
         )
-        acquisition = Acquisition(name, key, self._node_id, expires_at, unread=acquired)
+        acquisition = Acquisition(
+            name, key, self._node_id, began + lock, unread=acquired, lock=lock, may_renew=self.may_renew
+        )
         acquisition.settled += acquired.settled
         self._in_flight.add(acquisition)
         self._counters.bytes_fetched += len(records)
@@ -193,9 +198,25 @@ class ShareAnswers:
                 each.fail(error)
                 continue
             self._counters.renewed += 1
-            self._in_flight.renewed(acquisition, each.record.offset, began + lock_timeout)
+            self._in_flight.renewed(
+                acquisition, each.record.offset, began + lock_timeout, asyncio.get_running_loop().time()
+            )
             if not each.promise.done():
                 each.promise.set_result(lock_timeout)
+
+    def kept(
+        self, renewals: Sequence[Acknowledgements], results: Results, began: float, lock_timeout: float
+    ) -> KafkaError | None:
+        """Apply the results of renewals by the client itself. Returns the first error; its locks are not renewed."""
+        failure: KafkaError | None = None
+        for renewal in renewals:
+            error = self.result_of(renewal.acquisition, results)
+            if error is None and lock_timeout > 0:
+                self._counters.renewed += renewal.counts().total()
+                self._in_flight.extend(renewal.acquisition, began + lock_timeout, lock_timeout)
+            else:
+                failure = failure or error
+        return failure
 
     def results(self, response: ShareAcknowledgeResponse) -> Results:
         """The result of each partition; None if its acknowledgements were applied."""

@@ -41,6 +41,10 @@ class ShareConfig:
     """The maximum number of bytes in one response, less than ``max_response_size``."""
     fetch_max_wait: float = 0.5
     """Seconds that a broker waits for ``fetch_min_bytes``. Acknowledgements to this broker wait for the same time."""
+    renew_locks_for: float = 300.0
+    """Seconds for which the client renews the locks of the records of one read (KIP-1222, Kafka 4.2). They begin again
+    when the program acknowledges one of them. After that, the locks end, and the records are delivered again. 0 renews
+    no lock."""
     check_crcs: bool = True
     """Whether the checksums of batches are verified."""
     max_decompressed_size: int = 128 * MIB
@@ -56,4 +60,5 @@ class ShareConfig:
         whole(self, "fetch_max_bytes", 1)
         whole(self, "max_decompressed_size", 1)
         seconds(self, "fetch_max_wait")
+        seconds(self, "renew_locks_for")
         switch(self, "check_crcs")

@@ -34,8 +34,9 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
 
     Several consumers of a group may read one partition. A broker locks each record that it delivers, for the group's
     ``share.record.lock.duration.ms`` (30 seconds by default). ``accept`` ends the delivery of a record, ``release``
-    makes it available again, ``reject`` drops it, ``renew`` begins its lock again. A record is delivered again when its
-    lock expires or its consumer ends; after ``share.delivery.count.limit`` deliveries (5 by default) it is archived.
+    makes it available again, ``reject`` drops it, ``renew`` begins its lock again. The client renews locks by itself
+    for ``renew_locks_for`` seconds, and acquires no more records than the program takes within half a lock (Kafka 4.2).
+    A record is delivered again when its lock expires or its consumer ends; after ``share.delivery.count.limit`` deliveries (5 by default) it is archived.
     Records are not in order across redeliveries.
 
     With ``acknowledgement_mode="implicit"``, the next read, or ``commit``, accepts all records that earlier reads
@@ -119,6 +120,8 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
     async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[ShareRecord[K, V]]:
         """Up to ``max_records`` acquired records; if there are none, wait ``timeout`` seconds for some.
 
+        There are fewer if the program would not process as many in half of ``renew_locks_for``, and at most 16 at the
+        first read, when its pace is not known.
         Raises IllegalStateError while another task reads and, in explicit mode, while a returned record is not
         acknowledged. Raises AuthorizationError, DeserializationError and CorruptRecord, each once.
         """
@@ -128,9 +131,11 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
 
     async def _read(self, max_records: int, timeout: float | None) -> list[ShareRecord[K, V]]:
         self._service.check()
-        self._core.begin_read()
+        is_long_ago = self._core.begin_read(max_records)
         try:
             self._settle_last_read()
+            if is_long_ago:
+                await asyncio.sleep(0)
             if not self._core.make_ready() and not await self._service.while_running(self._core.wait_ready(timeout)):
                 return []
             self._core.raise_failure()
@@ -249,8 +254,8 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         It is not live after a failure, after ``close``, and when the program has not asked for records for more than
         ``max_poll_ago`` seconds. By default there is no such limit, because share groups have no ``max_poll_interval``.
         It is not ready before the start, and while it is not a member of its group. It is also not ready when requests
-        wait or fail, and no broker has answered for more than ``max_silence`` seconds. Raises ConfigurationError for a
-        wrong limit.
+        wait or fail, and no broker has answered for more than ``max_silence`` seconds, and when acquired records have
+        lately been released or lost because the program was too slow. Raises ConfigurationError for a wrong limit.
         """
         from .health import share_health
 

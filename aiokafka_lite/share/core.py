@@ -4,6 +4,7 @@ Rules of this file:
 
 1. Records are acquired on demand. A fetcher asks for records only while a read waits and none is buffered, because the
    lock of an acquired record expires while it waits. All fetchers read ``_wants_records``: whether a read waits.
+   ``pace`` limits the number of records that are acquired for a read, and that a read returns.
 2. Batches are decoded when a read takes their records, by ``_decode`` alone, and only as many as it needs.
 3. A read that awaits deserializers takes its records afterwards, in one step without an await. So a cancelled read
    takes none. Records that were lost or released meanwhile are skipped.
@@ -33,9 +34,10 @@ from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
 from .counters import Counters
 from .fetcher import FINAL_TIMEOUT, BrokerShareFetcher
-from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight
+from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight, Kept
 from .member import ShareMember
 from .membership import LEAVE_TIMEOUT, Membership
+from .pace import LOCK, Pace
 from .results import AcknowledgementResult
 from .session import TopicIdPartition
 from .settings import ShareOptions
@@ -48,6 +50,12 @@ logger = logging.getLogger(__name__)
 
 DECODED_AHEAD = 16 << 20
 """The approximate bytes of records that one read decodes. A larger single batch is decoded as well."""
+
+TURN = 0.02
+"""Seconds that a program takes between two reads, after which a read yields to the event loop: renewals need it."""
+
+SLOW_FOR = 2.0
+"""Locks after which the program no longer counts as slow."""
 
 CLOSE_MARGIN = 0.5
 """Seconds beyond ``fetch_max_wait`` for the answers to the requests under way when the consumer closes."""
@@ -84,6 +92,11 @@ class ShareCore:
         self._wants_records = False
         self._is_reading = False
         self._last_read_at: float | None = None  # the loop's time; None before the start
+        self._max_records = 1  # of the present read
+        self._pace = Pace()
+        self._expired = 0  # the expired records that were reported
+        self._slow_at: float | None = None  # when records did not reach the program in time; None after a while
+        self._slow = ""
         self._ready = asyncio.Event()
         self._failures: list[Exception] = []  # errors that the next reads raise
         self._acknowledged: dict[TopicPartition, int] = {}  # results since the last commit
@@ -200,7 +213,9 @@ class ShareCore:
                 self.membership.member.member_id,
                 self.in_flight,
                 self.counters,
-                wants_records=lambda: self._wants_records and not self.in_flight.buffered,
+                wanted_records=self._wanted_records,
+                keep=self._keep,
+                on_slow=self._report_slow,
                 on_records=self._on_records,
                 on_settled=self._on_settled,
                 on_failure=self.raise_once,
@@ -217,16 +232,84 @@ class ShareCore:
 
     # Reading.
 
-    def begin_read(self) -> None:
-        """Begin a read. Call ``end_read`` afterwards in any case. Raises IllegalStateError while another task reads."""
+    def begin_read(self, max_records: int) -> bool:
+        """Begin a read. Call ``end_read`` afterwards in any case. Raises IllegalStateError while another task reads.
+
+        Returns whether the read should yield to the event loop, because the program may not have done so.
+        """
         if self._is_reading:
             raise IllegalStateError("another task reads from this share consumer: give each task its own consumer")
         self._is_reading = True
+        self._max_records = max_records
+        now = asyncio.get_running_loop().time()
+        self._pace.begin_read(now, self._window)
+        return self._last_read_at is not None and now - self._last_read_at > TURN
 
     def end_read(self) -> None:
         """End a read, which has returned records or has failed."""
         self._is_reading = False
         self._last_read_at = asyncio.get_running_loop().time()
+
+    # The pace of the program, and the locks.
+
+    @property
+    def _window(self) -> float:
+        """Seconds for which the program may have a record: those of a lock, or of its renewals."""
+        lock = LOCK if self.lock_timeout is None else self.lock_timeout
+        if all(fetcher.may_renew for fetcher in self._fetchers.values()):
+            return max(lock, self.options.share.renew_locks_for)
+        return lock
+
+    def _wanted_records(self) -> int:
+        if not self._wants_records or self.in_flight.buffered:
+            return 0
+        limit = self.options.share.max_fetch_records
+        most = self._pace.most_acquired(self._max_records, self.lock_timeout, limit)
+        # All fetchers acquire records for the same read.
+        return max(1, most // len(self._fetchers)) if most < limit else most
+
+    def _keep(self, node_id: int) -> Kept:
+        now = asyncio.get_running_loop().time()
+        longest = self.options.share.renew_locks_for
+        lock = LOCK if self.lock_timeout is None else self.lock_timeout
+        return self.in_flight.keep(
+            node_id,
+            now,
+            taken_within_lock=self._pace.taken_within(lock, now, self._max_records),
+            longest=longest,
+            reads_no_more=self.last_poll_ago >= longest,
+        )
+
+    def _report_expired(self) -> None:
+        if self.in_flight.expired > self._expired:
+            count, self._expired = self.in_flight.expired - self._expired, self.in_flight.expired
+            self._report_slow(f"the locks of {plural(count, 'record')} ended before the program got them")
+
+    def _report_slow(self, what: str) -> None:
+        now = asyncio.get_running_loop().time()
+        is_new = self.slow_reason is None
+        self._slow_at, lock = now, LOCK if self.lock_timeout is None else self.lock_timeout
+        seconds = self._pace.seconds_per_record(now)
+        self._slow = f"{what}: it takes {seconds:.3g} s a record, and a lock lasts {lock:g} s"
+        if is_new:
+            logger.warning(
+                "share group %s: %s; process records faster or in more consumers, set a lower max_fetch_records, or "
+                "raise share.record.lock.duration.ms of the group",
+                *(self.options.share.group_id, self._slow),
+            )
+
+    @property
+    def slow_reason(self) -> str | None:
+        """What has lately kept records from the program, or kept it from acknowledging them in time; None if nothing.
+
+        The time is that of some locks.
+        """
+        if self._slow_at is None:
+            return None
+        from ..cluster.metrics import loop_time
+
+        lock = LOCK if self.lock_timeout is None else self.lock_timeout
+        return self._slow if loop_time() - self._slow_at <= SLOW_FOR * lock else None
 
     @property
     def last_poll_ago(self) -> float:
@@ -272,6 +355,7 @@ class ShareCore:
         now = asyncio.get_running_loop().time()
         # One record is enough for a read to return, so no more is decoded here.
         if not self._failures and self.in_flight.next(now) is None:
+            self._report_expired()
             self._decode(1)
             return bool(self._failures) or self.in_flight.next(now) is not None
         return True
@@ -301,12 +385,15 @@ class ShareCore:
 
     def take(self, max_records: int) -> list[AnyShareRecord]:
         """Return up to ``max_records`` buffered records to the user."""
+        max_records = self._pace.most_returned(max_records)
         if max_records > 1:  # ``make_ready`` has decoded one
             self._decode(max_records)
         records: list[AnyShareRecord] = []
-        for acquisition, some in self.in_flight.peek(max_records, asyncio.get_running_loop().time()):
-            self.in_flight.take(acquisition, len(some))
+        now = asyncio.get_running_loop().time()
+        for acquisition, some in self.in_flight.peek(max_records, now):
+            self.in_flight.take(acquisition, len(some), now)
             records += some
+        self._pace.returned(len(records), now)
         return records
 
     async def take_deserialized(self, max_records: int) -> list[AnyShareRecord]:
@@ -316,30 +403,31 @@ class ShareCore:
         """
         deserializing = self.options.deserializing
         assert deserializing is not None
+        max_records = self._pace.most_returned(max_records)
         self._decode(max_records)
         found = self.in_flight.peek(max_records, asyncio.get_running_loop().time())
         made = [(acquisition, some, await deserializing.run(some)) for acquisition, some in found]
         # Nothing is awaited from here on: either all of these records are returned, or none.
         records: list[AnyShareRecord] = []
+        now = asyncio.get_running_loop().time()
         for acquisition, some, result in made:
-            # The first record identifies all of them, because records leave ``buffered`` only from its start, or all at
-            # once.
-            if not acquisition.buffered or acquisition.buffered[0] is not some[0]:
-                continue  # the records were lost or released meanwhile
             for raw, record in zip(some, result.records):
+                if not acquisition.is_next(raw):
+                    continue  # the record was lost or released meanwhile
                 if record is None:
                     acquisition.settle_unread(raw, AcknowledgeType.REJECT)
                     self.notify_acknowledged(acquisition)
                 else:
-                    self.in_flight.take(acquisition, 1)
+                    self.in_flight.take(acquisition, 1, now)
                     records.append(record)
-            if result.failure is not None:
+            if result.failure is not None and acquisition.is_next(some[len(result.records)]):
                 acquisition.settle_unread(some[len(result.records)], AcknowledgeType.RELEASE)
                 self.notify_acknowledged(acquisition)
                 self.raise_once(result.failure)
                 break
         if not records:
             self.raise_failure()
+        self._pace.returned(len(records), now)
         return records
 
     def _on_records(self, lock_timeout: float) -> None:
@@ -351,7 +439,8 @@ class ShareCore:
 
     def acknowledge(self, record: AnyShareRecord, kind: AcknowledgeType) -> None:
         """Acknowledge a returned record. Raises IllegalStateError if the record is not in flight."""
-        self.notify_acknowledged(self.in_flight.acknowledge(record, kind))
+        now = asyncio.get_running_loop().time()
+        self.notify_acknowledged(self.in_flight.acknowledge(record, kind, now))
 
     def accept_returned(self) -> None:
         """Accept all records that were returned and not acknowledged."""

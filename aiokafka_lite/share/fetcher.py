@@ -4,27 +4,31 @@ Rules of this file:
 
 1. One request at a time: the epochs of a share session count the requests in their order.
 2. Records are fetched only while a read waits and nothing is buffered: acquired records are locked, and no other
-   consumer can have them.
+   consumer can have them. No more are acquired than the program takes in half a lock, as ``pace`` has it.
 3. Acknowledgements go with the next fetch, or alone after ``ACKNOWLEDGE_AFTER`` seconds, or at once when a commit
    waits for them. Renewals never go with a fetch, because the broker would not fetch then.
 4. Each request passes through the session: ``fetch`` or ``acknowledge`` before it, then exactly one of ``answered`` and
    ``lost``. A lost session takes its acquired records with it, and fails their acknowledgements.
 5. No failure is retried at once. An empty answer that comes too soon counts as a failure.
-6. ``_wake`` is cleared before the decision, and nothing is awaited until the decision is made: no event is missed.
+6. Locks are renewed at half of their time, by requests of their own: a group that refuses renewals would refuse the
+   acknowledgements of the same request as well. Records that would reach the program too late are released.
+7. ``_wake`` is cleared before the decision, and nothing is awaited until the decision is made: no event is missed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import anyio
 
 from ..aio.retry import is_retriable
+from ..arguments import plural
 from ..cluster.client import Client
-from ..errors import ConnectionLost, ErrorCode, KafkaError, error_for
+from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaError, error_for
 from ..net.connection import Connection, Purpose
 from ..protocol.messages import ShareAcknowledgeRequest
 from ..types import TopicPartition
@@ -32,7 +36,7 @@ from .acknowledgements import AcknowledgeType
 from .answers import Renewal, Results, ShareAnswers
 from .config import ShareConfig
 from .counters import Counters, counted
-from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight
+from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight, Kept
 from .outbox import Outbox
 from .requests import acknowledge_request, fetch_request, may_acknowledge_again, may_fetch_again
 from .session import FINAL, ShareSession, TopicIdPartition
@@ -46,8 +50,10 @@ FINAL_TIMEOUT = 0.7
 class BrokerShareFetcher:
     """Acquires and acknowledges records at one broker. Owner: the ``ShareCore``, which runs it as a task.
 
-    ``wants_records`` returns whether a read waits. ``on_records`` is called when records were acquired, ``on_settled``
-    with each result of acknowledgements, ``on_failure`` with an error that the next read raises.
+    ``wanted_records`` returns the number of records to acquire for a read that waits, or 0. ``keep`` decides about the
+    locks of the broker with this id that are half over. ``on_records`` is called when records were acquired,
+    ``on_settled`` with each result of acknowledgements, ``on_failure`` with an error that the next read raises,
+    ``on_slow`` with a sentence about records that do not reach the program, or not within their lock.
     """
 
     def __init__(
@@ -59,7 +65,9 @@ class BrokerShareFetcher:
         in_flight: InFlight,
         counters: Counters,
         *,
-        wants_records: Callable[[], bool],
+        wanted_records: Callable[[], int],
+        keep: Callable[[int], Kept],
+        on_slow: Callable[[str], None],
         on_records: Callable[[float], None],
         on_settled: Callable[[Acknowledgements], None],
         on_failure: Callable[[KafkaError], None],
@@ -70,7 +78,10 @@ class BrokerShareFetcher:
         self._member_id = member_id
         self._in_flight = in_flight
         self._counters = counters
-        self._wants_records = wants_records
+        self._wanted_records = wanted_records
+        self._keep = keep
+        self._on_slow = on_slow
+        self._refuses_renewals = False
         self._on_records = on_records
         self._on_settled = on_settled
         self._answers = ShareAnswers(
@@ -113,6 +124,11 @@ class BrokerShareFetcher:
         self.wake()
         return flush
 
+    @property
+    def may_renew(self) -> bool:
+        """Whether the broker renews locks, as far as known."""
+        return self._answers.may_renew
+
     def renew(self, record: AnyShareRecord) -> asyncio.Future[float]:
         """Renew the acquisition lock of a record. The promise has the length of the new lock in seconds."""
         promise: asyncio.Future[float] = asyncio.get_running_loop().create_future()
@@ -131,8 +147,10 @@ class BrokerShareFetcher:
                 now = asyncio.get_running_loop().time()
                 if self._must_acknowledge(now):
                     await self._acknowledge()
-                elif self._wanted and self._wants_records():
-                    await self._fetch()
+                elif (keep_at := self._in_flight.keep_at(self.node_id)) is not None and keep_at <= now:
+                    await self._keep_locks()
+                elif self._wanted and (max_records := self._wanted_records()):
+                    await self._fetch(max_records)
                 elif self._is_idle:
                     await self._end_session([])
                     # Partitions or records may have come during the request.
@@ -141,8 +159,8 @@ class BrokerShareFetcher:
                         return
                 else:
                     with anyio.CancelScope() as waiting:
-                        if self._outbox.due is not None:
-                            waiting.deadline = self._outbox.due
+                        times = [time for time in (self._outbox.due, keep_at) if time is not None]
+                        waiting.deadline = min(times, default=math.inf)
                         await self._wake.wait()
         finally:
             self._stopped.set()
@@ -174,13 +192,18 @@ class BrokerShareFetcher:
     async def _connect(self) -> Connection:
         return await self._client.broker(self.node_id).connection(Purpose.FETCH)
 
-    async def _fetch(self) -> None:
+    async def _fetch(self, max_records: int) -> None:
         loop = asyncio.get_running_loop()
         # The broker may wait for records before it answers.
         timeout = self._client.config.request_timeout + self._config.fetch_max_wait
         to_send: list[Acknowledgements] = []
         try:
             connection = await self._connect()
+            self._answers.may_renew = (
+                self._config.renew_locks_for > 0
+                and not self._refuses_renewals
+                and connection.versions.supports(ShareAcknowledgeRequest.RENEW)
+            )
             # Taken after the last await before the request, so that acknowledgements that came meanwhile are sent too.
             to_send = self._take()
             foreign = [each for each in to_send if each.acquisition.key not in self._wanted]
@@ -192,7 +215,7 @@ class BrokerShareFetcher:
                 self._counters.sessions_opened += 1
             wanted = dict(self._wanted)
             request = fetch_request(
-                self._config.group_id, self._member_id, self._session.fetch(wanted), self._config, to_send
+                self._config.group_id, self._member_id, self._session.fetch(wanted), self._config, to_send, max_records
             )
             began = loop.time()
             self._counters.fetch_requests += 1
@@ -262,6 +285,46 @@ class BrokerShareFetcher:
             await asyncio.sleep(self._backoff.next())
         else:
             self._backoff.reset()
+
+    async def _keep_locks(self) -> None:
+        """Renew the locks of records here and in the program, and release what the program cannot get in time."""
+        kept = self._keep(self.node_id)
+        if kept.released:
+            self._on_slow(f"{plural(kept.released, 'record')} released that the program would have got too late")
+            self._outbox.acknowledged(asyncio.get_running_loop().time())
+        if kept.abandoned:
+            self._on_slow(
+                f"the program has had {plural(kept.abandoned, 'record')} for more than "
+                f"renew_locks_for={self._config.renew_locks_for:g} s, so their locks end"
+            )
+        if not kept.renewals:
+            return
+        try:
+            connection = await self._connect()
+            began = asyncio.get_running_loop().time()
+            request = acknowledge_request(
+                self._config.group_id, self._member_id, self._session.acknowledge(), kept.renewals
+            )
+            self._counters.acknowledge_requests += 1
+            answer = connection.send(request, timeout=self._client.config.request_timeout)
+            response = await counted(self._counters.acknowledges, answer)
+            code = ErrorCode.of(response.error_code)
+            if not self._session_continues(code, response.error_message, []):
+                await asyncio.sleep(self._backoff.next())
+                return
+            results = self._answers.results(response)
+            failure = self._answers.kept(kept.renewals, results, began, response.acquisition_lock_timeout_ms / 1000)
+        except KafkaError as error:
+            await self._failed(error, [])
+            return
+        if failure is None:
+            self._backoff.reset()
+        elif isinstance(failure, BrokerError) and may_acknowledge_again(failure):
+            await asyncio.sleep(self._backoff.next())
+        else:
+            self._refuses_renewals, self._answers.may_renew = True, False
+            self._in_flight.refuse_renewals(self.node_id)
+            self._on_slow(f"broker {self.node_id} renews no locks ({failure})")
 
     async def _end_session(self, to_send: list[Acknowledgements]) -> None:
         """Close the session with a request that carries these acknowledgements. Never raises a KafkaError."""

@@ -19,4 +19,6 @@ def share_health(service: Service, core: ShareCore, *, max_silence: float, max_p
     state = core.membership.member.state
     if service.state is ServiceState.RUNNING and state is not ShareMemberState.STABLE:
         transient.append(f"it is not a member of its group: {state.name}")
+    if (slow := core.slow_reason) is not None:
+        transient.append(slow)
     return health_of(service, core.client, max_silence, fatal=fatal, transient=transient)

@@ -15,6 +15,11 @@ Rule 1: An acquisition belongs to one session with one broker and to one acquisi
         broker refuses all of them in that request.
 Rule 2: Times are times of the event loop's clock. A lock counts from the moment at which the request was sent, so it
         expires here before it expires at the broker.
+Rule 3: A record that waits here must reach the user before its lock ends. ``keep`` decides, at half of the lock, which
+        locks are renewed and which records are released. A release keeps the delivery count, and the last allowed
+        delivery archives the record. So only records of a first delivery are released unseen: all groups allow two.
+Rule 4: Without renewals, a redelivered record that waits is returned also after the end of its lock: the next delivery
+        could be the last. Its acknowledgement is refused, which the user and the log hear of.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ErrorCode, IllegalStateError, KafkaError, error_for
 from ..types import ShareRecord, TopicPartition
@@ -33,6 +38,10 @@ from .session import TopicIdPartition
 
 AnyShareRecord = ShareRecord[Any, Any]
 
+LAST_SECOND = 1.0
+"""Seconds before the end of a lock at which all waiting records are released, if the lock cannot be renewed. It is a
+tenth of a lock of less than 10 s."""
+
 
 class Acquisition:
     """Records of one partition under one acquisition lock. Owner: ``InFlight``."""
@@ -41,11 +50,16 @@ class Acquisition:
         "acknowledged",
         "buffered",
         "expires_at",
+        "is_abandoned",
+        "is_halved",
         "key",
+        "lock",
         "lost",
+        "may_renew",
         "node_id",
         "partition",
         "returned",
+        "returned_at",
         "settled",
         "unread",
     )
@@ -59,6 +73,8 @@ class Acquisition:
         records: Iterable[ShareRecord] = (),
         *,
         unread: AcquiredRecords | None = None,
+        lock: float = 0.0,
+        may_renew: bool = False,
     ) -> None:
         self.partition: TopicPartition = partition
         self.key: TopicIdPartition = key
@@ -70,6 +86,16 @@ class Acquisition:
         self.unread = unread
         self.returned: dict[int, int] = {}
         """The delivery counts of the records, by their offset."""
+        self.returned_at: float | None = None
+        """When the user last got or acknowledged one of its records; None before."""
+        self.lock = lock
+        """The seconds of the lock; 0 if the lock is not watched."""
+        self.may_renew = may_renew
+        """Whether the broker renews locks."""
+        self.is_halved = False
+        """Whether the half of a lock that is not renewed is over."""
+        self.is_abandoned = False
+        """Whether the lock ends, and nothing more can be done about it."""
         self.acknowledged: dict[int, AcknowledgeType] = {}
         self.settled: list[SettledRange] = []
 
@@ -92,6 +118,46 @@ class Acquisition:
     def waiting(self) -> int:
         """The number of records that were not returned to the user."""
         return len(self.buffered) + (len(self.unread) if self.unread else 0)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the waiting records are returned although their lock may have ended (rule 4)."""
+        return self.is_abandoned and not self.may_renew and self.is_halved
+
+    @property
+    def keep_at(self) -> float | None:
+        """When to renew the lock, or to release records that would come too late (rule 3); None for never."""
+        if self.lost is not None or not self.lock or self.is_abandoned:
+            return None
+        if not self.may_renew and self.is_halved:
+            return self.expires_at - min(self.lock / 10, LAST_SECOND)
+        return self.expires_at - self.lock / 2
+
+    def locked(self) -> Acknowledgements:
+        """A renewal of all its offsets: also those whose acknowledgements wait for the next request."""
+        offsets = chain(self.returned, self.acknowledged, (record.offset for record in self.buffered))
+        ranges = [*self.settled, *(self.unread.released() if self.unread else ())]
+        renewed = [each._replace(kind=AcknowledgeType.RENEW) for each in ranges]
+        return Acknowledgements(self, dict.fromkeys(offsets, AcknowledgeType.RENEW), settled=renewed)
+
+    def release_waiting(self, keep: float, *, also_redelivered: bool) -> int:
+        """Release the waiting records behind the first ``keep``. Returns their number.
+
+        A redelivered record is released only with ``also_redelivered`` (rule 3).
+        """
+        released = 0
+        records, self.buffered = self.buffered, deque()
+        for position, record in enumerate(records):
+            if position < keep or not (also_redelivered or record.delivery_count == 1):
+                self.buffered.append(record)
+            else:
+                self.acknowledged[record.offset] = AcknowledgeType.RELEASE
+                released += 1
+        if self.unread:
+            ranges = self.unread.release_behind(max(0.0, keep - len(self.buffered)), also_redelivered=also_redelivered)
+            self.settled += ranges
+            released += sum(len(each.offsets) for each in ranges)
+        return released
 
     def decode(self) -> DecodedBatch:
         """Decode the next unread batch, and buffer its records."""
@@ -119,9 +185,13 @@ class Acquisition:
             at=self.partition,
         )
 
+    def is_next(self, record: ShareRecord) -> bool:
+        """Whether this is the next record for the user. Others keep their order when some of them are released."""
+        return bool(self.buffered) and self.buffered[0] is record
+
     def settle_unread(self, record: ShareRecord, kind: AcknowledgeType) -> None:
         """Acknowledge the next buffered record, which cannot be returned to the user."""
-        assert self.buffered[0] is record
+        assert self.is_next(record)
         self.buffered.popleft()
         self.acknowledged[record.offset] = kind
 
@@ -148,6 +218,18 @@ class Acknowledgements:
             counts[each.kind] += len(each.offsets)
         del counts[AcknowledgeType.GAP]
         return counts
+
+
+class Kept(NamedTuple):
+    """What ``InFlight.keep`` has decided.
+
+    The locks of ``renewals`` are to be renewed. ``released`` records are released, and ``abandoned`` records of the
+    user lose their lock, because the user has had them for too long.
+    """
+
+    renewals: Sequence[Acknowledgements]
+    released: int
+    abandoned: int
 
 
 class InFlight:
@@ -193,7 +275,7 @@ class InFlight:
         """The acquisition of the next record for the user, or None. Drops buffered records whose lock has expired."""
         for acquisition in self._acquisitions:
             if acquisition.buffered or acquisition.unread:
-                if now >= acquisition.expires_at:
+                if now >= acquisition.expires_at and not acquisition.is_late:
                     self.expired += acquisition.waiting
                     acquisition.drop_waiting()
                 elif acquisition.buffered:
@@ -202,7 +284,9 @@ class InFlight:
 
     def next_unread(self, now: float) -> Acquisition | None:
         """An acquisition with a batch to decode, or None."""
-        return next((each for each in self._acquisitions if each.unread and now < each.expires_at), None)
+        return next(
+            (each for each in self._acquisitions if each.unread and (now < each.expires_at or each.is_late)), None
+        )
 
     def peek(self, max_records: int, now: float) -> list[tuple[Acquisition, list[ShareRecord]]]:
         """Up to ``max_records`` records for the user, without returning them."""
@@ -212,19 +296,74 @@ class InFlight:
         for acquisition in self._acquisitions:
             if max_records <= 0:
                 break
-            if acquisition.buffered and now < acquisition.expires_at:
+            if acquisition.buffered and (now < acquisition.expires_at or acquisition.is_late):
                 records = list(islice(acquisition.buffered, max_records))
                 found.append((acquisition, records))
                 max_records -= len(records)
         return found
 
-    def take(self, acquisition: Acquisition, count: int) -> None:
+    def take(self, acquisition: Acquisition, count: int, now: float) -> None:
         """Take the next ``count`` buffered records, which are returned to the user now."""
         buffered, returned = acquisition.buffered, acquisition.returned
+        acquisition.returned_at = now
         self.taken += count
         for _ in range(count):
             record = buffered.popleft()
             returned[record[2]] = record[9]  # an index takes half the time of a name, and this runs for each record
+
+    # Locks (rules 3 and 4).
+
+    def keep_at(self, node_id: int) -> float | None:
+        """When ``keep`` has to be called for this broker; None for never."""
+        times = (each.keep_at for each in self._acquisitions if each.node_id == node_id)
+        return min((time for time in times if time is not None), default=None)
+
+    def keep(
+        self, node_id: int, now: float, *, taken_within_lock: float, longest: float, reads_no_more: bool = False
+    ) -> Kept:
+        """Decide about the locks of this broker that are half over.
+
+        ``taken_within_lock`` is the number of records that the program takes in the time of a lock, ``longest`` the
+        seconds for which the locks of records of the user are renewed. With ``reads_no_more``, the program has not
+        read for longer than that.
+        """
+        renewals: list[Acknowledgements] = []
+        released = abandoned = 0
+        room = taken_within_lock
+        for acquisition in self._acquisitions:
+            keep_at = acquisition.keep_at
+            if acquisition.node_id != node_id or keep_at is None or keep_at > now:
+                room -= acquisition.waiting
+                continue
+            if not acquisition.may_renew:
+                rest = taken_within_lock * max(0.0, acquisition.expires_at - now) / acquisition.lock
+                room -= taken_within_lock - rest
+                released += acquisition.release_waiting(0 if acquisition.is_halved else room, also_redelivered=False)
+                room += taken_within_lock - rest - acquisition.waiting
+                acquisition.is_halved, acquisition.is_abandoned = True, acquisition.is_halved
+                continue
+            is_stuck = acquisition.returned_at is not None and now - acquisition.returned_at >= longest
+            is_last = is_stuck or reads_no_more
+            released += acquisition.release_waiting(0 if is_last else room, also_redelivered=is_last)
+            room -= acquisition.waiting
+            if now >= acquisition.expires_at:
+                acquisition.is_abandoned = True  # nothing can be renewed
+            elif is_stuck and acquisition.returned:
+                acquisition.is_abandoned = True
+                abandoned += len(acquisition.returned)
+            else:
+                renewals.append(acquisition.locked())
+        return Kept(renewals, released, abandoned)
+
+    def extend(self, acquisition: Acquisition, expires_at: float, lock: float) -> None:
+        """Record that the lock of all records of an acquisition was renewed."""
+        acquisition.expires_at, acquisition.lock = expires_at, lock
+
+    def refuse_renewals(self, node_id: int) -> None:
+        """Record that this broker renews no locks."""
+        for acquisition in self._acquisitions:
+            if acquisition.node_id == node_id:
+                acquisition.may_renew = False
 
     # Acknowledgements of the user.
 
@@ -240,9 +379,13 @@ class InFlight:
             "record, or it is acknowledged already"
         )
 
-    def acknowledge(self, record: AnyShareRecord, kind: AcknowledgeType) -> Acquisition:
-        """Acknowledge a returned record. Raises IllegalStateError like ``find``."""
+    def acknowledge(self, record: AnyShareRecord, kind: AcknowledgeType, now: float) -> Acquisition:
+        """Acknowledge a returned record. Raises IllegalStateError like ``find``.
+
+        This shows that the user is at work, so the time for the records that came with it begins again.
+        """
         acquisition = self.find(record)
+        acquisition.returned_at = now
         del acquisition.returned[record.offset]
         acquisition.acknowledged[record.offset] = kind
         return acquisition
@@ -305,14 +448,22 @@ class InFlight:
         if acquisition not in self._acquisitions:
             self._acquisitions.append(acquisition)
 
-    def renewed(self, acquisition: Acquisition, offset: int, expires_at: float) -> None:
-        """Record that the lock of a returned record was renewed."""
+    def renewed(self, acquisition: Acquisition, offset: int, expires_at: float, now: float) -> None:
+        """Record that the user has renewed the lock of a returned record."""
         count = acquisition.returned.pop(offset, None)
         kind = acquisition.acknowledged.pop(offset, None)
         if count is None and kind is None:
             return  # the record was acknowledged, and the acknowledgement is sent
         # Another acquisition, because only this record of the old one has a new lock.
-        renewed = Acquisition(acquisition.partition, acquisition.key, acquisition.node_id, expires_at)
+        renewed = Acquisition(
+            acquisition.partition,
+            acquisition.key,
+            acquisition.node_id,
+            expires_at,
+            lock=acquisition.lock,
+            may_renew=acquisition.may_renew,
+        )
+        renewed.returned_at = now
         if count is not None:
             renewed.returned[offset] = count
         if kind is not None:

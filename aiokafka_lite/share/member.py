@@ -55,6 +55,8 @@ TRANSITIONS: dict[ShareMemberState, dict[ShareMemberEvent, ShareMemberState]] = 
     _S.FAILED: {_E.CLOSE: _S.FAILED},
 }
 
+_FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+
 _HINTS = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the brokers limit the group by group.share.max.size",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs READ on the group",
@@ -134,7 +136,10 @@ class ShareMember:
             self._advance(ShareMemberEvent.JOINED)
             return None
         error = self._error(code, response.error_message)
-        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+        # A join creates the group, so a join that gets GROUP_ID_NOT_FOUND met a group of another type. For a member
+        # that has joined, the brokers have lost the group.
+        has_joined = self.epoch != JOIN_EPOCH
+        if code in _FENCED and (has_joined or code is not ErrorCode.GROUP_ID_NOT_FOUND):
             self.epoch, self.assignment = JOIN_EPOCH, frozenset()
             self._advance(ShareMemberEvent.FENCED)
         elif not is_retriable_by_member(error):
@@ -151,7 +156,10 @@ class ShareMember:
         self._advance(ShareMemberEvent.LEFT)
 
     def _error(self, code: ErrorCode, message: str | None) -> KafkaError:
-        details = "; ".join(text for text in (message, _HINTS.get(code)) if text)
+        hint = _HINTS.get(code)
+        if code is ErrorCode.GROUP_ID_NOT_FOUND and self.epoch != JOIN_EPOCH:
+            hint = "the brokers no longer know the group, and the member joins again"
+        details = "; ".join(text for text in (message, hint) if text)
         return error_for(
             code, f"ShareGroupHeartbeat of group {self.group_id!r} was refused" + (f" ({details})" if details else "")
         )

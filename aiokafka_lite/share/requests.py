@@ -38,8 +38,14 @@ def fetch_request(
     session: ShareSessionRequest,
     config: ShareConfig,
     acknowledged: Sequence[Acknowledgements],
+    max_records: int,
 ) -> ShareFetchRequest:
-    """The next ShareFetch. It names the partitions that are added, and those with acknowledgements."""
+    """The next ShareFetch. It names the partitions that are added, and those with acknowledgements.
+
+    If the program takes fewer than ``max_fetch_records`` records within a lock, the broker acquires no more than
+    ``max_records``: whole batches would be too many.
+    """
+    is_strict = config.acquire_mode == "record_limit" or max_records < config.max_fetch_records
     batches = _batches(acknowledged)
     by_topic: dict[bytes, list[ShareFetchRequestPartition]] = {}
     for key in dict.fromkeys((*session.add, *batches)):
@@ -56,9 +62,9 @@ def fetch_request(
         max_wait_ms=round(config.fetch_max_wait * 1000),
         min_bytes=config.fetch_min_bytes,
         max_bytes=config.fetch_max_bytes,
-        max_records=config.max_fetch_records,
-        batch_size=config.max_fetch_records,
-        share_acquire_mode=_RECORD_LIMIT if config.acquire_mode == "record_limit" else 0,
+        max_records=max_records,
+        batch_size=max_records,
+        share_acquire_mode=_RECORD_LIMIT if is_strict else 0,
         topics=[ShareFetchRequestTopic(topic_id=each, partitions=parts) for each, parts in by_topic.items()],
         forgotten_topics_data=[
             ShareFetchRequestForgottenTopic(topic_id=each, partitions=numbers) for each, numbers in forgotten.items()

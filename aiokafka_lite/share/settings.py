@@ -27,6 +27,7 @@ class ShareConsumerSettings(ClientSettings, total=False):
     fetch_min_bytes: int
     fetch_max_bytes: int
     fetch_max_wait: float
+    renew_locks_for: float
     check_crcs: bool
     max_decompressed_size: int
 

@@ -186,6 +186,17 @@ async def test_share_sessions_are_as_those_of_apache_kafka(kafka: Kafka) -> None
 
 
 @shares
+async def test_a_record_that_the_end_of_its_session_releases_counts_as_delivered(kafka: Kafka) -> None:
+    async with group_of(kafka, 3) as group:
+        await group.join("m")
+        assert await group.fetch("m", max_wait_ms=LONG) == [(DONE, [(0, 2, 1)])]
+        assert await group.acknowledge("m", (1, 1, RELEASE)) == DONE
+        await group.fetch("m", epoch=-1)
+        await group.join("n")
+        assert await group.fetch("n", max_wait_ms=LONG) == [(DONE, [(0, 2, 2)])]
+
+
+@shares
 async def test_unusual_share_requests_are_answered_as_by_apache_kafka(kafka: Kafka) -> None:
     async with group_of(kafka, 1) as group:
         await group.join("m")

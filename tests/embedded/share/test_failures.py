@@ -73,7 +73,7 @@ async def test_a_record_whose_lock_expired_is_delivered_again_and_its_acknowledg
     cluster: EmbeddedCluster,
 ) -> None:
     await write(cluster, b"a", topic="jobs")
-    async with share_consumer(cluster, "jobs") as slow, share_consumer(cluster, "jobs") as other:
+    async with share_consumer(cluster, "jobs", renew_locks_for=0.0) as slow, share_consumer(cluster, "jobs") as other:
         (first,) = await read(slow, 1)
         assert slow.acquisition_lock_timeout == 30.0
         (again,) = await read(other, 1)

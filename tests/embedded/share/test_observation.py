@@ -93,7 +93,7 @@ async def test_a_share_consumer_that_is_refused_is_not_live(cluster: EmbeddedClu
 
 async def test_metrics_have_what_was_returned_and_the_latencies_of_requests(cluster: EmbeddedCluster) -> None:
     await write(cluster, *[b"v"] * 6)
-    async with share_consumer(cluster) as consumer:
+    async with share_consumer(cluster, renew_locks_for=0.0) as consumer:
         await read(consumer, 2)
         with pytest.raises(IllegalStateError, match="must be called in the event loop"):
             await asyncio.to_thread(consumer.metrics)

@@ -29,7 +29,7 @@ def in_flight(*records: ShareRecord, node_id: int = NODE, expires_at: float = 30
 def read(records: InFlight, max_records: int = 100, now: float = 0.0) -> list[ShareRecord]:
     found = records.peek(max_records, now)
     for acquisition, some in found:
-        records.take(acquisition, len(some))
+        records.take(acquisition, len(some), now)
     return [each for _, some in found for each in some]
 
 
@@ -58,7 +58,7 @@ def test_only_returned_records_are_accepted_by_the_next_read() -> None:
 def test_a_record_that_the_user_released_is_not_accepted_by_the_next_read() -> None:
     records = in_flight(record(0), record(1))
     read(records)
-    records.acknowledge(record(0), RELEASE)
+    records.acknowledge(record(0), RELEASE, 0.0)
     records.accept_returned()
     assert sent(records) == {0: RELEASE, 1: ACCEPT}
 
@@ -68,15 +68,15 @@ def test_a_record_that_is_not_returned_cannot_be_acknowledged(wrong: ShareRecord
     records = in_flight(record(0), record(1))
     read(records, 1)
     with pytest.raises(IllegalStateError, match="is not in flight"):
-        records.acknowledge(wrong, ACCEPT)
+        records.acknowledge(wrong, ACCEPT, 0.0)
 
 
 def test_a_record_is_acknowledged_once() -> None:
     records = in_flight(record(0))
     read(records)
-    records.acknowledge(record(0), ACCEPT)
+    records.acknowledge(record(0), ACCEPT, 0.0)
     with pytest.raises(IllegalStateError, match="offset 0 of orders-0 is not in flight"):
-        records.acknowledge(record(0), REJECT)
+        records.acknowledge(record(0), REJECT, 0.0)
 
 
 def test_two_deliveries_of_a_record_are_different() -> None:
@@ -85,8 +85,8 @@ def test_two_deliveries_of_a_record_are_different() -> None:
     records.lose(NODE, ConnectionLost("gone", sent=True))
     records.add(Acquisition(PARTITION, KEY, NODE, 30.0, [record(0, delivery_count=2)]))
     read(records)
-    assert records.acknowledge(record(0), ACCEPT).lost is not None
-    assert records.acknowledge(record(0, delivery_count=2), ACCEPT).lost is None
+    assert records.acknowledge(record(0), ACCEPT, 0.0).lost is not None
+    assert records.acknowledge(record(0, delivery_count=2), ACCEPT, 0.0).lost is None
 
 
 def test_a_buffered_record_whose_lock_expired_is_not_returned() -> None:
@@ -98,7 +98,7 @@ def test_a_buffered_record_whose_lock_expired_is_not_returned() -> None:
 def test_an_acknowledgement_after_the_lock_expired_fails_without_a_request() -> None:
     records = in_flight(record(0), expires_at=30.0)
     read(records)
-    records.acknowledge(record(0), ACCEPT)
+    records.acknowledge(record(0), ACCEPT, 0.0)
     to_send, failed = records.take_acknowledged(NODE, 30.0)
     assert not to_send
     assert failed[0].offsets == (0,)
@@ -112,7 +112,7 @@ def test_a_lost_session_drops_buffered_records_and_fails_acknowledgements_of_ret
     lost = ConnectionLost("gone", sent=True)
     records.lose(NODE, lost)
     assert read(records) == []
-    records.acknowledge(record(0), ACCEPT)
+    records.acknowledge(record(0), ACCEPT, 0.0)
     assert records.take_acknowledged(NODE, 0.0)[1][0].error is lost
 
 
@@ -133,7 +133,7 @@ def test_acknowledgements_go_to_the_broker_that_delivered_the_records() -> None:
 def test_closing_releases_buffered_and_returned_records_and_keeps_acknowledgements() -> None:
     records = in_flight(record(0), record(1), record(2))
     read(records, 2)
-    records.acknowledge(record(0), REJECT)
+    records.acknowledge(record(0), REJECT, 0.0)
     records.release_all()
     assert sent(records) == {0: REJECT, 1: RELEASE, 2: RELEASE}
 
@@ -141,9 +141,9 @@ def test_closing_releases_buffered_and_returned_records_and_keeps_acknowledgemen
 def test_acknowledgements_that_are_sent_again_do_not_replace_later_ones() -> None:
     records = in_flight(record(0), record(1))
     read(records)
-    records.acknowledge(record(0), ACCEPT)
+    records.acknowledge(record(0), ACCEPT, 0.0)
     (taken,), _ = records.take_acknowledged(NODE, 0.0)
-    records.acknowledge(record(1), RELEASE)
+    records.acknowledge(record(1), RELEASE, 0.0)
     records.put_back(taken)
     assert sent(records) == {0: ACCEPT, 1: RELEASE}
 
@@ -151,7 +151,7 @@ def test_acknowledgements_that_are_sent_again_do_not_replace_later_ones() -> Non
 def test_a_renewed_record_has_a_lock_of_its_own() -> None:
     records = in_flight(record(0), record(1), expires_at=30.0)
     read(records)
-    records.renewed(records.find(record(0)), 0, expires_at=50.0)
+    records.renewed(records.find(record(0)), 0, 50.0, now=20.0)
     records.accept_returned()
     to_send, failed = records.take_acknowledged(NODE, 40.0)
     assert [each.offsets for each in to_send] == [(0,)]
@@ -161,8 +161,8 @@ def test_a_renewed_record_has_a_lock_of_its_own() -> None:
 def test_a_record_that_was_acknowledged_during_its_renewal_is_sent() -> None:
     records = in_flight(record(0), expires_at=30.0)
     read(records)
-    acquisition = records.acknowledge(record(0), ACCEPT)
-    records.renewed(acquisition, 0, expires_at=50.0)
+    acquisition = records.acknowledge(record(0), ACCEPT, 0.0)
+    records.renewed(acquisition, 0, 50.0, now=20.0)
     assert sent(records, now=40.0) == {0: ACCEPT}
 
 

@@ -49,10 +49,16 @@ def acknowledged(types: dict[int, AcknowledgeType], key: TopicIdPartition = A) -
 def test_a_fetch_names_new_partitions_and_those_with_acknowledgements() -> None:
     session = ShareSessionRequest(4, add=(B,), forget=())
     accepted = acknowledged({7: AcknowledgeType.ACCEPT})
-    request = fetch_request("g", "m", session, ShareConfig(group_id="g", acquire_mode="record_limit"), [accepted])
+    request = fetch_request("g", "m", session, ShareConfig(group_id="g", acquire_mode="record_limit"), [accepted], 500)
     (topic,) = request.topics
     assert {each.partition_index: len(each.acknowledgement_batches) for each in topic.partitions} == {0: 1, 1: 0}
     assert (request.share_session_epoch, request.share_acquire_mode, request.is_renew_ack) == (4, 1, False)
+
+
+@pytest.mark.parametrize(("max_records", "mode"), [(500, 0), (15, 1)])
+def test_fewer_records_than_a_fetch_may_have_are_a_strict_limit(max_records: int, mode: int) -> None:
+    request = fetch_request("g", "m", ShareSessionRequest(4, (B,), ()), ShareConfig(group_id="g"), [], max_records)
+    assert (request.max_records, request.share_acquire_mode) == (max_records, mode)
 
 
 def test_a_request_with_a_renewal_says_so() -> None:

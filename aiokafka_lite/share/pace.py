@@ -1,0 +1,84 @@
+"""The pace of the program: how many records it may get at once, and how many are acquired for it. Pure.
+
+A lock that ends while its record waits costs the record one of its deliveries, and after the last one the brokers
+archive it although no program has seen it. So a consumer acquires what its program takes in half a lock (KIP-1206), and
+returns no more in one call than the program processes in half of the time for which locks are renewed (KIP-1222).
+
+Rule 1: The first read, whose program is not known yet, gets at most ``FIRST`` records.
+Rule 2: A program that reads records one by one shows its pace: the seconds between two reads. They bound the records
+        that are acquired ahead.
+Rule 3: A program that reads many records in one call has all of them at once. Whether that was too many is seen by the
+        seconds until its next read, and only then is the number lowered. A program that sleeps between its reads would
+        otherwise get fewer records with each read, although it processes them at once.
+"""
+
+from __future__ import annotations
+
+import math
+
+FIRST = 16
+"""Records of the first read. A program that takes a second for each of them needs half of the default lock."""
+
+LOCK = 30.0
+"""Seconds of a lock until a broker has told its own: ``share.record.lock.duration.ms`` of a new group."""
+
+GROWTH = 1_000
+"""The largest factor by which the number of records grows from one read to the next."""
+
+
+class Pace:
+    """Owner: the ``ShareCore``. Times are times of the event loop's clock."""
+
+    __slots__ = ("_allowed", "_average", "_count", "_last", "_returned_at")
+
+    def __init__(self) -> None:
+        self._allowed: float = FIRST
+        self._average: float | None = None  # the seconds for one record: a moving average,
+        self._last = 0.0  # and of the last read
+        self._count = 0  # the records of the last read
+        self._returned_at = 0.0
+
+    def begin_read(self, now: float, window: float) -> None:
+        """Measure the time since the last read. The program may have records for ``window`` seconds."""
+        if not self._count:
+            return
+        took = max(now - self._returned_at, 1e-6)
+        self._last = took / self._count
+        self._average = self._last if self._average is None else (self._average + self._last) / 2
+        if took <= window / 2:
+            self._allowed = max(self._allowed, self._count * min(window / 2 / took, GROWTH))
+        elif took > window * 3 / 4:
+            self._allowed = max(1.0, self._count * window / 2 / took)
+        self._count = 0
+
+    def returned(self, count: int, now: float) -> None:
+        """Record that a read has returned records to the program."""
+        if count:
+            self._count, self._returned_at = count, now
+
+    def seconds_per_record(self, now: float) -> float:
+        """Seconds that the program takes for a record, including the one that it has now; 0 if it is not known."""
+        present = (now - self._returned_at) / self._count if self._count else 0.0
+        return max(min(self._average or 0.0, self._last), present)
+
+    def most_returned(self, max_records: int) -> int:
+        """The number of records that a read for up to ``max_records`` records may return."""
+        return max(1, int(min(max_records, self._allowed)))
+
+    def most_acquired(self, max_records: int, lock: float | None, limit: int) -> int:
+        """The number of records to acquire for a read for up to ``max_records`` records; at most ``limit``."""
+        ahead: float = FIRST
+        if self._average is not None:
+            ahead = (LOCK if lock is None else lock) / 2 / self._average
+        return max(1, int(min(limit, max(self.most_returned(max_records), ahead))))
+
+    def taken_within(self, seconds: float, now: float, max_records: int) -> float:
+        """The number of records that the program takes in this time, in reads for up to ``max_records`` records.
+
+        It is infinite if the pace is not known.
+        """
+        of_one = self.seconds_per_record(now)
+        taken = seconds / of_one if of_one else math.inf
+        # A program that has not read for so long may never read again.
+        will_read = now - self._returned_at <= seconds
+        return max(taken, self.most_returned(max_records)) if will_read else taken
