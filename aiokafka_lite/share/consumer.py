@@ -36,7 +36,8 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
     ``share.record.lock.duration.ms`` (30 seconds by default). ``accept`` ends the delivery of a record, ``release``
     makes it available again, ``reject`` drops it, ``renew`` begins its lock again. The client renews locks by itself
     for ``renew_locks_for`` seconds, and acquires no more records than the program takes within half a lock (Kafka 4.2).
-    A record is delivered again when its lock expires or its consumer ends; after ``share.delivery.count.limit`` deliveries (5 by default) it is archived.
+    A record is delivered again when its lock expires or its consumer ends; after ``share.delivery.count.limit``
+    deliveries (5 by default) it is archived.
     Records are not in order across redeliveries.
 
     With ``acknowledgement_mode="implicit"``, the next read, or ``commit``, accepts all records that earlier reads

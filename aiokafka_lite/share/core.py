@@ -24,6 +24,7 @@ from uuid import UUID
 
 import anyio
 
+from ..aio.pace import Pace
 from ..aio.service import CLOSE_TIMEOUT, Service
 from ..aio.user_context import in_copy
 from ..arguments import plural
@@ -37,7 +38,6 @@ from .fetcher import FINAL_TIMEOUT, BrokerShareFetcher
 from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight, Kept
 from .member import ShareMember
 from .membership import LEAVE_TIMEOUT, Membership
-from .pace import LOCK, Pace
 from .results import AcknowledgementResult
 from .session import TopicIdPartition
 from .settings import ShareOptions
@@ -50,6 +50,12 @@ logger = logging.getLogger(__name__)
 
 DECODED_AHEAD = 16 << 20
 """The approximate bytes of records that one read decodes. A larger single batch is decoded as well."""
+
+FIRST = 16
+"""Records of the first read. A program that takes a second for each of them needs half of the default lock."""
+
+LOCK = 30.0
+"""Seconds of a lock until a broker has told its own: ``share.record.lock.duration.ms`` of a new group."""
 
 TURN = 0.02
 """Seconds that a program takes between two reads, after which a read yields to the event loop: renewals need it."""
@@ -93,7 +99,7 @@ class ShareCore:
         self._is_reading = False
         self._last_read_at: float | None = None  # the loop's time; None before the start
         self._max_records = 1  # of the present read
-        self._pace = Pace()
+        self._pace = Pace(FIRST)
         self._expired = 0  # the expired records that were reported
         self._slow_at: float | None = None  # when records did not reach the program in time; None after a while
         self._slow = ""
@@ -255,27 +261,29 @@ class ShareCore:
     @property
     def _window(self) -> float:
         """Seconds for which the program may have a record: those of a lock, or of its renewals."""
-        lock = LOCK if self.lock_timeout is None else self.lock_timeout
         if all(fetcher.may_renew for fetcher in self._fetchers.values()):
-            return max(lock, self.options.share.renew_locks_for)
-        return lock
+            return max(self._lock, self.options.share.renew_locks_for)
+        return self._lock
+
+    @property
+    def _lock(self) -> float:
+        return LOCK if self.lock_timeout is None else self.lock_timeout
 
     def _wanted_records(self) -> int:
         if not self._wants_records or self.in_flight.buffered:
             return 0
         limit = self.options.share.max_fetch_records
-        most = self._pace.most_acquired(self._max_records, self.lock_timeout, limit)
+        most = self._pace.most_acquired(self._max_records, self._lock, limit)
         # All fetchers acquire records for the same read.
         return max(1, most // len(self._fetchers)) if most < limit else most
 
     def _keep(self, node_id: int) -> Kept:
         now = asyncio.get_running_loop().time()
         longest = self.options.share.renew_locks_for
-        lock = LOCK if self.lock_timeout is None else self.lock_timeout
         return self.in_flight.keep(
             node_id,
             now,
-            taken_within_lock=self._pace.taken_within(lock, now, self._max_records),
+            taken_within_lock=self._pace.taken_within(self._lock, now, self._max_records),
             longest=longest,
             reads_no_more=self.last_poll_ago >= longest,
         )
@@ -288,9 +296,9 @@ class ShareCore:
     def _report_slow(self, what: str) -> None:
         now = asyncio.get_running_loop().time()
         is_new = self.slow_reason is None
-        self._slow_at, lock = now, LOCK if self.lock_timeout is None else self.lock_timeout
+        self._slow_at = now
         seconds = self._pace.seconds_per_record(now)
-        self._slow = f"{what}: it takes {seconds:.3g} s a record, and a lock lasts {lock:g} s"
+        self._slow = f"{what}: it takes {seconds:.3g} s a record, and a lock lasts {self._lock:g} s"
         if is_new:
             logger.warning(
                 "share group %s: %s; process records faster or in more consumers, set a lower max_fetch_records, or "
@@ -308,8 +316,7 @@ class ShareCore:
             return None
         from ..cluster.metrics import loop_time
 
-        lock = LOCK if self.lock_timeout is None else self.lock_timeout
-        return self._slow if loop_time() - self._slow_at <= SLOW_FOR * lock else None
+        return self._slow if loop_time() - self._slow_at <= SLOW_FOR * self._lock else None
 
     @property
     def last_poll_ago(self) -> float:

@@ -4,14 +4,14 @@ import math
 
 import pytest
 
-from aiokafka_lite.share.pace import FIRST, Pace
+from aiokafka_lite.aio.pace import Pace
 
-LOCK, WINDOW, LIMIT = 30.0, 300.0, 500
+FIRST, LOCK, WINDOW, LIMIT = 16, 30.0, 300.0, 500
 
 
 def after_reads(*reads: tuple[int, float]) -> tuple[Pace, float]:
     """A pace after reads that returned so many records, each followed by so many seconds of work."""
-    pace, now = Pace(), 100.0
+    pace, now = Pace(FIRST), 100.0
     for count, seconds in reads:
         pace.begin_read(now, WINDOW)
         pace.returned(count, now)
@@ -21,8 +21,8 @@ def after_reads(*reads: tuple[int, float]) -> tuple[Pace, float]:
 
 
 def test_the_first_read_is_small() -> None:
-    pace = Pace()
-    assert (pace.most_returned(500), pace.most_acquired(1, None, LIMIT)) == (FIRST, FIRST)
+    pace = Pace(FIRST)
+    assert (pace.most_returned(500), pace.most_acquired(1, LOCK, LIMIT)) == (FIRST, FIRST)
     assert math.isinf(pace.taken_within(LOCK, 0.0, 1))
 
 

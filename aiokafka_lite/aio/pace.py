@@ -1,10 +1,11 @@
-"""The pace of the program: how many records it may get at once, and how many are acquired for it. Pure.
+"""The pace of a program: how many records it may get at once, and how many are acquired for it. Pure.
 
-A lock that ends while its record waits costs the record one of its deliveries, and after the last one the brokers
-archive it although no program has seen it. So a consumer acquires what its program takes in half a lock (KIP-1206), and
-returns no more in one call than the program processes in half of the time for which locks are renewed (KIP-1222).
+Brokers grant a time with records: the lock of a share group, the timeout of a transaction. Records that wait for longer
+are lost for the program: each lock that ends costs a record one of its deliveries, and after the last one the brokers
+archive it unseen; a transaction that is too slow is aborted, with all of its work. So a client gets no more records
+than its program processes in a part of that time, its ``window``.
 
-Rule 1: The first read, whose program is not known yet, gets at most ``FIRST`` records.
+Rule 1: The first read, whose program is not known yet, is small.
 Rule 2: A program that reads records one by one shows its pace: the seconds between two reads. They bound the records
         that are acquired ahead.
 Rule 3: A program that reads many records in one call has all of them at once. Whether that was too many is seen by the
@@ -16,23 +17,18 @@ from __future__ import annotations
 
 import math
 
-FIRST = 16
-"""Records of the first read. A program that takes a second for each of them needs half of the default lock."""
-
-LOCK = 30.0
-"""Seconds of a lock until a broker has told its own: ``share.record.lock.duration.ms`` of a new group."""
-
 GROWTH = 1_000
 """The largest factor by which the number of records grows from one read to the next."""
 
 
 class Pace:
-    """Owner: the ``ShareCore``. Times are times of the event loop's clock."""
+    """Owner: the client that reads. Times are times of the event loop's clock. ``first`` bounds the first read."""
 
-    __slots__ = ("_allowed", "_average", "_count", "_last", "_returned_at")
+    __slots__ = ("_allowed", "_average", "_count", "_first", "_last", "_returned_at")
 
-    def __init__(self) -> None:
-        self._allowed: float = FIRST
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self._allowed: float = first
         self._average: float | None = None  # the seconds for one record: a moving average,
         self._last = 0.0  # and of the last read
         self._count = 0  # the records of the last read
@@ -65,11 +61,12 @@ class Pace:
         """The number of records that a read for up to ``max_records`` records may return."""
         return max(1, int(min(max_records, self._allowed)))
 
-    def most_acquired(self, max_records: int, lock: float | None, limit: int) -> int:
-        """The number of records to acquire for a read for up to ``max_records`` records; at most ``limit``."""
-        ahead: float = FIRST
-        if self._average is not None:
-            ahead = (LOCK if lock is None else lock) / 2 / self._average
+    def most_acquired(self, max_records: int, lock: float, limit: int) -> int:
+        """The number of records to acquire for a read for up to ``max_records`` records; at most ``limit``.
+
+        Those that the read does not return wait for later reads, so they are what the program takes in half a lock.
+        """
+        ahead = self._first if self._average is None else lock / 2 / self._average
         return max(1, int(min(limit, max(self.most_returned(max_records), ahead))))
 
     def taken_within(self, seconds: float, now: float, max_records: int) -> float:
