@@ -15,13 +15,14 @@ from .errors import BrokerError
 from .extras import extra
 from .producer import ProducerRecord
 from .producer.record import headers_of
-from .types import Header, OffsetAndMetadata, Record, RecordMetadata, TopicPartition
+from .types import Header, OffsetAndMetadata, Record, RecordMetadata, ShareRecord, TopicPartition
 from .version import VERSION
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
 Attributes = dict[str, str | int | bool]
+AnyRecord = Record[Any, Any] | ShareRecord[Any, Any]
 
 
 class _Tracing:
@@ -30,6 +31,7 @@ class _Tracing:
     def __init__(self, tracer_provider: TracerProvider | None, common: Mapping[str, str | None]) -> None:
         self.api: Any = extra("opentelemetry.trace", "opentelemetry")
         self.propagate: Any = extra("opentelemetry.propagate", "opentelemetry")
+        self.contexts: Any = extra("opentelemetry.context", "opentelemetry")
         self.tracer: Any = self.api.get_tracer("aiokafka_lite", VERSION, tracer_provider)
         self._common = {name: value for name, value in common.items() if value is not None}
 
@@ -44,7 +46,7 @@ class _Tracing:
             given["messaging.destination.name"] = topic
         return given
 
-    def links(self, records: Sequence[Record[Any, Any]]) -> list[Any]:
+    def links(self, records: Sequence[AnyRecord]) -> list[Any]:
         """A link to the span that sent each record; no link for a record without a context.
 
         With several records, the attributes of each link name its record.
@@ -56,7 +58,7 @@ class _Tracing:
                 made.append(self.api.Link(context, _place(record) if len(records) > 1 else None))
         return made
 
-    def of_records(self, operation: str, kind: str, records: Sequence[Record[Any, Any]]) -> tuple[str, Attributes]:
+    def of_records(self, operation: str, kind: str, records: Sequence[AnyRecord]) -> tuple[str, Attributes]:
         """The name and the attributes of a span for records. With one record, the attributes describe it."""
         topics = {record.topic for record in records}
         topic = topics.pop() if len(topics) == 1 else None
@@ -72,9 +74,22 @@ class _Tracing:
         span.record_exception(error)
         span.set_status(self.api.StatusCode.ERROR, str(error))
 
-    def context(self, record: Record[Any, Any]) -> Any:
+    def context(self, record: AnyRecord) -> Any:
         """The context in the headers of a record, without the current context of the task."""
-        return self.propagate.extract(record.headers, extra("opentelemetry.context", "opentelemetry").Context(), GETTER)
+        return self.propagate.extract(record.headers, self.contexts.Context(), GETTER)
+
+    @contextmanager
+    def working_on(self, record: AnyRecord) -> Iterator[None]:
+        """Make the headers' context the current one: its span, and its baggage over the baggage of the task.
+
+        Without a span in the headers, no span is current: the work belongs to no trace of the task.
+        """
+        outside = self.api.set_span_in_context(self.api.INVALID_SPAN)
+        token = self.contexts.attach(self.propagate.extract(record.headers, outside, GETTER))
+        try:
+            yield
+        finally:
+            self.contexts.detach(token)
 
 
 class TracingProducerInterceptor:
@@ -170,16 +185,23 @@ class TracingConsumerInterceptor:
             }
         tracing.tracer.start_span("commit", kind=tracing.api.SpanKind.CLIENT, attributes=attributes).end()
 
-    def process(self, records: Record[Any, Any] | Sequence[Record[Any, Any]]) -> AbstractContextManager[Span]:
+    def process(self, records: AnyRecord | Sequence[AnyRecord]) -> AbstractContextManager[Span]:
         """A context for the work on a record or on several: its span ``process <topic>`` is the current one.
 
         The span of one record belongs to the trace of the record: its parent is the span that sent it. The span of
-        several records belongs to the current trace, and has a link to each. An exception is recorded and raised.
+        several records belongs to the current trace, and has a link to each. With one record, its baggage is set too.
+        An exception is recorded and raised, also a cancellation, as at the end of the ``timeout`` of ``Workers``.
         """
-        return self._process([records] if isinstance(records, Record) else list(records))
+        every = [records] if isinstance(records, Record | ShareRecord) else list(records)
+        return self._process_one(every[0]) if len(every) == 1 else self._process(every)
 
     @contextmanager
-    def _process(self, records: list[Record[Any, Any]]) -> Iterator[Span]:
+    def _process_one(self, record: AnyRecord) -> Iterator[Span]:
+        with self._tracing.working_on(record), self._process([record]) as span:
+            yield span
+
+    @contextmanager
+    def _process(self, records: list[AnyRecord]) -> Iterator[Span]:
         tracing = self._tracing
         name, attributes = tracing.of_records("process", "process", records)
         if len(records) != 1:
@@ -187,7 +209,6 @@ class TracingConsumerInterceptor:
         links = tracing.links(records)
         with tracing.tracer.start_as_current_span(
             name,
-            context=tracing.context(records[0]) if links and len(records) == 1 else None,
             kind=tracing.api.SpanKind.CONSUMER,
             attributes=attributes,
             links=links,
@@ -196,7 +217,9 @@ class TracingConsumerInterceptor:
         ) as span:
             try:
                 yield span
-            except Exception as error:
+            except GeneratorExit:  # a generator around the work was closed, which is no error
+                raise
+            except BaseException as error:
                 tracing.fail(span, error)
                 raise
 
@@ -245,7 +268,7 @@ class _HeaderGetter:
 SETTER, GETTER = _HeaderSetter(), _HeaderGetter()
 
 
-def _place(record: Record[Any, Any]) -> Attributes:
+def _place(record: AnyRecord) -> Attributes:
     """The attributes of a record that was read."""
     return {
         "messaging.kafka.offset": record.offset,
