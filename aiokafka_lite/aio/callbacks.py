@@ -1,15 +1,29 @@
-"""Logs exceptions of user callbacks, for callbacks whose caller cannot raise them. They affect no record."""
+"""User callbacks: calls them in a copy of the context, and logs exceptions that no caller can raise.
+
+Neither a context variable that a callback sets nor its exception affects another record.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import TypeVar, TypeVarTuple
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 RAISED = (Exception, asyncio.CancelledError)
 """Exceptions that a callback may raise. A callback that reads the result of a cancelled future raises CancelledError,
 although no task is cancelled."""
+
+
+def in_copy(function: Callable[[*Ts], T], *args: *Ts) -> T:
+    """Call ``function(*args)`` in a copy of the present context."""
+    return copy_context().run(function, *args)
 
 
 class CallbackErrors:

@@ -2,7 +2,8 @@
 
 A task of this package calls user code many times: for many records, rebalances and commits. Without a copy, a variable
 that one call sets, such as the order id of a log line, would still be set in the next call, for another record. So each
-call that the user's own task does not make begins with a copy, as each request of a web framework does.
+call that the user's own task does not make begins with a copy, as each request of a web framework does. ``in_copy`` of
+``aio/callbacks.py`` calls a plain function so.
 
 An awaitable runs in its copy without a task of its own: ``InContext`` passes each step of a coroutine to
 ``Context.run``. That takes 0.6 µs for a call and 0.4 µs for each suspension; a task takes 5 µs.
@@ -11,16 +12,10 @@ An awaitable runs in its copy without a task of its own: ``InContext`` passes ea
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextvars import Context, copy_context
-from typing import Any, Generic, TypeVar, TypeVarTuple
+from contextvars import Context
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
-
-
-def in_copy(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call ``function(*args)`` in a copy of the present context."""
-    return copy_context().run(function, *args)
 
 
 class InContext(Generic[T]):

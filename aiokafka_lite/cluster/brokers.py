@@ -14,6 +14,7 @@ import anyio
 from ..aio.runtime import Runtime
 from ..errors import ErrorCode, error_for
 from ..net.broker import Broker
+from ..net.traffic import TrafficCounters
 from ..types import Node
 from .bootstrap import Address, shuffled
 from .metadata import ClusterView
@@ -32,6 +33,8 @@ class Brokers:
     def __init__(self, bootstrap: Sequence[Address], make: Callable[[Node], Broker], runtime: Runtime) -> None:
         self.bootstrap: tuple[Address, ...] = tuple(bootstrap)
         self._bootstrap_ids = {address: -1 - position for position, address in enumerate(bootstrap)}
+        self.departed: TrafficCounters = TrafficCounters()
+        """The sums over the brokers that have left the cluster, so that sums over all brokers never fall."""
         self._make = make
         self._runtime = runtime
         self._brokers: dict[int, Broker] = {}
@@ -71,6 +74,7 @@ class Brokers:
         for node_id, broker in list(self._brokers.items()):
             if node_id >= 0 and node_id not in self._listed and broker.is_idle:
                 del self._brokers[node_id]
+                self.departed.include(broker.traffic)
                 broker.close()
         # The same brokers are known by their own ids now, so a second connection to them would be wasted.
         for bootstrap_id in self._bootstrap_ids.values():

@@ -40,6 +40,7 @@ from .updater import Updater
 if TYPE_CHECKING:
     from ..net.login import Login
     from ..net.metrics import BrokerTraffic
+    from ..net.traffic import TrafficCounters
     from .otlp import Report
     from .telemetry import Telemetry
 
@@ -299,6 +300,11 @@ class Client(Component):
     def brokers(self) -> tuple[Broker, ...]:
         """All known brokers, and the bootstrap addresses that were tried."""
         return tuple(self._brokers)
+
+    @property
+    def departed(self) -> TrafficCounters:
+        """The traffic with the brokers that have left the cluster."""
+        return self._brokers.departed
 
     def traffic(self) -> dict[int, BrokerTraffic]:
         """The traffic with each broker so far, by its id; a bootstrap address has a negative id."""

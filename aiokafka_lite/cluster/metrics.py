@@ -21,7 +21,7 @@ class ClientMetrics(Snapshot):
 
     - ``connections`` is the number of open connections.
     - ``connects``, ``connect_failures``, ``requests``, ``responses``, ``bytes_sent``, ``bytes_received`` and
-      ``throttle_time`` (seconds) are sums over ``brokers``.
+      ``throttle_time`` (seconds) are sums over ``brokers`` and over the brokers that have left the cluster.
     - ``brokers`` has the traffic with each broker by its id. A bootstrap address has a negative id.
     - ``metadata_age`` and ``last_response_ago`` are the seconds since the last metadata and since the last response of
       any broker, None before the first one.
@@ -62,20 +62,20 @@ def loop_time() -> float:
 def client_metrics(client: Client) -> ClientMetrics:
     """The current metrics. May be called before the start and after the end."""
     brokers = client.traffic()
-    every = brokers.values()
+    every, departed = brokers.values(), client.departed
     view, delay, now = client.view, client.loop_delay, loop_time()
     answered = [each.last_response_at for each in client.brokers if each.last_response_at is not None]
     return ClientMetrics(
         client_id=client.config.client_id,
         connections=sum(each.connections for each in every),
-        connects=sum(each.connects for each in every),
-        connect_failures=sum(each.connect_failures for each in every),
-        requests=sum(each.requests for each in every),
+        connects=departed.connects + sum(each.connects for each in every),
+        connect_failures=departed.connect_failures + sum(each.connect_failures for each in every),
+        requests=departed.requests + sum(each.requests for each in every),
         requests_in_flight=sum(each.requests_in_flight for each in every),
-        responses=sum(each.responses for each in every),
-        bytes_sent=sum(each.bytes_sent for each in every),
-        bytes_received=sum(each.bytes_received for each in every),
-        throttle_time=sum(each.throttle_time for each in every),
+        responses=departed.responses + sum(each.responses for each in every),
+        bytes_sent=departed.bytes_sent + sum(each.bytes_sent for each in every),
+        bytes_received=departed.bytes_received + sum(each.bytes_received for each in every),
+        throttle_time=departed.throttle_time + sum(each.throttle_time for each in every),
         metadata_age=None if view.updated_at is None else view.age(now),
         last_response_ago=now - max(answered) if answered else None,
         outages=sum(each.began is not None for each in client.outages.all()),

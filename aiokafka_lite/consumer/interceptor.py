@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..aio.callbacks import RAISED, CallbackErrors
-from ..aio.user_context import in_copy
+from ..aio.callbacks import RAISED, CallbackErrors, in_copy
 from ..arguments import check_methods, must_be, plural
 from ..errors import ConfigurationError
 from ..types import OffsetAndMetadata, Record, TopicPartition

@@ -27,7 +27,7 @@ class PartitionMetrics(Snapshot):
     offsets from there to the end that the isolation level shows, known from the last answer to a fetch. It is None
     before the first one, and while the partition is paused. ``last_stable_offset`` is the end that ``read_committed``
     shows, by the last answer; None before the first one. ``buffered_bytes`` were fetched and are not unpacked yet.
-    ``records_consumed`` and ``bytes_consumed`` count since the partition was assigned.
+    ``records_consumed`` and ``bytes_consumed`` count over all assignments of the partition to this consumer.
     """
 
     position: int | None
@@ -112,12 +112,13 @@ def consumer_metrics(
     group: GroupMetrics | None,
 ) -> ConsumerMetrics:
     """The current metrics."""
-    partitions = {each.partition: _partition(each, isolation) for each in subscription}
+    partitions = {each.partition: _partition(each, subscription, isolation) for each in subscription}
     every = partitions.values()
+    removed = [counts for each, counts in subscription.earlier_assignments.items() if each not in partitions]
     known = [each.lag for each in every if each.lag is not None]
     return ConsumerMetrics(
-        records_consumed=subscription.removed_records + sum(each.records_consumed for each in every),
-        bytes_consumed=subscription.removed_bytes + sum(each.bytes_consumed for each in every),
+        records_consumed=sum(each.records for each in removed) + sum(each.records_consumed for each in every),
+        bytes_consumed=sum(each.unpacked_bytes for each in removed) + sum(each.bytes_consumed for each in every),
         buffered_bytes=sum(each.buffered_bytes for each in every),
         fetch_latency=fetches.latencies.snapshot(),
         fetch_failures=fetches.failures,
@@ -156,14 +157,14 @@ def request_metrics(counters: RequestCounters) -> RequestMetrics:
     )
 
 
-def _partition(assigned: AssignedPartition, isolation: IsolationLevel) -> PartitionMetrics:
-    buffer = assigned.buffer
+def _partition(assigned: AssignedPartition, subscription: Subscription, isolation: IsolationLevel) -> PartitionMetrics:
+    consumed = subscription.consumed(assigned)
     return PartitionMetrics(
         position=assigned.offset,
         lag=lag_of(assigned, isolation),
         last_stable_offset=assigned.last_stable_offset,
-        buffered_bytes=buffer.bytes,
+        buffered_bytes=assigned.buffer.bytes,
         is_paused=assigned.position.paused,
-        records_consumed=buffer.consumed,
-        bytes_consumed=buffer.consumed_bytes,
+        records_consumed=consumed.records,
+        bytes_consumed=consumed.unpacked_bytes,
     )

@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..aio.callbacks import in_copy
 from ..aio.service import Service, ServiceState
-from ..aio.user_context import in_copy
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..types import TopicPartition

@@ -18,11 +18,22 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from ..errors import IllegalStateError
 from ..types import TopicPartition
 from .partition import AssignedPartition
 from .position import PauseReason, Reset, ResetReason
+
+
+class Consumed(NamedTuple):
+    """The records of one partition that were returned to the program, and the bytes of their batches."""
+
+    records: int
+    unpacked_bytes: int
+
+
+NOTHING_CONSUMED = Consumed(0, 0)
 
 
 class SubscriptionObserver:
@@ -64,9 +75,9 @@ class Subscription:
         self.whole_topics: tuple[str, ...] = tuple(whole_topics)
         self.partitions: dict[TopicPartition, AssignedPartition] = {}
         self.ready: dict[TopicPartition, AssignedPartition] = {}
-        self.removed_records: int = 0
-        self.removed_bytes: int = 0
-        """The counts of consumed records and bytes of partitions that are no longer assigned."""
+        self.earlier_assignments: dict[TopicPartition, Consumed] = {}
+        """The counts of partitions at the end of their last assignment. A partition that is assigned again counts on,
+        so that a counter of it never falls."""
         self._fetch_size = fetch_size
         self._observer = observer
         self._answers = 0
@@ -88,6 +99,13 @@ class Subscription:
     @property
     def topics(self) -> set[str]:
         return {partition.topic for partition in self.partitions}
+
+    def consumed(self, assigned: AssignedPartition) -> Consumed:
+        """The counts of an assigned partition, with its earlier assignments."""
+        earlier = self.earlier_assignments.get(assigned.partition, NOTHING_CONSUMED)
+        return Consumed(
+            earlier.records + assigned.buffer.consumed, earlier.unpacked_bytes + assigned.buffer.unpacked_bytes
+        )
 
     def holds(self, assigned: AssignedPartition) -> bool:
         """Whether this very object is still part of the assignment."""
@@ -113,8 +131,7 @@ class Subscription:
             self._observer.on_removed(removed)
             for each in removed:
                 before[each].fetch_from(None, None)
-                self.removed_records += before[each].buffer.consumed
-                self.removed_bytes += before[each].buffer.consumed_bytes
+                self.earlier_assignments[each] = self.consumed(before[each])
         self.partitions = {each: before.get(each) or self._new(each, self.reset, pause_reason) for each in wanted}
         # Filtered, not built again, so that the partitions keep their turns.
         self.ready = {each: assigned for each, assigned in self.ready.items() if each in wanted}

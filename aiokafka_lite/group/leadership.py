@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..aio.user_context import in_copy
+from ..aio.callbacks import in_copy
 from ..cluster.topics import problem_of_topic_name
 from ..errors import IllegalStateError, ProtocolError
 from ..protocol.messages import JoinGroupResponse

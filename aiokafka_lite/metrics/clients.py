@@ -23,62 +23,92 @@ class Client(Protocol):
 
 
 class ObservedClients:
-    """Clients of one event loop, each with its own name. Holds weak references: it keeps no client alive.
+    """Clients, each with its own name. Holds weak references: it keeps no client alive.
 
-    Create it in the event loop of the clients.
+    Create it in the event loop of the clients. Clients of another event loop are added in that loop.
     """
 
     def __init__(self) -> None:
-        try:
-            self._loop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise IllegalStateError("an exporter of metrics must be made in the event loop of the clients") from None
-        self._clients: weakref.WeakKeyDictionary[Client, str] = weakref.WeakKeyDictionary()
+        loop = running_loop()
+        if loop is None:
+            raise IllegalStateError("an exporter of metrics must be made in the event loop of the clients")
+        self._loop = loop
+        self._loops = {loop: weakref.WeakKeyDictionary[Client, str]()}
 
-    def add(self, client: Client, name: str | None) -> None:
-        """Observe another client.
+    @property
+    def is_over(self) -> bool:
+        """Whether all event loops of clients are closed, so that there can be no samples."""
+        return all(loop.is_closed() for loop in self._loops)
 
-        If several clients have the same name, the second one gets the suffix ``-2``, and so on.
+    def add(self, client: Client, name: str | None) -> str:
+        """Observe another client of the running event loop. Outside of a loop, it is one of the exporter's own loop.
+
+        Returns its name. If several clients have the same name, the second one gets the suffix ``-2``, and so on.
         """
         check_methods("client", client, "metrics")
         if name is not None and (not isinstance(name, str) or not name):
             raise ConfigurationError(must_be("name", "a text", name))
+        loop = running_loop() or self._loop
+        for closed in [each for each in self._loops if each.is_closed()]:
+            del self._loops[closed]
         given = name or _name_of(client)
-        taken, number, unique = set(self._clients.values()), 1, given
+        taken = {used for clients in self._loops.values() for other, used in clients.items() if other is not client}
+        number, unique = 1, given
         while unique in taken:
             number += 1
             unique = f"{given}-{number}"
-        self._clients[client] = unique
+        self._loops.setdefault(loop, weakref.WeakKeyDictionary())[client] = unique
+        return unique
 
     def remove(self, client: Client) -> None:
         """Stop observing this client."""
-        self._clients.pop(client, None)
+        for clients in self._loops.values():
+            clients.pop(client, None)
+
+    def samples_of(self, client: Client) -> list[Sample]:
+        """The present samples of one client, in its event loop; none elsewhere."""
+        clients = self._loops.get(running_loop() or self._loop)
+        name = None if clients is None else clients.get(client)
+        return [] if name is None else list(_samples_of(client, name))
 
     def samples(self) -> list[Sample]:
         """All present samples. In another thread, waits until the event loop has collected them.
 
-        Raises TimeoutError if the loop is blocked for ``READ_TIMEOUT`` seconds. A closed loop has no samples.
+        Raises TimeoutError if a loop is blocked for ``READ_TIMEOUT`` seconds. A loop that does not run has no samples.
         """
-        try:
-            is_own_loop = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            is_own_loop = False
-        if is_own_loop:
-            return list(self._samples())
-        if self._loop.is_closed():
-            return []
-        return asyncio.run_coroutine_threadsafe(self._read(), self._loop).result(READ_TIMEOUT)
+        own_loop = running_loop()
+        samples: list[Sample] = []
+        for loop, clients in list(self._loops.items()):
+            if loop is own_loop:
+                samples += _samples(clients)
+            elif loop.is_running():
+                samples += asyncio.run_coroutine_threadsafe(_read(clients), loop).result(READ_TIMEOUT)
+        return samples
 
-    async def _read(self) -> list[Sample]:
-        return list(self._samples())
 
-    def _samples(self) -> Iterator[Sample]:
-        for client, name in list(self._clients.items()):
-            try:
-                snapshot = client.metrics()
-            except IllegalStateError:
-                continue  # a ConsumerGroup that is not consuming now
-            yield from samples_of(snapshot, name)
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The running event loop of this thread, or None."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def _read(clients: weakref.WeakKeyDictionary[Client, str]) -> list[Sample]:
+    return list(_samples(clients))
+
+
+def _samples(clients: weakref.WeakKeyDictionary[Client, str]) -> Iterator[Sample]:
+    for client, name in list(clients.items()):
+        yield from _samples_of(client, name)
+
+
+def _samples_of(client: Client, name: str) -> Iterator[Sample]:
+    try:
+        snapshot = client.metrics()
+    except IllegalStateError:
+        return  # a ConsumerGroup that is not consuming now
+    yield from samples_of(snapshot, name)
 
 
 def _name_of(client: Client) -> str:

@@ -129,7 +129,9 @@ _CONSUMER.gauge("records.lag.max", "lag_max", "Maximum of the lags of the assign
 _PARTITION = _Table("consumer.partition", "topic", "partition")
 _PARTITION.gauge("records.lag", "lag", "Offsets between the position and the end of the partition.")
 _PARTITION.gauge("position", "position", "Offset of the next record to return.")
-_PARTITION.counter("records.consumed", "records_consumed", "Records returned since the partition was assigned.")
+_PARTITION.counter(
+    "records.consumed", "records_consumed", "Records of the partition that were returned to the program."
+)
 _PARTITION.gauge("buffered", "buffered_bytes", "Fetched batches of the partition that are not unpacked yet.", BYTES)
 
 _COMMITS = _Table("consumer", "group")

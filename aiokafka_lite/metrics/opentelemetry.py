@@ -5,52 +5,80 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..errors import IllegalStateError
 from ..extras import extra
 from ..version import VERSION
 from .clients import Client, ObservedClients
 from .instruments import INSTRUMENTS, Instrument, Sample, by_instrument
+from .totals import MonotonicTotals
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 
 class KafkaMeter:
-    """Observable instruments with the metrics of clients of this event loop.
+    """Observable instruments with the metrics of clients.
 
     ::
 
         meter = KafkaMeter(producer, consumer)
 
-    The instruments belong to ``meter_provider``, by default the global one. A reader in another thread waits until the
-    event loop has read the clients, for 5 seconds at most. The meter keeps no client alive.
+    The instruments belong to ``meter_provider``, by default the global one, which takes one meter: add the clients of
+    other modules with ``add``, those of another event loop in that loop. A reader in another thread waits until the
+    event loop has read the clients, for 5 seconds at most. The meter keeps no client alive. Counters never fall: if a
+    client is made again under the same name, they continue.
 
-    Raises ConfigurationError without the extra ``opentelemetry``, IllegalStateError outside of an event loop.
+    Raises ConfigurationError without the extra ``opentelemetry``, IllegalStateError outside of an event loop and for a
+    second meter of a provider.
     """
 
     def __init__(self, *clients: Client, meter_provider: MeterProvider | None = None) -> None:
         self._api: Any = extra("opentelemetry.metrics", "opentelemetry")
         self._clients = ObservedClients()
+        self._totals = MonotonicTotals()
+        self._named: dict[str, weakref.ref[Client]] = {}  # the last client of each name
         self._samples: Mapping[Instrument, Sequence[Sample]] = {}
         self._read: set[Instrument] = set()  # the instruments that have read the present samples
+        provider = self._api.get_meter_provider() if meter_provider is None else meter_provider
+        earlier = _METERS.get(provider)
+        if earlier is not None and not earlier.is_over:
+            raise IllegalStateError(
+                "this meter provider has a KafkaMeter already, and both would export series with the same attributes; "
+                "add the clients to the first one: meter.add(client)"
+            )
         for client in clients:
             self.add(client)
-        meter = self._api.get_meter("aiokafka_lite", VERSION, meter_provider)
+        _METERS[provider] = self
+        meter = self._api.get_meter("aiokafka_lite", VERSION, provider)
         for each in INSTRUMENTS:
             make = meter.create_observable_counter if each.is_counter else meter.create_observable_gauge
             make(each.opentelemetry_name, [self._observer(each)], unit=each.unit, description=each.description)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all event loops of its clients are closed."""
+        return self._clients.is_over
+
     def add(self, client: Client, *, name: str | None = None) -> None:
         """Observe another client. ``name`` is the attribute ``client``: by default the client id.
 
-        If several clients have the same name, the second one gets the suffix ``-2``, and so on.
+        If several clients have the same name, the second one gets the suffix ``-2``, and so on. Call it in the event
+        loop of the client.
         """
-        self._clients.add(client, name)
+        unique = self._clients.add(client, name)
+        earlier = self._named.get(unique)
+        if earlier is not None and earlier() is not client:
+            self._totals.end(unique)
+        self._named[unique] = weakref.ref(client)
 
     def remove(self, client: Client) -> None:
-        """Stop observing this client."""
+        """Stop observing this client. Its counts remain in the totals of its name."""
+        for sample in self._clients.samples_of(client):
+            self._totals.of(sample)
         self._clients.remove(client)
 
     def _observer(self, instrument: Instrument) -> Callable[[CallbackOptions], Iterable[Observation]]:
@@ -63,8 +91,12 @@ class KafkaMeter:
                 self._samples = by_instrument(self._clients.samples())
             self._read.add(instrument)
             return [
-                self._api.Observation(sample.value, dict(zip(instrument.labels, sample.labels)))
+                self._api.Observation(self._totals.of(sample), dict(zip(instrument.labels, sample.labels)))
                 for sample in self._samples.get(instrument, ())
             ]
 
         return observe
+
+
+_METERS: weakref.WeakKeyDictionary[Any, KafkaMeter] = weakref.WeakKeyDictionary()
+"""The meter of each provider. The instruments of a provider keep their meter alive as long as the provider."""

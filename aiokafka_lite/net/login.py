@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from ..aio.user_context import InContext
 from ..config import ClientConfig
 from ..errors import AuthenticationError, ConnectionLost, ErrorCode, UnsupportedVersion, error_for
 from ..protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
@@ -147,6 +146,8 @@ class Login:
             context = copy_context()
             token: object = context.run(provider) if _is_async(provider) else await asyncio.to_thread(provider)
             if inspect.isawaitable(token):
+                from ..aio.user_context import InContext
+
                 token = await InContext(token, context)
         except (AuthenticationError, ConnectionLost):
             raise

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .metrics import LatencyMetrics
+    from .metrics import BrokerTraffic, LatencyMetrics
 
 RECENT = 1_000
 """The number of latencies that are kept, of each broker and of each kind of work."""
@@ -37,6 +37,16 @@ class TrafficCounters:
         self.throttle_time: float = 0.0
         self.last_response_at: float | None = None  # the loop's time
         self.latencies: Latencies = Latencies()
+
+    def include(self, traffic: BrokerTraffic) -> None:
+        """Add the counts of another broker, but not its latencies."""
+        self.connects += traffic.connects
+        self.connect_failures += traffic.connect_failures
+        self.requests += traffic.requests
+        self.responses += traffic.responses
+        self.bytes_sent += traffic.bytes_sent
+        self.bytes_received += traffic.bytes_received
+        self.throttle_time += traffic.throttle_time
 
 
 class Latencies:

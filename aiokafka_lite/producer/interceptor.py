@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..aio.callbacks import RAISED, CallbackErrors
-from ..aio.user_context import in_copy
+from ..aio.callbacks import RAISED, CallbackErrors, in_copy
 from ..arguments import check_methods, must_be
 from ..errors import ConfigurationError, SerializationError
 from ..types import Header, RecordMetadata

@@ -7,8 +7,7 @@ from collections.abc import Container
 from functools import partial
 from operator import index
 
-from ..aio.callbacks import RAISED, CallbackErrors
-from ..aio.user_context import in_copy
+from ..aio.callbacks import RAISED, CallbackErrors, in_copy
 from ..arguments import plural
 from ..cluster.metadata import ClusterView
 from ..errors import IllegalStateError, KafkaError

@@ -24,9 +24,9 @@ from uuid import UUID
 
 import anyio
 
+from ..aio.callbacks import in_copy
 from ..aio.pace import Pace
 from ..aio.service import CLOSE_TIMEOUT, Service
-from ..aio.user_context import in_copy
 from ..arguments import plural
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView

@@ -23,6 +23,7 @@ from aiokafka_lite import (
     Producer,
     TopicPartition,
 )
+from aiokafka_lite.cluster.metrics import client_metrics
 from aiokafka_lite.metrics import BrokerTraffic
 from aiokafka_lite.net.connector import TcpConnector
 from aiokafka_lite.protocol.messages import DescribeClusterRequest, DescribeClusterResponse, FindCoordinatorRequest
@@ -51,6 +52,22 @@ async def test_requests_and_bytes_are_counted_by_broker() -> None:
         assert traffic.latency_p50 is not None
         assert traffic.latency_max is not None
         assert 0 <= traffic.latency_p50 <= traffic.latency_max < 1
+
+
+@simulated
+async def test_sums_keep_the_traffic_of_brokers_that_have_left_the_cluster() -> None:
+    async with cluster_and_client() as (cluster, client):
+        await client.refresh()
+        await client.send(DESCRIBE, node=2)
+        before = client_metrics(client)
+        await cluster.stop(2)
+        while 2 in client.traffic():
+            await client.refresh()
+            await asyncio.sleep(1.0)
+        after = client_metrics(client)
+        assert 2 in before.brokers
+        for name in ("connects", "requests", "responses", "bytes_sent", "bytes_received"):
+            assert getattr(after, name) >= getattr(before, name)
 
 
 @simulated

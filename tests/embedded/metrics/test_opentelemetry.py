@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from opentelemetry import propagate
+from opentelemetry import baggage, context, propagate
 from opentelemetry.propagators.composite import CompositePropagator
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import messaging_attributes
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
-from aiokafka_lite import Consumer, Producer
+from aiokafka_lite import Consumer, ConsumerGroup, Producer, Record, TopicPartition, Workers
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ErrorCode, KafkaError
+from aiokafka_lite.errors import ErrorCode, IllegalStateError, KafkaError
+from aiokafka_lite.metrics.instruments import INSTRUMENTS
 from aiokafka_lite.metrics.opentelemetry import KafkaMeter
 from aiokafka_lite.protocol.messages import ProduceRequest
 from aiokafka_lite.tracing import TracingConsumerInterceptor, TracingProducerInterceptor
+from tests.embedded.share.sharing import begin_at_the_first_record, share_consumer
+from tests.embedded.share.sharing import read as share_read
+from tests.waiting import until
 
 
 def read(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], float]]:
@@ -60,6 +66,71 @@ async def test_a_blocked_event_loop_delays_a_reading_once_and_not_for_each_instr
     assert read(reader)["kafka.producer.records.delivered"] == {("shop",): 3}
 
 
+def deltas() -> tuple[InMemoryMetricReader, MeterProvider]:
+    """A reader that gets the increase of each counter since the last reading."""
+    reader = InMemoryMetricReader(preferred_temporality={ObservableCounter: AggregationTemporality.DELTA})
+    return reader, MeterProvider([reader])
+
+
+def fallen(values: dict[str, dict[tuple[str, ...], float]]) -> list[str]:
+    counters = {each.opentelemetry_name for each in INSTRUMENTS if each.is_counter}
+    return [name for name, points in values.items() if name in counters and min(points.values(), default=0) < 0]
+
+
+async def test_a_counter_continues_when_a_client_is_made_again_under_its_name(cluster: EmbeddedCluster) -> None:
+    reader, provider = deltas()
+    meter = KafkaMeter(meter_provider=provider)
+    sent = []
+    for count in (5, 2, 7):
+        async with Producer(cluster.bootstrap_servers, client_id="shop", connector=cluster.connector) as producer:
+            meter.add(producer)
+            await producer.send_many("orders", [b"x"] * count)
+            values = read(reader)
+            assert not fallen(values)
+            sent.append(values["kafka.producer.records.delivered"]["shop",])
+            await producer.send("orders", b"not read before the end")
+        meter.remove(producer)
+    assert sent == [5, 1 + 2, 1 + 7]
+
+
+async def test_a_client_that_is_removed_and_added_again_is_not_counted_twice(producer: Producer) -> None:
+    reader, provider = deltas()
+    meter = KafkaMeter(producer, meter_provider=provider)
+    first = read(reader)["kafka.producer.records.delivered"]["shop",]
+    meter.remove(producer)
+    meter.add(producer)
+    assert (first, read(reader)["kafka.producer.records.delivered"]["shop",]) == (3, 0)
+
+
+async def test_a_partition_that_returns_after_a_rebalance_counts_on(
+    cluster: EmbeddedCluster, consumer: Consumer, producer: Producer
+) -> None:
+    reader, provider = deltas()
+    KafkaMeter(consumer, meter_provider=provider)
+    first = "shop", "orders", "0"
+    assert read(reader)["kafka.consumer.partition.records.consumed"][first] == 2
+    consumer.subscribe([])
+    await until(lambda: not consumer.assignment)
+    assert "kafka.consumer.partition.records.consumed" not in read(reader)
+    consumer.subscribe(["orders"])
+    assert len(await consumer.poll(1, timeout=30.0)) == 1
+    values = read(reader)
+    assert values["kafka.consumer.partition.records.consumed"][first] == 1
+    assert not fallen(values)
+    partitions = consumer.metrics().partitions
+    assert consumer.metrics().records_consumed == partitions[TopicPartition("orders", 0)].records_consumed == 3
+
+
+async def test_a_second_meter_of_a_provider_is_refused(producer: Producer, consumer: Consumer) -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    meter = KafkaMeter(producer, meter_provider=provider)
+    with pytest.raises(IllegalStateError, match=r"has a KafkaMeter already.*meter\.add\(client\)"):
+        KafkaMeter(consumer, meter_provider=provider)
+    meter.add(consumer)
+    assert read(reader)["kafka.consumer.assigned.partitions"] == {("shop-2", "billing"): 2}
+
+
 class Traces:
     """Interceptors whose spans stay in memory."""
 
@@ -82,6 +153,15 @@ class Traces:
 @pytest.fixture
 def traces() -> Traces:
     return Traces()
+
+
+@contextmanager
+def attached(to: context.Context) -> Iterator[None]:
+    token = context.attach(to)
+    try:
+        yield
+    finally:
+        context.detach(token)
 
 
 def producer_of(cluster: EmbeddedCluster, traces: Traces) -> Producer:
@@ -135,6 +215,71 @@ async def test_the_work_on_a_record_belongs_to_the_trace_of_its_sender(
         "messaging.kafka.offset": 0,
         "error.type": "ValueError",
     }
+
+
+@pytest.mark.parametrize("as_list", [False, True], ids=["a record", "a list of one"])
+async def test_the_baggage_of_a_record_is_set_while_it_is_processed(
+    cluster: EmbeddedCluster, traces: Traces, as_list: bool
+) -> None:
+    async with producer_of(cluster, traces) as producer:
+        with attached(baggage.set_baggage("tenant", "acme")):
+            await producer.send("orders", b"1", partition=0)
+        async with consumer_of(cluster, traces) as consumer:
+            record = await anext(consumer)
+            with attached(baggage.set_baggage("region", "north")):
+                with traces.consumer.process([record] if as_list else record) as span:
+                    assert baggage.get_all() == {"region": "north", "tenant": "acme"}
+                    assert get_current_span() is span
+                    await producer.send("bills", b"2")
+                assert baggage.get_all() == {"region": "north"}
+    (bill,) = cluster.records("bills")
+    assert {header.key for header in bill.headers} == {"traceparent", "baggage"}
+
+
+async def test_a_record_of_a_share_group_is_processed_in_its_trace(cluster: EmbeddedCluster, traces: Traces) -> None:
+    await begin_at_the_first_record(cluster)
+    async with producer_of(cluster, traces) as producer:
+        await producer.send("orders", b"1")
+    async with share_consumer(cluster) as consumer:
+        with traces.consumer.process((await share_read(consumer, 1))[0]):
+            pass
+    (sent,), (processed,) = traces.named("send orders"), traces.named("process orders")
+    assert processed.parent is not None
+    assert processed.parent.span_id == sent.get_span_context().span_id
+
+
+async def test_an_attempt_that_is_cancelled_is_an_error_of_its_span(cluster: EmbeddedCluster, traces: Traces) -> None:
+    await cluster.produce("orders", b"1")
+    calls = 0
+
+    async def handle(record: Record[Any, Any]) -> None:
+        nonlocal calls
+        calls += 1
+        with traces.consumer.process(record):
+            await asyncio.sleep(60 if calls == 1 else 0)
+
+    group = ConsumerGroup(cluster.bootstrap_servers, group_id="billing", connector=cluster.connector)
+    task = asyncio.create_task(group.consume(["orders"], Workers(handle, attempts=2, timeout=0.01, backoff=0.0)))
+    await until(lambda: len(traces.named("process orders")) == 2)
+    await group.close()
+    await task
+    statuses = [
+        (span.status.status_code, (span.attributes or {}).get("error.type"))
+        for span in sorted(traces.named("process orders"), key=lambda span: span.start_time or 0)
+    ]
+    assert statuses == [(StatusCode.ERROR, "CancelledError"), (StatusCode.UNSET, None)]
+
+
+def test_a_generator_that_is_closed_is_no_error_of_its_span(traces: Traces) -> None:
+    def work() -> Iterator[None]:
+        with traces.consumer.process([]):
+            yield
+
+    generator = work()
+    next(generator)
+    generator.close()  # type: ignore[attr-defined]
+    (span,) = traces.named("process")
+    assert span.status.status_code is StatusCode.UNSET
 
 
 async def test_a_read_of_many_records_is_one_span_with_a_link_to_each(cluster: EmbeddedCluster, traces: Traces) -> None:

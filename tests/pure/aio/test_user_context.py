@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from aiokafka_lite.aio.user_context import InContext, in_copy
+from aiokafka_lite.aio.callbacks import in_copy
+from aiokafka_lite.aio.user_context import InContext
 from tests.virtual import in_virtual_time
 
 name: ContextVar[str] = ContextVar("name", default="")
