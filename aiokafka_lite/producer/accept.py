@@ -350,6 +350,7 @@ class Acceptor:
                 self.check_transaction(number)
             except BaseException as error:
                 self._refused(topic, partition, headers, error)
+                self._room.raise_if_closed(topic, error)
                 raise
             record = PreparedRecord(
                 *self._prepare(topic, value, key, headers, partition, timestamp, is_serialized=True)

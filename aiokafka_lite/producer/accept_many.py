@@ -91,7 +91,12 @@ class ManyAcceptor:
         transaction = self._acceptor.transaction
         log: FailureLog | None = None
         while True:
-            self._service.check()
+            try:
+                self._service.check()
+            except IllegalStateError as error:
+                if pieces:  # otherwise the producer was closed before the call
+                    self._room.raise_if_closed(topic, error, "the rest of the records")
+                raise
             self._acceptor.check_transaction(transaction)
             values, keys = given.take(count)
             if not values:

@@ -224,7 +224,7 @@ class Accumulator:
             number = each.topic_partition.partition
             self._settlement.fail_partition(each, wrong_partition(topic.name, topic.partitions, number))
         if topic.unplaced is not None and topic.is_known:
-            self._place(topic, topic.unplaced)
+            self._place(topic, topic.unplaced, self._timers.now())
 
     def _topic(self, name: str) -> TopicProducer:
         """The topic. If metadata does not have it, a task asks for it, and records are pending meanwhile."""
@@ -324,7 +324,7 @@ class Accumulator:
 
     def fail_pending(self, error: Exception, log: FailureLog) -> None:
         """Fail the pending records of all topics."""
-        for topic in self.topics.values():
+        for topic in list(self.topics.values()):  # a callback of a record may send to another topic
             for pending in (topic.pending, topic.unplaced):
                 if pending is not None:
                     self._fail_pending(topic, pending, error, log)
@@ -354,29 +354,35 @@ class Accumulator:
             raise wrong_partition(topic.name, topic.partitions, number)
         if sent_at is not None and sent_at + self._longest_wait <= now:
             raise wrong_partition(topic.name, topic.partitions, number)
+        return self._keep_unplaced(topic, record, now if sent_at is None else sent_at)
+
+    def _keep_unplaced(self, topic: TopicProducer, record: PreparedRecord, sent_at: float) -> tuple[BatchResult, int]:
         unplaced = topic.unplaced
         if unplaced is None:
+            # The task is started first: it may be refused, because the producer has ended. Then nothing is registered.
+            if not topic.is_asking:
+                self._spawn(partial(self._ask_for_partitions, topic), f"partitions of topic {topic.name}")
+                topic.is_asking = True
             unplaced = topic.unplaced = PendingRecords(topic.name)
             self._settlement.add_pending(unplaced)
-            if not topic.is_asking:
-                topic.is_asking = True
-                self._spawn(partial(self._ask_for_partitions, topic), f"partitions of topic {topic.name}")
-        return unplaced, unplaced.add(record, now if sent_at is None else sent_at)
+        return unplaced, unplaced.add(record, sent_at)
 
     async def _ask_for_partitions(self, topic: TopicProducer) -> None:
         """Refresh metadata until all unplaced records of a topic have a partition or have failed."""
-        while (unplaced := topic.unplaced) is not None:
-            # The first record has waited for the longest time.
-            end = unplaced.times[0] + self._longest_wait
-            await self._refresh(topic.name, end)
-            error = self._settlement.fatal or _refusal(topic.name, self._client.view)
-            # ``topic.unplaced`` and not ``unplaced``: during the await, ``_place`` may have moved these records and
-            # kept other records.
-            if error is not None and topic.unplaced is not None:
-                self._fail_pending(topic, topic.unplaced, error)
-            elif unplaced is topic.unplaced and end <= self._timers.now():
-                self._place(topic, unplaced)
-        topic.is_asking = False
+        try:
+            while (unplaced := topic.unplaced) is not None:
+                # The first record has waited for the longest time.
+                end = unplaced.times[0] + self._longest_wait
+                await self._refresh(topic.name, end)
+                error = self._settlement.fatal or _refusal(topic.name, self._client.view)
+                # ``topic.unplaced`` and not ``unplaced``: during the await, ``_place`` may have moved these records and
+                # kept other records.
+                if error is not None and topic.unplaced is not None:
+                    self._fail_pending(topic, topic.unplaced, error)
+                elif unplaced is topic.unplaced and end <= (now := self._timers.now()):
+                    self._place(topic, unplaced, now)
+        finally:
+            topic.is_asking = False
 
     async def _refresh(self, name: str, end: float) -> None:
         """Wait for newer metadata of a topic, at most until the loop's time ``end``. The updater paces the requests."""
@@ -386,25 +392,34 @@ class Accumulator:
             logger.debug("could not refresh the metadata of topic %r: %s", name, error)
             await asyncio.sleep(min(self._client.config.retry_backoff, max(0.0, end - self._timers.now())))
 
-    def _place(self, topic: TopicProducer, unplaced: PendingRecords) -> None:
+    def _place(self, topic: TopicProducer, unplaced: PendingRecords, now: float) -> None:
         """Move records to partitions that exist now, and fail expired records. The others continue to wait.
 
-        This happens in one iteration of the loop, so that no newer record of these partitions overtakes them.
+        This happens in one iteration of the loop, so that no newer record of these partitions overtakes them. ``now``
+        is the only time that decides which records have expired: a second reading of the clock is later, so a record
+        that this method keeps would be refused as expired where it is kept.
         """
-        now = self._timers.now()
         is_due = unplaced.times[0] + self._longest_wait <= now
         if not is_due and not any(record.partition in topic.partitions for record in unplaced.records):
             return
-        # Reset before the records move: records that still have to wait start another ``PendingRecords``.
+        # Reset before the records move: records that still have to wait start another ``PendingRecords``. These records
+        # stay registered until each has a new place, so that they are settled even if a step below raises.
         topic.unplaced = None
-        self._settlement.remove_pending(unplaced)
-        for record, sent_at in zip(unplaced.records, unplaced.times):
-            if record.partition in topic.partitions or sent_at + self._longest_wait <= now:
-                unplaced.places.append(self._move(record, sent_at))
+        log: FailureLog | None = None
+        while unplaced.records:
+            record, sent_at = unplaced.records[0], unplaced.times[0]
+            if record.partition in topic.partitions:
+                place = self._move(record, sent_at)
+            elif sent_at + self._longest_wait <= now:
+                error = wrong_partition(topic.name, topic.partitions, record.partition)
+                log = log or FailureLog(error)  # one log line for all of them
+                place = self._settlement.fail_record(record, error, log), 0
             else:
-                unplaced.places.append(self._add_unplaced(topic, record, sent_at))
-        unplaced.records.clear()
-        unplaced.times.clear()
+                place = self._keep_unplaced(topic, record, sent_at)
+            unplaced.places.append(place)
+            unplaced.records.popleft()
+            unplaced.times.popleft()
+        self._settlement.remove_pending(unplaced)
         unplaced.move(unplaced.places)
 
 

@@ -26,17 +26,19 @@ from ..cluster.client import Client
 from ..config import ProducerConfig
 from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_for
 from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
-from ..types import TopicPartition
+from ..types import Compression, TopicPartition
 from .batch import Batch, BatchFactory
 from .counters import Counters
 from .delivery import UNKNOWN_OFFSET, BatchResult
 from .dispatch import Dispatcher
-from .outcome import FENCED, Outcome, classify
-from .partition import PartitionProducer, PartitionState
+from .outcome import FENCED, UNUSABLE_IDS, Outcome, classify
+from .partition import PartitionProducer
 from .settle import Settlement
 from .split import Parts, halves, without
 
 logger = logging.getLogger(__name__)
+
+_FORMAT_REFUSED = (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 _PLACE = "writing"
 """The name under which failed attempts are counted as an outage."""
@@ -67,6 +69,8 @@ class Answers:
         self._dispatcher = dispatcher
         self._counters = counters
         self._retries = config.retries
+        self._is_idempotent = bool(config.idempotence)
+        self._compresses = Compression.parse(config.compression) is not Compression.NONE
         self._transactional_id = config.transactional_id
         self._transaction_timeout = config.transaction_timeout
         self._retrying: set[TopicPartition] = set()  # partitions whose last answer required another attempt
@@ -96,9 +100,8 @@ class Answers:
             self._note_missing_offset(in_flight, answer, peer)
             self.delivered(in_flight, UNKNOWN_OFFSET, answer.log_append_time_ms, answer.log_start_offset)
             return
-        # After RETRY, a later attempt may still return the batch's offset. FATAL has to end the producer, and
-        # ``Settlement.fail`` still delivers a written batch.
-        if batch.is_written and outcome not in (Outcome.RETRY, Outcome.FATAL):
+        # After RETRY, a later attempt may still return the batch's offset.
+        if batch.is_written and outcome is not Outcome.RETRY:
             self.delivered(in_flight, UNKNOWN_OFFSET)
             return
         attempt = f"writing {plural(batch.count, 'record')} to {in_flight.partition.topic_partition} on {peer}"
@@ -134,12 +137,10 @@ class Answers:
             if is_stale and not self._take_leader_hint(in_flight.partition, answer, endpoints):
                 self._client.request_refresh()
             self.retry(in_flight, error, unknown_sequence=outcome is Outcome.UNKNOWN_SEQUENCE)
-        elif outcome is Outcome.OUTDATED_EPOCH:
+        elif outcome is Outcome.UNUSABLE_ID:
             self._use_another_producer_id(in_flight, error)
         else:
             self.refuse(in_flight, error)
-            if outcome is Outcome.FATAL:
-                self._settlement.fail_all(error, fatal=True)
 
     def delivered(
         self, in_flight: InFlightBatch, base_offset: int, log_append_time: int = -1, log_start_offset: int = -1
@@ -224,16 +225,34 @@ class Answers:
             self._settlement.fail(batch, error)
         else:
             self._counters.retries += 1
-        level = logging.WARNING if partition.state is PartitionState.OPEN else logging.DEBUG
-        logger.log(level, "requesting another producer id for %r: %s", batch, error)
-        self._dispatcher.act(partition, partition.outdated(batch, error))
+        self._retrying.add(partition.topic_partition)
+        text = "requesting another producer id for %r: %s"
+        self._client.outages.report(logger, _PLACE, error, text, batch, error, level=logging.WARNING)
+        self._dispatcher.act(partition, partition.id_refused(batch, error))
 
     def _error(self, code: ErrorCode, answer: ProduceResponsePartition, attempt: str) -> KafkaError:
         if self._transactional_id is not None and code in FENCED:
             from .transaction_requests import write_refused  # imported here, because other producers do not need it
 
             return write_refused(code, attempt, self._transactional_id, self._transaction_timeout)
+        if self._transactional_id is None and code in UNUSABLE_IDS:
+            # Not ``error_for``: no producer has taken over. Brokers explain these codes by a transactional id.
+            reason = "the broker refuses this producer's id or its epoch, and the producer continues under another id"
+            return BrokerError(code, attempt, reason=reason)
+        if advice := self._advice(code):
+            return error_for(code, attempt, reason=f"{answer.error_message or code.description}; {advice}")
         return error_for(answer.error_code, f"{attempt}: {answer.error_message}" if answer.error_message else attempt)
+
+    def _advice(self, code: ErrorCode) -> str:
+        """The settings that the refused format requires."""
+        settings = []
+        if code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT and self._transactional_id is not None:
+            return "transactions require message.format.version 0.11 or newer of the topic"
+        if code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT and self._is_idempotent:
+            settings.append("idempotence=False")
+        if code in _FORMAT_REFUSED and self._compresses:
+            settings.append('compression="none"')
+        return f"set {' or '.join(settings)}" if settings else ""
 
     def _take_leader_hint(
         self,

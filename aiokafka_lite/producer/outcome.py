@@ -14,21 +14,22 @@ class Outcome(Enum):
     DELIVERED = "the broker has written the batch"
     RETRY = "send the batch again"
     UNKNOWN_SEQUENCE = "the broker refused the sequence numbers; send the batch again, with new numbers if necessary"
-    OUTDATED_EPOCH = "the broker knows a newer epoch of the producer id; send the batch again under another id"
+    UNUSABLE_ID = "the broker refuses the producer id or its epoch; send the batch again under another id"
     SPLIT = "the batch is too large; send its halves"
     SOME_REFUSED = "the broker named the invalid records; fail those and send the others again"
     REFUSED = "another attempt would fail in the same way"
-    FATAL = "another producer has taken over; this one fails every record from now on"
 
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _UNKNOWN_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+UNUSABLE_IDS = (*FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+"""The codes with which brokers refuse a producer id, or its epoch."""
 # Brokers find these errors before they append. NOT_ENOUGH_REPLICAS_AFTER_APPEND is found after it, so it is not here.
 _NOT_APPENDED = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.CONCURRENT_TRANSACTIONS,
+    *UNUSABLE_IDS,
     *_UNKNOWN_SEQUENCE,
 )
 
@@ -36,16 +37,17 @@ _NOT_APPENDED = (
 def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool, transactional: bool = False) -> Outcome:
     """Classify the answer to a batch of ``count`` records. The answer names ``refused`` of them as invalid (KIP-467).
 
-    Two answers are deliberately handled in a special way:
+    Some answers are deliberately handled in a special way:
 
      - DUPLICATE_SEQUENCE_NUMBER is a success without an offset, as in Java's client. The broker wrote the batch long
        ago, and no longer knows its offset.
-     - INVALID_PRODUCER_EPOCH is not fatal. No other client writes under the id of a producer without transactions, so
-       the producer continues under another id. (Java's client continues too, under a newer epoch.) Only PRODUCER_FENCED
-       means that another producer has taken over.
+     - INVALID_PRODUCER_EPOCH, PRODUCER_FENCED and INVALID_PRODUCER_ID_MAPPING are not fatal. No other client writes
+       under the id of a producer without transactions, so the broker has forgotten or confused the id, as managed
+       services do after a restart. The producer continues under another id, as franz-go does. (Java's client ends for
+       the last two codes.)
 
-    In a transaction, both codes fail the batch. The coordinator has assigned the epoch, and only a newer producer or
-    the timeout of the transaction raises it.
+    In a transaction, these codes fail the batch. The coordinator has assigned the id and its epoch, and only a newer
+    producer or the timeout of the transaction raises the epoch.
     """
     if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return Outcome.DELIVERED
@@ -55,10 +57,8 @@ def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool, tra
         return Outcome.UNKNOWN_SEQUENCE
     if transactional and code in FENCED:
         return Outcome.REFUSED
-    if idempotent and code is ErrorCode.INVALID_PRODUCER_EPOCH:
-        return Outcome.OUTDATED_EPOCH
-    if idempotent and code is ErrorCode.PRODUCER_FENCED:
-        return Outcome.FATAL
+    if idempotent and not transactional and code in UNUSABLE_IDS:
+        return Outcome.UNUSABLE_ID
     if code.retriable:
         return Outcome.RETRY
     # If all records are refused, no record remains to be sent again.

@@ -235,15 +235,15 @@ class PartitionProducer(PartitionBatches):
         self._happened(PartitionEvent.FAILED)
         return self._after_answer()
 
-    def outdated(self, batch: Batch, error: Exception) -> Next:
-        """Continue with unwritten batches under another id, because the broker knows a newer epoch of the producer id.
+    def id_refused(self, batch: Batch, error: Exception) -> Next:
+        """Continue with unwritten batches under another id, because the broker refuses the producer id or its epoch.
 
         The broker has not written the batch with this request. If an earlier request may have written it, the caller
         cannot find out any more, so it fails the batch first (``expired``). The batches behind it are handled
         separately.
         """
         if self.sequences is not None:
-            self.sequences.outdated(batch)
+            self.sequences.id_refused(batch)
         return self.failed(batch, error, unknown_sequence=True)
 
     def refused(self, batch: Batch) -> Next:

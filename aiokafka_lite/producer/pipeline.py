@@ -21,7 +21,7 @@ from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..config import ProducerConfig
-from ..errors import IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, error_for
+from ..errors import IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, UnsupportedVersion, error_for
 from ..protocol.messages import InitProducerIdRequest
 from .accept import Acceptor
 from .accept_arrow import ArrowAcceptor
@@ -208,13 +208,13 @@ class Pipeline:
             # First, so that no timer sends a partition whose batches fail below.
             self._timers.stop()
             self._dispatcher.stop()
-            self.settlement.stop()
             error = crash or self._service.failure
             if not isinstance(error, Exception):
                 error = KafkaTimeout("the producer was closed before the record was acknowledged")
             log = FailureLog(error)
+            self.settlement.refuse(error)
             self.accumulator.fail_pending(error, log)
-            self.settlement.fail_all(error, log=log)
+            self.settlement.end(error, log)
             self._failures.end()
 
     def _request_id(self) -> None:
@@ -247,7 +247,10 @@ class Pipeline:
             self._dispatcher.offer(partition)
 
     async def _ask_for_producer_id(self) -> ProducerIdAndEpoch:
-        answer = await self._client.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
+        try:
+            answer = await self._client.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
+        except UnsupportedVersion as error:
+            raise UnsupportedVersion(f"{error}; without it, set idempotence=False") from error
         if answer.error_code:
             raise error_for(
                 answer.error_code,

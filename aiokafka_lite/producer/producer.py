@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random as _random
-import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Never, Unpack
 
 from ..aio.deadline import deadline, within
-from ..aio.runtime import Runtime
+from ..aio.runtime import Runtime, wall_clock
 from ..aio.service import Component
 from ..arguments import INT64_MAX, check_methods, check_timeout, plural, whole
 from ..cluster.client import Client
@@ -84,7 +83,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         value_serializer: GivenSerializer[V_contra] | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
         connector: Connector | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall_clock,
         random: Callable[[], float] = _random.random,
         **settings: Unpack[ProducerSettings],
     ) -> None:

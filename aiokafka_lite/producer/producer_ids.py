@@ -68,7 +68,7 @@ class ProducerIds:
         return False
 
     def discard(self, identity: ProducerIdAndEpoch) -> None:
-        """Stop using this producer id: a broker knows a newer epoch of the id than this producer does."""
+        """Stop using this producer id: a broker does not know it, or knows a newer epoch of it."""
         if self.newest is not None and self.newest.producer_id == identity.producer_id:
             self.newest = None
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from ..aio.byte_budget import ByteBudget
 from ..aio.deadline import deadline
-from ..aio.service import Service
+from ..aio.service import Service, ServiceState
+from ..errors import IllegalStateError
 
 
 class Room:
@@ -39,13 +40,25 @@ class Room:
         try:
             with deadline(bound, describe):
                 await self._service.while_running(budget.acquire(size))
+        except IllegalStateError as error:
+            self.raise_if_closed(topic, error)
+            raise
         finally:
             self.waiting -= 1
         try:
             self._service.check()  # the producer may have been closed meanwhile
-        except BaseException:
+        except BaseException as error:
             budget.release(size)
+            self.raise_if_closed(topic, error)
             raise
+
+    def raise_if_closed(self, topic: str, error: BaseException, what: str = "the record") -> None:
+        """Raise IllegalStateError that says what was not accepted, if a call waited while the producer was closed."""
+        is_closed = self._service.state in (ServiceState.CLOSING, ServiceState.CLOSED)
+        if is_closed and isinstance(error, IllegalStateError):
+            raise IllegalStateError(
+                f"{what} for topic {topic!r} was not accepted: the producer was closed while the call waited"
+            ) from None
 
     async def drain(self, size: int) -> None:
         """Wait until ``size`` bytes are free, and take none."""

@@ -121,8 +121,8 @@ class Sequences:
         """Record that the first unsettled batch is not written, so the numbers of all of them are free."""
         self._renumber = True
 
-    def outdated(self, batch: Batch) -> None:
-        """Record that the broker knows a newer epoch of the producer id than the epoch of a batch."""
+    def id_refused(self, batch: Batch) -> None:
+        """Record that the broker refuses the producer id of a batch, or its epoch."""
         self._ids.discard(batch.identity)
         if batch.identity == self.identity:
             self._needs_new_epoch = True

@@ -4,6 +4,10 @@ Rule 1: ``Settlement`` owns the set of unsettled batches, and is the only writer
 a batch with its first record. ``deliver`` or ``fail`` removes the batch, and releases its bytes of ``buffer_memory``.
 ``replace`` removes the batch too, but its parts keep the bytes.
 
+Rule 1a: every promise of the producer is in ``unsettled`` from its first record until it is settled, pending records
+included. So ``end`` is the one place that settles whatever is open, whichever component has failed, and in whatever
+step.
+
 Rule 2: batches expire in the order in which they were begun, so one timer is enough. Only pending records
   (``is_ordered``) and split batches can change that order, and the set is sorted then.
 """
@@ -18,7 +22,7 @@ from ..aio.byte_budget import ByteBudget
 from ..arguments import plural
 from ..cluster.client import Client
 from ..config import ProducerConfig
-from ..errors import ErrorCode, KafkaError, KafkaTimeout
+from ..errors import ErrorCode, IllegalStateError, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
 from ..types import TopicPartition
 from .batch import Batch
@@ -99,11 +103,11 @@ class Settlement:
         self._release_failed(records)
         self._failures.records_failed(records, pending.fail_rest(error, log))
 
-    def fail_record(self, record: PreparedRecord, error: Exception) -> BatchResult:
+    def fail_record(self, record: PreparedRecord, error: Exception, log: FailureLog | None = None) -> BatchResult:
         """Fail a single record that is in no batch. Returns its result."""
         failed = BatchResult(record.topic, UNASSIGNED)
         self._release_failed([record])
-        failed.fail(error)
+        failed.fail(error, log)
         self._failures.records_failed([record], failed)
         return failed
 
@@ -202,12 +206,29 @@ class Settlement:
         for batch in list(self._partitions):
             self.fail(batch, error, log)
 
-    def stop(self) -> None:
-        """Cancel the timer and end the log of expired batches."""
+    def refuse(self, error: Exception) -> None:
+        """Refuse records from now on, because the producer ends.
+
+        A callback of a failing record may send again, and nothing would settle the new record. The state of the service
+        does not refuse it yet if its failure comes from the task that fails the records.
+        """
+        if isinstance(error, KafkaError):
+            self.refusal = error
+        else:
+            self.refusal = IllegalStateError(f"the producer has failed: {error!r}")
+
+    def end(self, error: Exception, log: FailureLog) -> None:
+        """Fail every promise that is open, because the producer has ended. ``refuse`` was called before."""
+        assert self.refusal is not None, "no record is accepted any more"
         self._expiry_log.finish()
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
+        self.fail_all(error, log=log)
+        for result in list(self.unsettled):
+            assert isinstance(result, PendingRecords), "fail_all has failed all batches"
+            self.fail_pending(result, error, log)
+        assert not self.unsettled, "every promise is settled when the producer has ended"
 
     # Expiry.
 

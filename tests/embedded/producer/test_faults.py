@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from aiokafka_lite.errors import (
     KafkaTimeout,
     ProducerFenced,
     RecordTooLarge,
+    UnsupportedVersion,
 )
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.protocol.messages import (
@@ -307,22 +310,83 @@ async def test_a_duplicate_sequence_is_a_success_without_an_offset(cluster: Embe
         assert (await producer.send("t", b"w")).offset >= 0
 
 
-async def test_a_fenced_producer_writes_no_more(cluster: EmbeddedCluster) -> None:
-    await cluster.create_topic("t", 2)
+USELESS_IDS = (
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+)
+
+
+@pytest.mark.parametrize("code", USELESS_IDS)
+async def test_a_broker_that_forgets_the_producer_id_costs_no_record(cluster: EmbeddedCluster, code: ErrorCode) -> None:
+    await cluster.create_topic("t", 2, assignments=[[1], [1]])
+    async with producer_of(cluster, batch_size=100) as producer:
+        await producer.send("t", b"first", partition=0)
+        await producer.send("t", b"first", partition=1)
+        forgotten = {(batch.producer_id, batch.producer_epoch) for batch in batches_of(cluster, "t")}
+
+        cluster.on(ProduceRequest).fail(code)
+        sends = [producer.send_nowait("t", b"%d" % number, partition=number % 2) for number in range(6)]
+        async with asyncio.timeout(10.0):
+            offsets = [(await delivery).offset for delivery in sends]
+        assert offsets == [1, 1, 2, 2, 3, 3]
+        assert forgotten.isdisjoint((each.producer_id, each.producer_epoch) for each in batches_of(cluster, "t")[1:])
+    assert values_of(cluster, "t", 0) == [b"first", b"0", b"2", b"4"]
+    assert values_of(cluster, "t", 1) == [b"first", b"1", b"3", b"5"]
+
+
+@pytest.mark.parametrize("code", USELESS_IDS)
+async def test_a_producer_id_that_is_refused_forever_is_an_error_without_a_transactional_id(
+    cluster: EmbeddedCluster, code: ErrorCode, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, delivery_timeout=20.0, request_timeout=5.0) as producer:
+        await producer.send("t", b"first")
+        with cluster.on(ProduceRequest, times=None).fail(code):
+            with pytest.raises(KafkaTimeout) as caught:
+                await producer.send("t", b"v")
+            assert "transactional" not in str(caught.value)
+            assert len(cluster.history.of(ProduceRequest)) < 40
+        assert (await producer.send("t", b"last")).offset == 1
+    assert not any("transactional" in record.getMessage() for record in caplog.records)
+    assert sum(record.levelno >= logging.WARNING for record in caplog.records) <= 2
+
+
+@pytest.mark.parametrize(
+    "settings, code, advice",
+    [
+        ({}, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "set idempotence=False"),
+        (
+            {"compression": "zstd"},
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            'set idempotence=False or compression="none"',
+        ),
+        (
+            {"compression": "zstd", "idempotence": False},
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            'set compression="none"',
+        ),
+        ({"compression": "zstd"}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, 'set compression="none"'),
+    ],
+)
+async def test_a_refused_record_format_names_the_setting(
+    cluster: EmbeddedCluster, settings: dict[str, Any], code: ErrorCode, advice: str
+) -> None:
+    await cluster.create_topic("t", 1)
+    async with producer_of(cluster, **settings) as producer:
+        cluster.on(ProduceRequest).fail(code)
+        with pytest.raises(BrokerError, match=re.escape(f"; {advice} ({code.name})")):
+            await producer.send("t", b"v")
+
+
+async def test_a_broker_without_producer_ids_names_the_setting(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    for node in cluster.nodes.values():
+        del node.versions[InitProducerIdRequest.api_key]
     async with producer_of(cluster) as producer:
-        cluster.on(ProduceRequest, topic="t", partition=0).fail(ErrorCode.PRODUCER_FENCED)
-        with pytest.raises(ProducerFenced, match="t-0"):
-            await producer.send("t", b"v", partition=0)
-        cluster.history.clear()
-        with pytest.raises(ProducerFenced):
-            await producer.send("t", b"v", partition=1)
-        with pytest.raises(ProducerFenced):
-            producer.send_nowait("t", b"v")
-        with pytest.raises(ProducerFenced):
-            await producer.send_many("t", [b"v", b"w"])
-        assert producer.metrics().buffered_bytes == 0
-        await producer.flush()
-    assert not cluster.history.of(ProduceRequest)
+        with pytest.raises(UnsupportedVersion, match=r"does not support InitProducerId.*idempotence=False"):
+            await producer.send("t", b"v")
 
 
 async def test_an_outdated_epoch_changes_the_producer_id_and_loses_no_record(cluster: EmbeddedCluster) -> None:
@@ -350,8 +414,9 @@ async def test_a_batch_that_may_be_written_fails_at_an_outdated_epoch_and_is_not
         await producer.send("t", b"first")
         cluster.on(ProduceRequest, times=1).apply_then_disconnect()
         cluster.on(ProduceRequest, times=2).fail(ErrorCode.INVALID_PRODUCER_EPOCH)
-        with pytest.raises(ProducerFenced, match="t-0"):
+        with pytest.raises(BrokerError, match=r"t-0.*continues under another id") as caught:
             await producer.send("t", b"v")
+        assert not isinstance(caught.value, ProducerFenced), "no producer has taken over"
         assert (await producer.send("t", b"last")).offset == 2
     assert values_of(cluster, "t") == [b"first", b"v", b"last"]
 

@@ -7,14 +7,16 @@ import gc
 
 import pytest
 
+from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
     ErrorCode,
     IllegalStateError,
     KafkaTimeout,
 )
-from aiokafka_lite.producer import Producer
+from aiokafka_lite.producer import Delivery, Producer
 from aiokafka_lite.protocol.messages import InitProducerIdRequest, ProduceRequest
+from aiokafka_lite.types import RecordMetadata
 from tests.cancelling import cancel_after
 from tests.embedded.producer.logs import producer_of, values_of
 from tests.waiting import until
@@ -235,6 +237,37 @@ async def test_the_failure_of_the_producer_ends_every_waiting_call(cluster: Embe
     assert [type(result) for result in results] == [ZeroDivisionError] * len(calls)
     metrics = producer.metrics()
     assert metrics.buffered_bytes == metrics.batches_unsettled == metrics.senders_waiting == 0
+    with pytest.raises(ZeroDivisionError):
+        await producer.close()
+
+
+async def test_a_callback_that_sends_again_while_the_producer_fails_gets_an_error_and_no_open_promise(
+    cluster: EmbeddedCluster,
+) -> None:
+    await cluster.create_topic("t", 1)
+    divisor = 2.0
+    producer = producer_of(cluster, random=lambda: 1 / divisor)
+    await producer.start()
+    await producer.send("t", b"v")
+    again: list[Delivery] = []
+    errors: list[Exception] = []
+
+    def send_again(metadata: RecordMetadata, error: Exception | None) -> None:
+        for topic in ("t", "new"):
+            try:
+                again.append(producer.send_nowait(topic, b"again"))
+            except Exception as refusal:  # noqa: BLE001 - counted below
+                errors.append(refusal)
+
+    for topic in ("t", "unknown"):
+        producer.send_nowait(topic, b"v").report(send_again)
+    divisor = 0.0
+    cluster.on(ProduceRequest).fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    await asyncio.sleep(1.0)
+    assert producer.state is ServiceState.FAILED
+    assert all(delivery.done() for delivery in again)
+    assert len(again) + len(errors) == 4
+    assert producer.metrics().batches_unsettled == 0
     with pytest.raises(ZeroDivisionError):
         await producer.close()
 

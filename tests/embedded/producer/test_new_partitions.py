@@ -73,6 +73,50 @@ async def test_a_partition_that_does_not_exist_is_an_error_after_max_block(clust
         assert (await producer.send("t", b"v", partition=1)).offset == 0
 
 
+async def test_a_stream_of_records_for_a_missing_partition_affects_no_other_record(cluster: EmbeddedCluster) -> None:
+    for topic in ("t", "u"):
+        await cluster.create_topic(topic, 1)
+    async with producer_of(cluster, max_block=1.0) as producer:
+        refused: list[Delivery] = []
+        for number in range(200):  # twice as long as max_block, so that records expire while others are added
+            refused += [producer.send_nowait("t", b"x", partition=7) for _ in range(10)]
+            await producer.send("u", b"%d" % number)
+            await producer.send("t", b"%d" % number, partition=0)
+            await asyncio.sleep(0.01)
+        for delivery in refused:
+            with pytest.raises(UnknownTopic, match="partitions 0 to 0, got partition=7"):
+                async with asyncio.timeout(2.0):
+                    await delivery
+        add_partitions(cluster, "t", 8)
+        assert (await producer.send("t", b"x", partition=7)).offset == 0
+        assert producer.metrics().buffered_bytes == 0
+    expected = [b"%d" % number for number in range(200)]
+    assert values_of(cluster, "t") == values_of(cluster, "u") == expected
+
+
+async def test_a_topic_created_again_with_fewer_partitions_fails_only_the_records_of_the_others(
+    cluster: EmbeddedCluster,
+) -> None:
+    await cluster.create_topic("t", 3)
+    async with producer_of(cluster, max_block=1.0, metadata_max_age=0.5) as producer:
+        for number in range(3):
+            await producer.send("t", b"old", partition=number)
+        cluster.controller.delete_topic("t")
+        await asyncio.sleep(0.3)
+        await cluster.create_topic("t", 1)
+        errors = 0
+        written: list[int] = []
+        for number in range(300):
+            gone = producer.send_nowait("t", b"x", partition=2)
+            written.append((await producer.send("t", b"%d" % number, partition=0)).offset)
+            await asyncio.sleep(0.01)
+            errors += gone.done() and gone.exception() is not None
+        await producer.flush()
+        with pytest.raises(UnknownTopic):
+            await gone
+        assert written == list(range(300))
+
+
 async def test_a_first_record_for_a_missing_partition_waits_no_longer_than_max_block(cluster: EmbeddedCluster) -> None:
     """The topic is not known either: both waits together are bounded."""
     await cluster.create_topic("t", 1)

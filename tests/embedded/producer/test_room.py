@@ -9,6 +9,7 @@ import pytest
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
     BufferFull,
+    IllegalStateError,
     KafkaTimeout,
     SerializationError,
     UnknownTopic,
@@ -95,6 +96,26 @@ async def test_send_nowait_does_not_overtake_a_sender_that_has_waited_for_room(c
                 await asyncio.sleep(0)
         assert (await waiting).offset == 4
         assert (await later).offset == 5
+
+
+@pytest.mark.parametrize("call", ["send", "put", "send_many"])
+async def test_a_call_that_waits_for_room_says_that_its_record_is_not_accepted_when_the_producer_closes(
+    cluster: EmbeddedCluster, call: str
+) -> None:
+    await cluster.create_topic("t", 1)
+    producer = producer_of(cluster, buffer_memory=2_000, max_request_size=1_900)
+    await producer.start()
+    await producer.send("t", b"v")
+    cluster.on(ProduceRequest, times=None).drop()
+    accepted = producer.send_nowait("t", bytes(1_500))
+    more = [bytes(1_500)] if call == "send_many" else bytes(1_500)
+    waiting = asyncio.ensure_future(getattr(producer, call)("t", more))
+    await asyncio.sleep(0.1)
+    await producer.close(1.0)
+    with pytest.raises(IllegalStateError, match="the record for topic 't' was not accepted: the producer was closed"):
+        await waiting
+    with pytest.raises(KafkaTimeout):
+        await accepted
 
 
 async def test_tasks_that_drain_a_small_buffer_all_make_progress(cluster: EmbeddedCluster) -> None:
