@@ -2,6 +2,9 @@
 
 For tests: with in-memory transports, a cluster and its clients run in one loop on this clock. The same seed gives the
 same trace. Real sockets work too if both ends are in this loop. Otherwise the clock jumps while data is in transit.
+
+While tasks run, the clock stands still, so that times are exact. But code that reads the clock twice for one decision
+works then, and fails on a real clock. With ``ticks``, each reading moves the clock a little, as real code does.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import random
 import selectors
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio._backends._asyncio as anyio_asyncio
@@ -24,6 +28,10 @@ STALL_LIMIT = 10.0
 
 ROUNDING = 1e-6
 """Seconds. After a jump, a timer that is due within this time is the timer of the jump."""
+
+
+TICK = 1e-8
+"""Seconds by which a reading of the clock moves it at most, with ``ticks``."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -45,17 +53,23 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A selector loop with its own clock: ``time()`` begins at 0.0 and moves only when no task can run."""
+    """A selector loop with its own clock: ``time()`` begins at 0.0 and moves only when no task can run.
+
+    With ``ticks``, the seed of random numbers, each reading moves the clock by at most ``TICK``.
+    """
 
     _scheduled: list[asyncio.TimerHandle]  # a heap of BaseEventLoop, by time
 
-    def __init__(self) -> None:
+    def __init__(self, ticks: int | None = None) -> None:
         self.now: float = 0.0
+        self._tick = None if ticks is None else random.Random(ticks).random
         selector = _JumpingSelector()
         selector.loop = self
         super().__init__(selector)
 
     def time(self) -> float:
+        if self._tick is not None:
+            self.now += TICK * self._tick()
         return self.now
 
     def jump(self, seconds: float) -> None:
@@ -67,17 +81,20 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self.now = self._scheduled[0].when()
 
 
-def run(main: Coroutine[Any, Any, T], *, seed: int = 0, debug: bool | None = None) -> T:
+def run(main: Coroutine[Any, Any, T], *, seed: int = 0, debug: bool | None = None, ticks: bool = False) -> T:
     """Run a coroutine in virtual time, with the ``random`` module seeded, and return its result.
 
     The same seed gives the same run, in any process. ``main`` must not depend on the time of day, on threads or on the
-    order of a set. Restores the state of ``random``. Raises TimeoutError if all tasks wait and no timer is set.
+    order of a set. With ``ticks``, each reading of the clock moves it by at most 10 ns, so that two readings
+    differ as on a real clock. Restores the state of ``random``. Raises TimeoutError if all tasks wait and no timer is
+    set.
     """
     state = random.getstate()
     random.seed(seed)
     seeded = is_seeded.set(True)
+    make_loop = partial(VirtualTimeLoop, seed if ticks else None)
     try:
-        with _ordered_cancellation(), asyncio.Runner(loop_factory=VirtualTimeLoop, debug=debug) as runner:
+        with _ordered_cancellation(), asyncio.Runner(loop_factory=make_loop, debug=debug) as runner:
             return runner.run(main)
     finally:
         is_seeded.reset(seeded)

@@ -16,6 +16,7 @@ EXAMPLES = ROOT / "docs" / "examples"
 OTHERS_NAMES = {
     *("asyncio_mode", "end_to_end"),  # pytest's, and this repository's tests
     "eager_task_factory",  # asyncio's
+    "real_asyncio",  # freezegun's
     *("BOOTSTRAP_SERVERS", "DIFFERENTIAL_SEEDS", "KAFKA_BOOTSTRAP"),  # the shell's
     *("key_base64", "value_base64"),  # fields that the command line makes from two parts
     *("KRB5_CONFIG", "dns_canonicalize_hostname"),  # of Kerberos

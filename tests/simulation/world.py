@@ -69,7 +69,7 @@ def simulate(seed: int, steps: Sequence[Step] | None = None, *, with_exchanges: 
     """Run one seed in virtual time. Without ``steps`` it has the schedule of its seed."""
     world = World(seed, schedule(seed) if steps is None else steps, workload(seed), with_exchanges=with_exchanges)
     with _complaints() as complaints:
-        result = virtual_time.run(world.run(), seed=seed)
+        result = virtual_time.run(world.run(), seed=seed, ticks=True)
         clients, world = world.clients, None  # type: ignore[assignment]
         gc.collect()
         result.anomalies += [f"{each()!r} is still in memory" for each in clients if each() is not None]

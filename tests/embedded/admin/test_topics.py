@@ -97,6 +97,17 @@ async def test_topics_are_described_by_id(admin: Admin) -> None:
     assert results[topic_id] == results["orders"]
 
 
+async def test_results_of_many_items_have_a_short_repr(admin: Admin) -> None:
+    await admin.topics.create([NewTopic(f"t{number:02}", partitions=50) for number in range(12)])
+    found = await admin.topics.describe([f"t{number:02}" for number in range(12)] + [f"missing-{n}" for n in range(9)])
+    text = repr(found)
+    assert len(text) < 3_000
+    assert "'t00': TopicDescription(" in text
+    assert "and 7 more" in text
+    assert "'missing-0': UnknownTopic(" in text
+    assert "and 4 more" in text
+
+
 @pytest.mark.parametrize("named", [None, ["a", "b", "c"]])
 async def test_pages_have_at_most_their_size(admin: Admin, named: list[str] | None) -> None:
     await admin.topics.create([NewTopic("a", 3), NewTopic("b", 5), NewTopic("c", 1)])

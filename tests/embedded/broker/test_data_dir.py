@@ -15,7 +15,7 @@ import pytest
 
 from aiokafka_lite import Admin, Consumer, Producer, TopicPartition
 from aiokafka_lite.acls import AclBinding, AclOperation, AclResourceType
-from aiokafka_lite.admin import ConfigResource, FeatureChange, QuotaEntity, ResourceType
+from aiokafka_lite.admin import ConfigResource, FeatureChange, QuotaEntity, ResourceType, Results
 from aiokafka_lite.embedded import EmbeddedCluster, Security, data_dir
 from aiokafka_lite.embedded.producer_state import Marker
 from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode, KafkaTimeout
@@ -311,7 +311,7 @@ CHANGES: dict[str, Change] = {
 async def described(admin: Admin) -> list[str]:
     """Everything that the changes may affect, as clients see it."""
     return [
-        repr(found)
+        repr(dict(found.done) if isinstance(found, Results) else found)
         for found in (
             await admin.topics.list(),
             await admin.configs.describe([ORDERS, BROKERS]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from itertools import pairwise
 
 import anyio
 import pytest
@@ -27,6 +28,26 @@ def test_an_hour_passes_at_once() -> None:
     before = time.process_time()
     assert run(main()) == pytest.approx(4000)
     assert time.process_time() - before < 5
+
+
+def test_with_ticks_two_readings_of_the_clock_differ_and_a_seed_repeats() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        times = [loop.time() for _ in range(100)]
+        await asyncio.sleep(1.0)
+        return [*times, loop.time()]
+
+    first = run(main(), ticks=True)
+    assert all(later > earlier for earlier, later in pairwise(first))
+    assert first[-1] == pytest.approx(1.0, abs=0.001)
+    assert first == run(main(), ticks=True) != run(main(), ticks=True, seed=1)
+    assert len(set(run(main())[:100])) == 1
+
+
+def test_the_wall_clock_is_read_where_a_test_has_replaced_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = Runtime()
+    monkeypatch.setattr(time, "time", lambda: 5.0)
+    assert runtime.clock() == 5.0
 
 
 def test_sockets_of_the_same_loop_work() -> None:
