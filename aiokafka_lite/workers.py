@@ -28,7 +28,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextvars import Context, copy_context
@@ -38,6 +37,7 @@ from typing import Any, Generic, Literal
 import anyio
 
 from .aio.retry import Backoff
+from .aio.runtime import wall_clock
 from .aio.user_context import InContext
 from .arguments import check_function, check_timeout, must_be, whole
 from .consumer import Claim, ConsumerGroupHandler, ConsumerGroupSession
@@ -115,7 +115,7 @@ class Workers(ConsumerGroupHandler[K, V]):
         timeout: float | None = None,
         on_failure: Literal["raise", "skip"] | OnFailure[K, V] = "raise",
         max_pending: int = 1000,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall_clock,
     ) -> None:
         check_function("handle", handle)
         check_function("clock", clock)

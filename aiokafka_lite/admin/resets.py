@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -16,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 
 from .. import arguments
+from ..aio.runtime import wall_clock
 from ..errors import ErrorCode, OffsetOutOfRange
 from ..types import OffsetAndMetadata, TopicPartition
 
@@ -73,7 +73,7 @@ class Reset:
         return cls(_Kind.TIME, arguments.whole("timestamp", timestamp, 0, arguments.INT64_MAX))
 
     @classmethod
-    def by_duration(cls, seconds: float, *, now: Callable[[], float] = time.time) -> Reset:
+    def by_duration(cls, seconds: float, *, now: Callable[[], float] = wall_clock) -> Reset:
         """Move as ``to_timestamp`` does. The time is the number of seconds before this call."""
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= sys.float_info.max:
             raise ValueError(arguments.must_be("seconds", "a number >= 0", seconds))

@@ -17,6 +17,15 @@ is_seeded: ContextVar[bool] = ContextVar("is_seeded", default=False)
 """Whether the module ``random`` was seeded in order to repeat a run, as ``virtual_time.run`` does."""
 
 
+def wall_clock() -> float:
+    """The time of day in seconds since the epoch.
+
+    ``time.time`` is looked up at each call. A reference that was bound before a test freezes or moves the time, as
+    freezegun does, would show the real time.
+    """
+    return time.time()
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """``clock`` returns seconds since the epoch, for record timestamps; ``random`` a number in [0, 1), for jitter.
@@ -25,7 +34,7 @@ class Runtime:
     ConfigurationError if one of the two is not a function.
     """
 
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = wall_clock
     random: Callable[[], float] = random.random
 
     def __post_init__(self) -> None:

@@ -11,12 +11,11 @@
 from __future__ import annotations
 
 import re
-import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Unpack
 
-from ..aio.runtime import Runtime
+from ..aio.runtime import Runtime, wall_clock
 from ..aio.service import Component, Service
 from ..arguments import check_timeout
 from ..arguments import marked as checked_mark
@@ -105,7 +104,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         interceptors: Sequence[ConsumerInterceptor] = (),
         on_offset_reset: OnOffsetReset | None = None,
         connector: Connector | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall_clock,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         super().__init__()

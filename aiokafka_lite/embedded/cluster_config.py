@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..aio.runtime import wall_clock
 from ..arguments import check_function, is_whole, must_be, several, whole
 from ..errors import ConfigurationError
 from ..protocol.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
@@ -68,7 +68,7 @@ class ClusterConfig:
     storage_limit: int | None = None
     history_limit: int = HISTORY_LIMIT
     receive_client_metrics: Callable[[ClientMetrics], None] | None = None
-    wall_clock: Callable[[], float] = time.time
+    wall_clock: Callable[[], float] = wall_clock
 
     def __post_init__(self) -> None:
         check_function("wall_clock", self.wall_clock)

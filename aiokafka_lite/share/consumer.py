@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ..aio.deadline import deadline
-from ..aio.runtime import Runtime
+from ..aio.runtime import Runtime, wall_clock
 from ..aio.service import Component
 from ..arguments import check_max_records, check_timeout, check_wait, must_be
 from ..consumer.deserializer import Deserializer
@@ -65,7 +64,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         on_deserialization_error: OnShareDeserializationError = "raise",
         on_acknowledged: OnAcknowledged | None = None,
         connector: Connector | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall_clock,
         **settings: Unpack[ShareConsumerSettings],
     ) -> None:
         super().__init__()
