@@ -7,6 +7,7 @@ would be lost. If it returned only the results, the error would be hidden. So ev
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -64,4 +65,16 @@ class Results(Generic[K, V]):
         return self.done
 
     def __repr__(self) -> str:
-        return f"<Results done={dict(self.done)} failed={dict(self.failed)}>"
+        return f"<Results done={_shortened(self.done, 120)} failed={_shortened(self.failed, 400)}>"
+
+
+def _shortened(items: Mapping[Any, object], longest: int) -> str:
+    """The first items, each with the beginning of its value or error, which may have thousands of characters."""
+    shown = [f"{item!r}: {_beginning(repr(value), longest)}" for item, value in islice(items.items(), _SHOWN)]
+    if len(items) > _SHOWN:
+        shown.append(f"and {len(items) - _SHOWN} more")
+    return f"{{{', '.join(shown)}}}"
+
+
+def _beginning(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[:longest] + "…"
