@@ -298,7 +298,7 @@ class ConnectionLost(KafkaError, ConnectionError):
 class AuthenticationError(KafkaError):
     """The broker rejected the client's credentials, or the client rejected the broker's certificate.
 
-    A retry does not help.
+    ``start`` and calls that wait raise it at once. A client that has started tries again later, with a pause.
     """
 
 
@@ -347,7 +347,10 @@ class BrokerError(KafkaError):
 
 
 class AuthorizationError(BrokerError):
-    """The principal lacks a permission. An operator must grant it."""
+    """The principal lacks a permission. An operator must grant it.
+
+    Calls that wait raise it at once. A client that has started tries again later, with a pause.
+    """
 
 
 class UnknownTopic(BrokerError):

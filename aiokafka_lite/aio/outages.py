@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..arguments import plural
+from ..errors import CommitFailed, KafkaError
+from .retry import is_refusal
 
 MAX_PLACES = 100
 """Places that are remembered. The place that has been healthy for the longest time is dropped first."""
@@ -38,6 +41,8 @@ class Outage:
     first: float
     last: float
     began: float | None
+    is_refusal: bool = False
+    """Whether the latest failure was a refusal: of the login, a certificate, or a permission."""
     count_before: int = 0
     """The value of ``count`` when the present outage began."""
 
@@ -51,6 +56,8 @@ class Outages:
     def __init__(self) -> None:
         self._by_place: dict[str, Outage] = {}  # the latest failure last
         self._ongoing: set[str] = set()
+        self.on_refusal: Callable[[str, KafkaError], None] = lambda place, error: None
+        """Called with the place and the error of each refusal (``is_refusal``) that is given to ``report``."""
 
     def __bool__(self) -> bool:
         """Whether any place fails now. The hot path asks this before it calls ``recovered``."""
@@ -64,9 +71,20 @@ class Outages:
         message: str,
         *arguments: object,
         level: int = logging.WARNING,
+        refused: bool = False,
     ) -> None:
-        """Count a failure and log ``message % arguments``, at ``level`` if it begins an outage, otherwise at DEBUG."""
-        logger.log(level if self.failed(place, error) else logging.DEBUG, message, *arguments, stacklevel=2)
+        """Count a failure and log ``message % arguments``, at ``level`` if it begins an outage, otherwise at DEBUG.
+
+        ``refused``: it counts as a refusal, whatever the error is.
+        """
+        begins = self.failed(place, error, refused=refused)
+        logger.log(level if begins else logging.DEBUG, message, *arguments, stacklevel=2)
+        if isinstance(error, KafkaError) and is_refusal(error):
+            self.on_refusal(place, error)
+
+    def is_ongoing(self, place: str) -> bool:
+        """Whether the place fails now."""
+        return place in self._ongoing
 
     def recovered(self, logger: logging.Logger, place: str, message: str, *arguments: object) -> bool:
         """Record a success. If it ends an outage, log ``message`` with the outage's figures, and return True.
@@ -79,7 +97,7 @@ class Outages:
         logger.info(f"{message} after %s", *arguments, ended, stacklevel=2)  # noqa: G004 - the message is a template
         return True
 
-    def failed(self, place: str, error: BaseException) -> bool:
+    def failed(self, place: str, error: BaseException, *, refused: bool = False) -> bool:
         """Count a failure. Returns True if it begins an outage."""
         now = asyncio.get_running_loop().time()
         # Removed and added again, so that the latest failure is the last one.
@@ -95,6 +113,8 @@ class Outages:
         outage.count += 1
         outage.last = now
         outage.error = f"{type(error).__name__}: {error}"
+        causes = error.refused.values() if isinstance(error, CommitFailed) else (error,)
+        outage.is_refusal = refused or any(map(is_refusal, causes))
         return begins
 
     def over(self, place: str) -> Ended | None:

@@ -12,7 +12,15 @@ import random as _random
 from collections.abc import Callable
 
 from ..arguments import must_be
-from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout, ProtocolError
+from ..errors import (
+    AuthenticationError,
+    AuthorizationError,
+    BrokerError,
+    ConnectionLost,
+    ErrorCode,
+    KafkaTimeout,
+    ProtocolError,
+)
 from ..setting_checks import SHORTEST_PAUSE
 
 logger = logging.getLogger(__name__)
@@ -27,11 +35,30 @@ def is_retriable(error: BaseException) -> bool:
     Lost connections and timeouts are retriable. A ProtocolError is retriable too: the connection is closed, and the
     next one may reach a healthy peer. A broker's error is retriable if Kafka marks its code as retriable
     (https://kafka.apache.org/protocol). BROKER_NOT_AVAILABLE is retriable, because the client raises it for a broker
-    that has just left the cluster. A refused login, a missing version and wrong arguments are not retriable.
+    that has just left the cluster. A refusal, a missing version and wrong arguments are not retriable.
     """
     if isinstance(error, BrokerError):
         return error.code.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
     return isinstance(error, ConnectionLost | KafkaTimeout | ProtocolError)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the peer refuses this client: its login, its certificate, or a permission.
+
+    The call that waits raises a refusal at once, because nobody knows how long it lasts. But it may pass without this
+    client: brokers that start do not know the ACLs yet, a provider limits the rate of logins, a certificate is being
+    replaced. So a refusal ends no client that has started.
+    """
+    return isinstance(error, AuthenticationError | AuthorizationError)
+
+
+def is_momentary(error: BaseException) -> bool:
+    """Whether a client that has started continues after this error, and tries again later.
+
+    These are the retriable errors, refusals, and UNKNOWN_SERVER_ERROR, which brokers return during a failover.
+    """
+    is_unknown = isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    return is_retriable(error) or is_refusal(error) or is_unknown
 
 
 class Backoff:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import anyio
 
-from ..errors import ConnectionLost, ErrorCode, KafkaTimeout, ProtocolError
+from ..errors import AuthenticationError, ConnectionLost, ErrorCode, KafkaTimeout, ProtocolError
 from ..net.broker import Broker
 from ..net.connection import Connection, Purpose
 from ..protocol.schema import Request
@@ -65,7 +65,7 @@ class CoordinatorChannel:
             # request.
             answer = connection.send_nowait(build(connection.versions), timeout=timeout, at_most=at_most)
             return await self._unless_moved(answer, node_id), node_id
-        except (ConnectionLost, KafkaTimeout, ProtocolError):
+        except (ConnectionLost, KafkaTimeout, ProtocolError, AuthenticationError):
             self._client.forget_coordinator(self._name, self._kind, node_id=node_id)
             raise
 
@@ -78,7 +78,7 @@ class CoordinatorChannel:
         node_id = broker.node.node_id
         try:
             return (await self._connect(broker, Purpose.GROUP, node_id)).versions
-        except (ConnectionLost, KafkaTimeout, ProtocolError):
+        except (ConnectionLost, KafkaTimeout, ProtocolError, AuthenticationError):
             self._client.forget_coordinator(self._name, self._kind, node_id=node_id)
             raise
 

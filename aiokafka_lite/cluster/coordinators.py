@@ -13,7 +13,16 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ..aio.hedged import hedged
-from ..errors import ConnectionLost, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, error_for
+from ..errors import (
+    AuthenticationError,
+    ConnectionLost,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeout,
+    ProtocolError,
+    error_for,
+)
 from ..net.broker import Broker
 from ..protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse, FindCoordinatorResponseCoordinator
 from ..types import Node
@@ -164,7 +173,7 @@ class Coordinators:
             else:
                 request = FindCoordinatorRequest(key=key.name, key_type=key.kind)
             response = await connection.send(request, timeout=self._request_timeout)
-        except (ConnectionLost, KafkaTimeout):
+        except (ConnectionLost, KafkaTimeout, AuthenticationError):
             self._on_unreachable(broker)
             raise
         answers = [answer for answer in response.coordinators if answer.key == key.name] if many_keys else [response]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..aio.service import Service, ServiceState
-from ..arguments import check_wait
+from ..arguments import check_wait, plural
 from ..snapshot import Snapshot
 from .client import Client
 from .metrics import client_metrics
@@ -24,6 +24,10 @@ class Health(Snapshot):
     is_live: bool
     is_ready: bool
     problems: tuple[str, ...] = ()
+
+
+REFUSALS_NAMED = 3
+"""The number of refusals of which the health has the text. There may be one for each partition."""
 
 
 def health_of(
@@ -47,6 +51,7 @@ def health_of(
         fatal.insert(0, "it is closed")
     elif service.state is not ServiceState.RUNNING:
         transient.append({ServiceState.CLOSING: "it closes"}.get(service.state, "it has not started yet"))
+    transient.extend(_refusals(client))
     metrics = client_metrics(client)
     silence, is_asking = metrics.last_response_ago, metrics.outages or metrics.requests_in_flight
     if silence is not None and silence > max_silence and is_asking:
@@ -56,3 +61,12 @@ def health_of(
         is_ready=not (fatal or transient),
         problems=(*fatal, *transient),
     )
+
+
+def _refusals(client: Client) -> list[str]:
+    """The refusals that continue, the latest one first: of logins, certificates and permissions."""
+    refusals = [outage for outage in client.outages.all() if outage.began is not None and outage.is_refusal]
+    texts = [f"{outage.place}: {outage.error}" for outage in refusals[:REFUSALS_NAMED]]
+    if len(refusals) > REFUSALS_NAMED:
+        texts.append(plural(len(refusals) - REFUSALS_NAMED, "more refusal"))
+    return texts

@@ -7,10 +7,12 @@ change, so two snapshots can be compared by identity.
 Rules of this file, each of which follows from a bug:
 
 Rule 1: Brokers get new metadata at different times, so an answer may name an old leader. A partition with a lower
-        leader epoch than the known one is always ignored (KIP-320). A broker that has lost the controller still
-        answers, with old leaders.
+        leader epoch than the known one is ignored (KIP-320). A broker that has lost the controller still answers, with
+        old leaders.
 Rule 2: A topic that was deleted and created again starts at epoch 0. Another topic id resets everything known of the
-        topic (KIP-516). Where topic ids are unknown, an answer that the topic does not exist resets it.
+        topic (KIP-516). Where topic ids are unknown (before Kafka 2.8), an answer that the topic does not exist resets
+        it. If the client has missed that answer, lower epochs count after ``OLDER_ANSWERS`` answers in a row and
+        ``OLDER_TIME`` seconds. franz-go counts five answers as well.
 Rule 3: Epochs in answers older than Metadata v9 are unreliable and are ignored: the answer is used unchanged.
 Rule 4: A topic that is missing for a moment keeps its partitions, and has no leaders until it appears again. Dropping
         it would move keys to other partitions and lose the epochs.
@@ -47,6 +49,12 @@ SLICE = 1_000
 """Partitions that are decoded and merged in one slice (rule 6), in about 5 ms."""
 
 
+OLDER_ANSWERS = 5
+OLDER_TIME = 5.0
+"""Without topic ids, lower leader epochs belong to a topic that was created again after this number of answers in a
+row, and this number of seconds since the first one (rule 2)."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionView:
     """One partition. ``leader`` is None while the partition has no leader.
@@ -62,6 +70,9 @@ class PartitionView:
     isr: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()
     error: ErrorCode = ErrorCode.NONE
+    older_answers: int = 0
+    older_since: float = 0.0
+    """The ignored answers in a row with lower leader epochs, and the loop's time of the first one (rule 2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +101,20 @@ class TopicView:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether the topic has a retriable error, or a partition without a leader. A refresh may soon change this."""
+        """Whether the topic has an error that may pass, or a partition without a leader, so that a refresh may help."""
         if self.error is not ErrorCode.NONE:
-            return self.error.retriable
+            # A topic that was never shown to this client is probably not meant for it.
+            return self.error.retriable or (self.error_may_pass and bool(self.partitions))
         return self.lacks_leader
+
+    @property
+    def error_may_pass(self) -> bool:
+        """Whether the error may pass without this client, so that the last known partitions still count.
+
+        A missing permission is not retriable, but brokers that start do not know the ACLs yet, and an operator may be
+        replacing them.
+        """
+        return self.error.retriable or self.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def partition(self, number: int) -> PartitionView | None:
         """The partition with this number, or None."""
@@ -205,7 +226,8 @@ def merging(
                 topics[given.name] = given
             else:
                 known = view.topics.get(given.name)
-                topics[given.name] = yield from _merge_topic(known, given, epochs_reliable, shared)
+                at = 0.0 if now is None else now
+                topics[given.name] = yield from _merge_topic(known, given, epochs_reliable, shared, at)
                 merged += len(given.partitions)
         merged += 1
         if merged >= SLICE:
@@ -275,7 +297,7 @@ def _gone(topic: TopicView) -> TopicView:
 
 
 def _merge_topic(
-    known: TopicView | None, answer: MetadataResponseTopic, epochs_reliable: bool, shared: Shared
+    known: TopicView | None, answer: MetadataResponseTopic, epochs_reliable: bool, shared: Shared, now: float
 ) -> Generator[None, None, TopicView]:
     name = answer.name or ""
     error = ErrorCode.of(answer.error_code)
@@ -286,7 +308,7 @@ def _merge_topic(
         return known if known.error is error else dataclasses.replace(known, error=error)
     if known is None or not _is_same_topic(known, answer):
         known = TopicView(name)
-    partitions = yield from _merge_partitions(known, answer, epochs_reliable, shared)
+    partitions = yield from _merge_partitions(known, answer, epochs_reliable, shared, now)
     topic_id = answer.topic_id if answer.topic_id != ZERO_UUID else known.topic_id
     if (
         partitions is known.partitions
@@ -307,7 +329,7 @@ def _is_same_topic(known: TopicView, answer: MetadataResponseTopic) -> bool:
 
 
 def _merge_partitions(
-    known: TopicView, answer: MetadataResponseTopic, epochs_reliable: bool, shared: Shared
+    known: TopicView, answer: MetadataResponseTopic, epochs_reliable: bool, shared: Shared, now: float
 ) -> Generator[None, None, tuple[PartitionView, ...]]:
     """The partitions of a topic; the known tuple itself if nothing changed."""
     if len(known.partitions) == len(answer.partitions) and all(
@@ -315,12 +337,20 @@ def _merge_partitions(
     ):
         return known.partitions
     merged: dict[int, PartitionView] = {}
+    has_id = known.topic_id != ZERO_UUID or answer.topic_id != ZERO_UUID
     for start in range(0, len(answer.partitions), SLICE):
         if start:
             yield
         for given in answer.partitions[start : start + SLICE]:
             number = given.partition_index
-            merged[number] = _merge_partition(known.partition(number), given, epochs_reliable, shared)
+            old = known.partition(number)
+            if old is not None and _is_older(old, given, epochs_reliable):
+                # Rule 1: the broker does not know the newest leader yet.
+                ignored = old if has_id else _count_older(old, now)
+                if ignored is not None:
+                    merged[number] = ignored
+                    continue
+            merged[number] = _merge_partition(old, given, epochs_reliable, shared)
     if known.topic_id != ZERO_UUID and known.topic_id == answer.topic_id:
         # Rule 5: the same topic cannot lose a partition, so the answer is older than what is known.
         for old in known.partitions:
@@ -332,7 +362,8 @@ def _merge_partitions(
 def _is_unchanged(old: PartitionView, given: MetadataResponsePartition, epochs_reliable: bool) -> bool:
     """Whether the merged partition would equal the known one, which is the usual case. Hot: creates no object."""
     return (
-        old.partition == given.partition_index
+        not old.older_answers
+        and old.partition == given.partition_index
         and (-1 if old.leader is None else old.leader) == given.leader_id
         and (old.leader_epoch if old.leader_epoch is not None else -1)
         == (given.leader_epoch if epochs_reliable else -1)
@@ -343,14 +374,23 @@ def _is_unchanged(old: PartitionView, given: MetadataResponsePartition, epochs_r
     )
 
 
+def _is_older(old: PartitionView, given: MetadataResponsePartition, epochs_reliable: bool) -> bool:
+    return epochs_reliable and old.leader_epoch is not None and 0 <= given.leader_epoch < old.leader_epoch
+
+
+def _count_older(old: PartitionView, now: float) -> PartitionView | None:
+    """The partition after one more answer with a lower epoch; None if that answer counts now (rule 2)."""
+    if old.older_answers < OLDER_ANSWERS:
+        since = old.older_since if old.older_answers else now
+        return dataclasses.replace(old, older_answers=old.older_answers + 1, older_since=since)
+    return old if now < old.older_since + OLDER_TIME else None
+
+
 def _merge_partition(
     old: PartitionView | None, given: MetadataResponsePartition, epochs_reliable: bool, shared: Shared
 ) -> PartitionView:
     leader = given.leader_id if given.leader_id >= 0 else None
     epoch = given.leader_epoch if epochs_reliable and given.leader_epoch >= 0 else None
-    # Rule 1: the broker does not know the newest leader yet.
-    if old is not None and epoch is not None and old.leader_epoch is not None and epoch < old.leader_epoch:
-        return old
     new = PartitionView(
         given.partition_index,
         leader,

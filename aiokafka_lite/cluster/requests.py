@@ -11,7 +11,16 @@ from typing import TypeVar
 
 from ..aio.deadline import deadline
 from ..aio.retry import Backoff, is_retriable
-from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
+from ..errors import (
+    AuthenticationError,
+    BrokerError,
+    ConnectionLost,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeout,
+    ProtocolError,
+    error_for,
+)
 from ..net.broker import Broker, Purpose
 from ..protocol.schema import Request
 from ..types import Node
@@ -100,7 +109,7 @@ class Requests:
         broker = self.broker_of(node)
         try:
             response = await broker.send(request, purpose=purpose, timeout=self._request_timeout)
-        except (ConnectionLost, KafkaTimeout):
+        except (ConnectionLost, KafkaTimeout, AuthenticationError):
             self.mark_unreachable(broker)
             raise
         self._brokers.mark_reachable(broker)

@@ -30,7 +30,7 @@ import anyio
 from ..aio.hedged import hedged
 from ..aio.light_event import LightEvent
 from ..aio.outages import Outages
-from ..aio.retry import Backoff
+from ..aio.retry import Backoff, is_refusal
 from ..aio.runtime import Runtime
 from ..config import ClientConfig
 from ..errors import (
@@ -207,7 +207,8 @@ class Updater:
         # Rule 3: all brokers have failed, so none is a worse choice than another in the next round.
         self._brokers.mark_all_reachable()
         failures = self.describe_failures()
-        error = ConnectionLost(failures, sent=False)
+        refusal = next(filter(is_refusal, self.failures.values()), None)
+        error = ConnectionLost(failures, sent=False) if refusal is None else refusal
         if self.view.updated_at is None:
             message = "cannot reach the cluster, trying until start() times out: %s"
         else:
@@ -216,6 +217,9 @@ class Updater:
         if self.view.updated_at is None and self._is_hopeless():
             self._fail(_joined(self.failures))
             return True
+        if refusal is not None:
+            # Callers that wait raise it now. The rounds continue, because it may pass.
+            self._tickets.fail(refusal)
         return False
 
     async def _attempt(self, broker: Broker) -> bool | None:
@@ -223,9 +227,13 @@ class Updater:
         try:
             return await self._ask(broker)
         except AuthenticationError as error:
-            # The other brokers would refuse the same credentials.
-            self._fail(error)
-            return True
+            if self.view.updated_at is None:
+                # The other brokers would refuse the same credentials.
+                self._fail(error)
+                return True
+            # These credentials were accepted before, so another broker may accept them.
+            self._record_failure(broker, error)
+            return None
         except (ConnectionLost, KafkaTimeout, ProtocolError, UnsupportedVersion, BrokerError) as error:
             self._record_failure(broker, error)
             return None

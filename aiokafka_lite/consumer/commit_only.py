@@ -7,13 +7,15 @@ meantime, reading begins at that offset.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from ..aio.retry import is_momentary, is_refusal
 from ..arguments import plural
 from ..cluster.client import Client
 from ..config import GroupConfig
-from ..errors import KafkaTimeout
+from ..errors import KafkaError
 from ..group.handover import COMMIT_TIMEOUT_AT_CLOSE
 from ..group.offsets import Offsets
 from ..types import OffsetAndMetadata, TopicPartition
@@ -87,12 +89,16 @@ class CommitOnlyGroup(GroupSide):
         self.subscription.change(waiting, begin)
 
     async def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        outages = self._client.outages
+        outages, backoff = self._client.outages, self._client.retry_backoff()
         while True:
             try:
                 committed = await self.offsets.fetch(partitions)
-            except KafkaTimeout as error:
+            except KafkaError as error:
+                if not is_momentary(error):
+                    raise
                 outages.report(logger, PLACE, error, "looking up committed offsets failed; retrying: %s", error)
+                if is_refusal(error):  # a timeout has already taken long
+                    await asyncio.sleep(backoff.next())
                 continue
             outages.recovered(logger, PLACE, "found the committed offsets of %s", plural(len(partitions), "partition"))
             return committed

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from ..aio.service import Service, ServiceState
-from ..errors import IllegalStateError
+from ..errors import IllegalStateError, KafkaError
 from ..types import TopicPartition
 from .claim import ClaimReader
 from .partition import AssignedPartition
@@ -53,7 +53,9 @@ class ConsumerCore(ReadingCore):
             on_room=self.fetching.wake,
             tracker=None if self.group is None else self.group.tracker,
             interceptors=options.interceptors,
+            is_ongoing=self.client.outages.is_ongoing,
         )
+        self.client.outages.on_refusal = self._refused
         self.partition_readers: dict[TopicPartition, ClaimReader] = {}
         """The readers of single partitions, while the partitions are assigned."""
         self.is_subscribed: bool = bool(topics)
@@ -71,6 +73,11 @@ class ConsumerCore(ReadingCore):
 
     def on_callback_error(self, error: Exception) -> None:
         self.reader.raise_once(error)
+
+    def _refused(self, place: str, error: KafkaError) -> None:
+        self.reader.refused(place, error)
+        if self.group is not None:
+            self.group.refused(error)
 
     async def end(self, leave_group: bool | None) -> None:
         """Stop fetching, and commit and leave the group."""

@@ -22,10 +22,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from ..aio.retry import Backoff
+from ..aio.retry import Backoff, is_refusal
 from ..cluster.client import Client
 from ..config import ConsumerConfig
-from ..errors import CorruptRecord, ErrorCode, ProtocolError, error_for
+from ..errors import BrokerError, CorruptRecord, ErrorCode, ProtocolError, error_for
 from ..protocol.codec import Buffer
 from ..protocol.framing import mapped
 from ..protocol.messages import (
@@ -206,7 +206,15 @@ class FetchAnswers:
             assigned.fail_corrupt("the broker found its log damaged at this offset")
         else:
             partition, offset = assigned.partition, assigned.buffer.end
-            assigned.fail(error_for(code, f"fetching {partition} at offset {offset}", at=partition, offset=offset))
+            what = f"fetching {partition} at offset {offset}"
+            self._fail_with(assigned, error_for(code, what, at=partition, offset=offset))
+
+    def _fail_with(self, assigned: AssignedPartition, error: BrokerError) -> None:
+        partition = assigned.partition
+        if is_refusal(error) and self._client.outages.failed(str(partition), error):
+            logger.warning("broker %s refuses %s; retrying: %s", self._node_id, partition, error)
+        if self._subscription.is_raised(partition, error):
+            assigned.fail(error)
 
     def fail_too_large(self, partitions: Iterable[AssignedPartition]) -> None:
         """Fail these partitions, because their response is larger than the client accepts.
@@ -222,6 +230,7 @@ class FetchAnswers:
         self._subscription.notify_ready()
 
     def _apply_data(self, assigned: AssignedPartition, given: FetchResponsePartition, is_full: bool) -> bool:
+        self._subscription.read_topics.add(assigned.partition.topic)
         assigned.high_watermark = given.high_watermark if given.high_watermark >= 0 else None
         assigned.last_stable_offset = given.last_stable_offset if given.last_stable_offset >= 0 else None
         if given.preferred_read_replica >= 0 and given.preferred_read_replica != self._node_id:
@@ -318,7 +327,7 @@ class FetchAnswers:
         if outcome is Outcome.RAISE:
             self._back_off(assigned)
             what = f"asking whether the log of {assigned.partition} was truncated"
-            assigned.fail(error_for(given.error_code, what, at=assigned.partition))
+            self._fail_with(assigned, error_for(given.error_code, what, at=assigned.partition))
         elif outcome is not Outcome.DATA:
             if outcome is Outcome.REFRESH:
                 self._client.request_refresh()

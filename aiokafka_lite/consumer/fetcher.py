@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 import anyio
 
 from ..aio.light_event import LightEvent
-from ..aio.retry import Backoff, is_retriable
+from ..aio.retry import Backoff, is_momentary
 from ..cluster.client import Client
 from ..config import ConsumerConfig
 from ..errors import ErrorCode, KafkaError, error_for
@@ -147,7 +147,7 @@ class BrokerFetcher:
             self._counters.failures += 1
             # Rule 3: without an answer, it is not known what the broker has in its session.
             self._session.lost()
-            if not is_retriable(error):
+            if not is_momentary(error):
                 raise
             await self._recover(error)
             return

@@ -170,6 +170,9 @@ class GroupCore(ReadingCore):
         self._backoff = self.client.retry_backoff()
         self._run: SessionRun | None = None
         self._commits_in_transactions = False
+        self._was_assigned = False
+        self.client.outages.on_refusal = self._refused
+        self.subscription.waits_out_refusals = True
         self._reset: dict[TopicPartition, _Reset] = {}
         # The positions at the end of the last session, or of a later reset: claims have taken only records before them.
         self._reached: dict[TopicPartition, int] = {}
@@ -213,6 +216,11 @@ class GroupCore(ReadingCore):
     def on_callback_error(self, error: Exception) -> None:
         self._on_handler_error(error)
 
+    def _refused(self, place: str, error: KafkaError) -> None:
+        # At the start, ``consume`` raises a refusal at once. Later the member tries again, and the handler continues.
+        if not self._was_assigned:
+            self._on_handler_error(error)
+
     def _readers(self) -> Iterable[ClaimReader]:
         return () if self._run is None else self._run.readers.values()
 
@@ -244,6 +252,7 @@ class GroupCore(ReadingCore):
     async def assigned(
         self, added: dict[TopicPartition, OffsetAndMetadata | None], owned: frozenset[TopicPartition]
     ) -> None:
+        self._was_assigned = True
         before = self._run
         if before is not None and not before.session.cancelled:
             if not added:

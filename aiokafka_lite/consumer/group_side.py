@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from ..config import GroupConfig
+from ..errors import KafkaError
 from ..group.coordinator import Coordinator
 from ..group.events import NO_MEMBER, Identity
 from ..group.offsets import CommitResult, Offsets
@@ -47,6 +48,9 @@ class GroupSide:
 
         With ``leave_group=None``, a member leaves unless it is static.
         """
+
+    def refused(self, error: KafkaError) -> None:
+        """Raise this refusal from calls that wait for the group."""
 
     @property
     def topics(self) -> frozenset[str]:

@@ -16,7 +16,7 @@ from ..aio.children import ChildScope
 from ..aio.light_event import LightEvent
 from ..cluster.client import Client
 from ..config import GroupConfig
-from ..errors import IllegalStateError
+from ..errors import IllegalStateError, KafkaError
 from ..group.coordinator import Coordinator
 from ..group.events import Identity
 from ..group.offsets import Offsets
@@ -63,6 +63,8 @@ class Membership(GroupSide):
         self._position_timeout = min(client.config.api_timeout, config.time_to_revoke)
         self._started = False
         self._assigned = LightEvent()
+        self._news = LightEvent()  # an assignment, or a refusal
+        self._refusal: KafkaError | None = None
         self.coordinator = Coordinator(client, config, client.config, strategies=strategies, reading=self, spawn=spawn)
         self.offsets: Offsets = self.coordinator.offsets
 
@@ -152,13 +154,26 @@ class Membership(GroupSide):
         self.subscription.change(kept, lambda each: each.position.pause_for(PauseReason.NONE))
         if self.has_assignment:  # the user may have unsubscribed meanwhile
             self._assigned.set()
+            self._news.set()
 
     def _forget_assignment(self) -> None:
         self.has_assignment = False
         self._assigned.clear()
 
+    def refused(self, error: KafkaError) -> None:
+        self._refusal = error
+        self._news.set()
+
     async def wait_assigned(self) -> None:
-        await self._assigned.wait()
+        while not self._assigned.is_set():
+            self._refusal = None
+            self._news.clear()
+            await self._news.wait()
+            self._raise_refusal()
+
+    def _raise_refusal(self) -> None:
+        if self._refusal is not None and not self._assigned.is_set():
+            raise self._refusal.with_traceback(None)
 
     def idle_for(self, now: float) -> float:
         return self.tracker.idle_for(now)

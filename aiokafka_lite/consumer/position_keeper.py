@@ -23,7 +23,7 @@ from typing import NamedTuple
 import anyio
 
 from ..aio.light_event import LightEvent
-from ..aio.retry import is_retriable
+from ..aio.retry import is_momentary, is_refusal
 from ..arguments import plural
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, TopicView
@@ -117,7 +117,7 @@ class PositionKeeper:
             try:
                 await self._look_up_part(node_id, lookups[first : first + LOOKUPS_PER_REQUEST])
             except KafkaError as error:
-                if not is_retriable(error):
+                if not is_momentary(error):
                     raise
                 outages.report(
                     logger, place, error, "looking up offsets at broker %s failed; retrying: %s", node_id, error
@@ -309,6 +309,11 @@ class PositionKeeper:
         return True
 
     def _fail(self, assigned: AssignedPartition, error: KafkaError) -> None:
+        partition = assigned.partition
+        if is_refusal(error) and self._client.outages.failed(str(partition), error):
+            logger.warning("%s is refused; retrying: %s", partition, error)
+        if not self._subscription.is_raised(partition, error):
+            return
         assigned.fail(error)
         self._subscription.update_ready(assigned)
         self._subscription.notify_ready()

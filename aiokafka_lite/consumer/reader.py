@@ -8,7 +8,8 @@ Rules of this file:
 2. A position moves when a record is returned, never before. A method that awaits takes no record before its last await.
 3. A turn ends between batches only. In the middle of a batch it would leave one unpacked batch per partition in memory.
 4. A read raises an error only if it has no records to return: records before an error are returned first. The same
-   applies to exceptions of the user's callbacks (``raise_once``), which are not caused by a read.
+   applies to exceptions of the user's callbacks (``raise_once``), which are not caused by a read. A refusal is raised
+   by a read that would have to wait: records of other partitions and brokers come first.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Reader:
     """Takes records from the buffers of a subscription. Owner: the consumer.
 
     ``on_room`` is called with a partition whose buffer has room again. ``tracker``, if the consumer commits for a
-    group, is notified of all returned records. ``interceptors`` see the records of iterations.
+    group, is notified of all returned records. ``interceptors`` see the records of iterations. ``is_ongoing`` returns
+    whether the refusals at a place continue.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Reader:
         on_room: Callable[[AssignedPartition], None],
         tracker: PollTracker | None = None,
         interceptors: ConsumerInterceptors | None = None,
+        is_ongoing: Callable[[str], bool] = lambda place: True,
     ) -> None:
         self._cursor = Cursor()
         self._subscription = subscription
@@ -90,6 +93,8 @@ class Reader:
         self._served: AssignedPartition | None = None  # the partition of the chunk that was returned last
         self._failed: AssignedPartition | None = None  # the partition whose error was raised last
         self._error: Exception | None = None  # an exception of a callback, which the next read raises
+        self._refusals: dict[str, KafkaError] = {}  # by place, the latest ones that no read has raised
+        self._is_ongoing = is_ongoing
         self._data = LightEvent()
         self._turn_left = TURN
         self._budget = YIELD_BUDGET
@@ -108,6 +113,20 @@ class Reader:
         self._error = error
         self.notice()
 
+    def refused(self, place: str, error: KafkaError) -> None:
+        """Let one read that would have to wait raise this refusal, if it is still ongoing then."""
+        self._refusals[place] = error
+        self.notice()
+
+    def raise_refusal(self) -> None:
+        """Raise a refusal that is ongoing and that no read has raised."""
+        while self._refusals:
+            place, error = self._refusals.popitem()
+            if self._is_ongoing(place):
+                # One refused login is the error of all requests to its broker.
+                self._refusals = {each: other for each, other in self._refusals.items() if other is not error}
+                raise error.with_traceback(None)
+
     def raise_error(self) -> None:
         """Raise the exception given to ``raise_once``, unless a read has raised it."""
         if self._error is not None:
@@ -122,7 +141,8 @@ class Reader:
         # Cleared before the check, so that later data sets the event again. With ``more``, old data must not end the
         # wait.
         self._data.clear()
-        if self._error is None and (more or self._first_ready(only) is None):
+        is_refused = any(map(self._is_ongoing, self._refusals))
+        if self._error is None and not is_refused and (more or self._first_ready(only) is None):
             await self._data.wait()
 
     @property
@@ -260,6 +280,7 @@ class Reader:
                 self._on_room(assigned)
             if made is not None:
                 return made
+        self.raise_refusal()
         return None
 
     def _decode(
@@ -315,7 +336,9 @@ class Reader:
         """Whether a batch of ``max_records`` is buffered, or as much of a partition as is fetched ahead."""
         # ``available`` does not include the progress of an iteration before it is settled.
         self.settle()
-        return self._error is not None or any(
+        if self._error is not None or any(map(self._is_ongoing, self._refusals)):
+            return True
+        return any(
             each.failure is not None or each.buffer.available >= max_records or not each.wants_data
             for each in self._subscription.ready.values()
         )
@@ -333,7 +356,7 @@ class Reader:
         if taken and self._error is not None:
             return None
         try:
-            return self._next(only)
+            return self._next(only, is_first=not taken)
         except KafkaError as error:
             failed = self._failed
             if not taken or failed is None:
@@ -343,10 +366,11 @@ class Reader:
             self._subscription.update_ready(failed)
             return None
 
-    def _next(self, only: Only = None) -> Chunk | None:
+    def _next(self, only: Only = None, *, is_first: bool = True) -> Chunk | None:
         """The next chunk of the partition whose turn it is, settled and not empty; None if nothing is buffered.
 
-        Raises the partition's error. The partition then goes behind the others and backs off.
+        Raises the partition's error. The partition then goes behind the others and backs off. Raises a refusal if
+        nothing is buffered and ``is_first``: the read has no records yet.
         """
         self.settle()
         self.raise_error()
@@ -368,6 +392,8 @@ class Reader:
             # The partition has no more records, or its turn is over at the end of a batch (rule 3).
             self._turn_left = TURN
             self._subscription.end_turn(assigned)
+        if is_first:
+            self.raise_refusal()
         return None
 
     def _back_off(self, assigned: AssignedPartition) -> None:

@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..errors import IllegalStateError
+from ..aio.retry import is_refusal
+from ..errors import IllegalStateError, KafkaError
 from ..types import TopicPartition
 from .partition import AssignedPartition
 from .position import PauseReason, Reset, ResetReason
@@ -78,6 +79,11 @@ class Subscription:
         self.earlier_assignments: dict[TopicPartition, Consumed] = {}
         """The counts of partitions at the end of their last assignment. A partition that is assigned again counts on,
         so that a counter of it never falls."""
+        self.waits_out_refusals: bool = False
+        """Whether a missing permission for a topic that was read before is only retried. A handler reads the partitions
+        then, and an error would end it."""
+        self.read_topics: set[str] = set()
+        """The topics that a broker has let this consumer read."""
         self._fetch_size = fetch_size
         self._observer = observer
         self._answers = 0
@@ -197,6 +203,11 @@ class Subscription:
     def report_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
         """Report a complete reset: reading continues at ``new`` instead of ``old``."""
         self._observer.on_reset(partition, old, new, reason)
+
+    def is_raised(self, partition: TopicPartition, error: KafkaError) -> bool:
+        """Whether a read raises this error of a partition."""
+        is_waited_out = self.waits_out_refusals and partition.topic in self.read_topics
+        return not (is_waited_out and is_refusal(error))
 
     # Turns.
 

@@ -35,6 +35,8 @@ class BaseMember(ABC):
         """The name of the assignment strategy in use; empty if it is not known."""
         self.leadership: Leadership | None = None
         """Set while this member assigns the partitions of all members, which only the classic protocol has."""
+        self.was_accepted: bool = False
+        """Whether the coordinator has accepted this member once, so that its settings are right."""
         self._rack = rack
         self._topics: frozenset[str] = frozenset()  # the topics that the user subscribes to
         self._attempt = 0  # the attempt number of the request or pause whose outcome counts

@@ -24,6 +24,8 @@ Rule 7: After a new epoch or assignment the next heartbeats are sent early, with
 Rule 8: A coordinator refuses a join with an instance id that a member of the group has. This also happens to the same
         member, if the answer to its join was lost or its epoch was fenced. The member then leaves with epoch -2, which
         the coordinator accepts only from the holder of the id, and joins again. Java's client fails.
+Rule 9: A static member whose process died holds its instance id until its session ends. The next process with this id
+        joins again and again meanwhile, for ``session_timeout`` and ``SESSION_MARGIN``. Java's client fails.
 """
 
 from __future__ import annotations
@@ -61,7 +63,14 @@ from .events import (
     TopicsNamed,
 )
 from .ownership import NO_GENERATION
-from .requests import SHORTEST_INTERVAL, UNKNOWN_ERRORS_TOLERATED, heartbeat_interval, problem_of_assignment, refusal
+from .requests import (
+    SHORTEST_INTERVAL,
+    UNKNOWN_ERRORS_TOLERATED,
+    heartbeat_interval,
+    is_final,
+    problem_of_assignment,
+    refusal,
+)
 from .states import MemberEvent, MemberState
 
 JOIN_EPOCH = 0
@@ -74,6 +83,10 @@ EARLY = 0.5
 
 RELEASES = 5
 """The maximum number of times that a member releases its instance id to join again (rule 8)."""
+
+SESSION_MARGIN = 15.0
+"""Seconds beyond ``session_timeout`` that a member waits for its instance id (rule 9). The session is a setting of the
+brokers, 45 seconds by default as well, and the coordinator checks sessions from time to time."""
 
 UNNAMED_ANSWERS = 5
 """The number of answers with an unnamed topic until the assignment is requested again (rule 6)."""
@@ -106,8 +119,8 @@ class _Sent(NamedTuple):
 class ConsumerMember(BaseMember):
     """The state machine. Owner: the coordinator task, which alone calls ``handle``.
 
-    ``rebalance_timeout`` is in seconds; ``assignor`` is the coordinator's strategy to use, None for its default;
-    ``new_id`` makes the member id when the member first joins.
+    ``rebalance_timeout`` and ``session_timeout`` are in seconds; ``assignor`` is the coordinator's strategy to use,
+    None for its default; ``new_id`` makes the member id when the member first joins.
     """
 
     protocol = "consumer"
@@ -118,6 +131,7 @@ class ConsumerMember(BaseMember):
         group_id: str,
         *,
         rebalance_timeout: float,
+        session_timeout: float = 45.0,
         assignor: str | None = None,
         instance_id: str | None = None,
         rack: str | None = None,
@@ -128,6 +142,8 @@ class ConsumerMember(BaseMember):
         self.has_unnamed_topics: bool = False
         """Whether metadata lacks the name of an assigned topic id (rule 6)."""
         self._rebalance_timeout = rebalance_timeout
+        self._instance_wait = session_timeout + SESSION_MARGIN
+        self._unreleased_since: float | None = None  # rule 9: the loop's time
         self._assignor = assignor
         self._new_id = new_id
         self._interval = SHORTEST_INTERVAL
@@ -290,13 +306,14 @@ class ConsumerMember(BaseMember):
         response, code = event.response, ErrorCode.of(event.response.error_code)
         self._in_flight = False
         if code is not ErrorCode.NONE:
-            return self._refused(code)
+            return self._refused(code, event.answered_at)
         if problem := problem_of(response) or event.problem:
             return [Report(ProtocolError(f"the answer to {_API} has {problem}")), *self._retry()]
         self._unknown_errors = 0
         if self.state is MemberState.JOINING:
             self._advance(MemberEvent.JOINED)
             self._must_assign, self._releases = True, 0
+            self.was_accepted, self._unreleased_since = True, None
         # Other members may release partitions now, and only a heartbeat brings them to this member (rule 7).
         if response.member_epoch != self.generation or response.assignment is not None:
             self._early = EARLY
@@ -322,7 +339,7 @@ class ConsumerMember(BaseMember):
         pause, self._early = self._early, 2 * self._early
         return pause
 
-    def _refused(self, code: ErrorCode) -> list[Action]:
+    def _refused(self, code: ErrorCode, now: float) -> list[Action]:
         joins = self.state is MemberState.JOINING
         # If the group no longer exists, all its members are fenced. A join would create the group, so if a join gets
         # this answer, a group of another type has this id.
@@ -334,10 +351,17 @@ class ConsumerMember(BaseMember):
         is_unknown = code is ErrorCode.UNKNOWN_SERVER_ERROR
         if is_unknown and joins:
             self._unknown_errors += 1
-            is_unknown = self._unknown_errors <= UNKNOWN_ERRORS_TOLERATED
+            is_unknown = self.was_accepted or self._unknown_errors <= UNKNOWN_ERRORS_TOLERATED
         if code.retriable or is_unknown:
             return self._retry()
-        return self._fail(refusal(_API, code, group_id=self.group_id, instance_id=self.instance_id))
+        error = refusal(_API, code, group_id=self.group_id, instance_id=self.instance_id)
+        if code is ErrorCode.UNRELEASED_INSTANCE_ID:
+            if self._unreleased_since is None:
+                self._unreleased_since = now
+            may_pass = now < self._unreleased_since + self._instance_wait  # rule 9
+        else:
+            may_pass = not is_final(code, was_accepted=self.was_accepted)
+        return [Report(error), *self._retry()] if may_pass else self._fail(error)
 
     def _commit_refused(self, code: ErrorCode) -> list[Action]:
         if code in FENCED:

@@ -176,7 +176,10 @@ class ConsumerProtocol:
             if code in FENCED and self._member.state.sends_heartbeats:
                 cause = self._blocked_loop.cause(since=self.calm_at)
                 logger.warning("%r was evicted from the group%s: %s; it joins again", self._member, cause, code.name)
-        return ConsumerHeartbeatAnswer(action.attempt, response, self._client.view.topic_names, problem)
+        answered_at = asyncio.get_running_loop().time()
+        return ConsumerHeartbeatAnswer(
+            action.attempt, response, self._client.view.topic_names, problem, answered_at=answered_at
+        )
 
     async def _problem_of(self, response: ConsumerGroupHeartbeatResponse) -> str | None:
         """The reason why this answer is invalid; None if it is valid."""

@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 import anyio
 
 from ..aio.light_event import LightEvent
+from ..aio.retry import is_momentary
 from ..cluster.client import Client
 from ..config import ClientConfig, GroupConfig
 from ..errors import KafkaError
@@ -52,7 +53,6 @@ from .member import Member
 from .member_requests import MemberRequests
 from .offsets import Offsets
 from .reading import Reading
-from .requests import is_retriable_by_member
 from .states import MemberState
 from .strategies import AssignmentStrategy, checked_strategies
 from .topic_watcher import Spawn, Topics, TopicWatcher
@@ -111,8 +111,7 @@ class Coordinator:
             config.group_id,
             spawn=spawn,
             post=self._post,
-            # Lambdas, because ``_handovers`` is created below, and ``_use`` replaces ``_requests``.
-            fail=lambda action: self._handovers.put(action),
+            # A lambda, because ``_use`` replaces ``_requests``.
             on_error=lambda error: self._requests.report(error),
         )
         # Started before the protocol is decided, so that a failure meanwhile is raised too.
@@ -122,6 +121,7 @@ class Coordinator:
             lambda: self.member,
             reading,
             self.offsets,
+            client.retry_backoff(),
             calm_at=lambda: self._protocol.calm_at,
             on_released=self._post,
             on_error=lambda error: self._requests.report(error),
@@ -138,6 +138,7 @@ class Coordinator:
         member = ConsumerMember(
             self._config.group_id,
             rebalance_timeout=self._config.time_to_rebalance,
+            session_timeout=self._config.session_timeout,
             assignor=self._config.group_remote_assignor,
             instance_id=self._config.group_instance_id,
             rack=self._client_config.client_rack or None,
@@ -316,7 +317,7 @@ class Coordinator:
             try:
                 offered = is_offered(await self._requests.channel.versions())
             except KafkaError as error:
-                if not is_retriable_by_member(error):
+                if not is_momentary(error):
                     raise
                 self._requests.report(error)
                 await asyncio.sleep(backoff.next())

@@ -105,12 +105,13 @@ class HeartbeatDue:
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatAnswer:
     """The answer to ConsumerGroupHeartbeat. ``names`` are the topics that metadata knows, by id; ``problem`` is the
-    reason why this metadata makes the answer invalid, or None."""
+    reason why this metadata makes the answer invalid, or None. ``answered_at`` is the loop's time of the answer."""
 
     attempt: int
     response: ConsumerGroupHeartbeatResponse
     names: Mapping[bytes, str]
     problem: str | None = None
+    answered_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
+from ..aio.retry import Backoff, is_momentary, is_refusal
 from ..config import ClientConfig, GroupConfig
-from ..errors import KafkaError, KafkaTimeout
+from ..errors import KafkaError
 from ..types import OffsetAndMetadata, TopicPartition
 from .base_member import BaseMember
 from .events import Assign, Fail, Lose, Released, Revoke
@@ -48,6 +49,7 @@ class Handovers:
         member: Callable[[], BaseMember],
         reading: Reading,
         offsets: Offsets,
+        backoff: Backoff,
         *,
         calm_at: Callable[[], float],
         on_released: Callable[[Released], None],
@@ -58,6 +60,7 @@ class Handovers:
         self._member = member
         self._reading = reading
         self._offsets = offsets
+        self._backoff = backoff
         self._calm_at = calm_at
         self._on_released = on_released
         self._on_error = on_error
@@ -132,9 +135,16 @@ class Handovers:
         """
         while True:
             try:
-                return await self._offsets.fetch(partitions)
-            except KafkaTimeout as error:
+                committed = await self._offsets.fetch(partitions)
+            except KafkaError as error:
+                if not is_momentary(error):
+                    raise
                 self._on_error(error)
+                if is_refusal(error):  # a timeout has already taken long
+                    await asyncio.sleep(self._backoff.next())
+            else:
+                self._backoff.reset()
+                return committed
 
     async def _revoke(self, action: Revoke) -> None:
         closing = action.closing or self._closing

@@ -29,7 +29,7 @@ import anyio
 from ..aio.deadline import deadline
 from ..aio.light_event import LightEvent
 from ..aio.outages import Outages
-from ..aio.retry import Backoff
+from ..aio.retry import Backoff, is_momentary
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..config import GroupConfig
@@ -39,7 +39,7 @@ from .blocked_loop import BlockedLoop
 from .counters import RequestCounters
 from .events import Event, HeartbeatAnswer, PollOverdue, SessionExpired
 from .member import Member
-from .requests import heartbeat_request, is_retriable_by_member
+from .requests import REFUSALS, heartbeat_request
 
 logger = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ class Heartbeats:
         except KafkaError as error:
             self._counters.failures += 1
             self._on_error(error)
-            if not is_retriable_by_member(error):
+            if not is_momentary(error):
                 raise
             return False
         code = ErrorCode.of(response.error_code)
@@ -215,7 +215,8 @@ class Heartbeats:
             self._outages.recovered(logger, self._place, "%r: heartbeats succeeded", self._member)
         self._post(HeartbeatAnswer(identity, code))
         await asyncio.sleep(0)  # rule 2
-        return code is not ErrorCode.UNKNOWN_SERVER_ERROR and (code is ErrorCode.NONE or not code.retriable)
+        may_pass = code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR or code in REFUSALS
+        return not may_pass
 
     @property
     def _outages(self) -> Outages:

@@ -64,7 +64,7 @@ from .events import (
 from .leadership import Leadership
 from .ownership import NO_GENERATION
 from .payloads import assignment_data, read_assignment, write_subscription
-from .requests import UNKNOWN_ERRORS_TOLERATED, join_request, refusal, sync_request
+from .requests import UNKNOWN_ERRORS_TOLERATED, is_final, join_request, refusal, sync_request
 from .states import MemberEvent, MemberState
 from .strategies import AssignmentStrategy, TopicRacks
 
@@ -309,6 +309,7 @@ class Member(BaseMember):
         if on_assignment is not None:
             on_assignment(tuple(sorted(assigned)), assignment_data(event.response.assignment), self.generation)
         self._unknown_errors = self._bad_assignments = 0
+        self.was_accepted = True
         self._is_confirmed, self._fence_forgiven = True, False
         # Only a cooperative member can have surplus partitions, because an eager member owned nothing when it joined
         # (rule 2).
@@ -335,8 +336,12 @@ class Member(BaseMember):
         retriable = code.retriable or code is ErrorCode.REBALANCE_IN_PROGRESS
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             self._unknown_errors += 1
-            retriable = self._unknown_errors <= UNKNOWN_ERRORS_TOLERATED
-        return [self._join(pause=True)] if retriable else self._fail(self._refusal(api, code))
+            retriable = self.was_accepted or self._unknown_errors <= UNKNOWN_ERRORS_TOLERATED
+        if retriable:
+            return [self._join(pause=True)]
+        if is_final(code, was_accepted=self.was_accepted):
+            return self._fail(self._refusal(api, code))
+        return [Report(self._refusal(api, code)), self._join(pause=True)]
 
     def _request_failed(self, event: RequestFailed) -> list[Action]:
         # A failed LeaveGroup is not repeated: the coordinator evicts the member when its session ends.
@@ -357,7 +362,9 @@ class Member(BaseMember):
             return self._fenced(code)
         if code is ErrorCode.NONE or code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:
             return []  # a later heartbeat may succeed; otherwise the session times out
-        return self._fail(self._refusal(api, code))
+        if is_final(code, was_accepted=True):
+            return self._fail(self._refusal(api, code))
+        return [Report(self._refusal(api, code))]
 
     def _forgives(self, code: ErrorCode) -> bool:
         """Whether a static member may have been fenced by its own JoinGroup, and should join again, once.

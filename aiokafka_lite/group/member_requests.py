@@ -9,10 +9,11 @@ from typing import Any
 import anyio
 
 from ..aio.children import ChildScope
+from ..aio.retry import is_momentary, is_refusal
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..config import GroupConfig
-from ..errors import ErrorCode, KafkaError, error_for
+from ..errors import BrokerError, ErrorCode, KafkaError, error_for
 from .base_member import BaseMember
 from .events import Event, RequestFailed
 from .requests import is_retriable_by_member, problem_of_unlisted
@@ -29,6 +30,17 @@ REFRESH_TIMEOUT = 5.0
 
 _REGULAR = (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)
 """Error codes that are normal steps of a rebalance, and not failures that an outage should count."""
+
+
+_EVICTED = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.FENCED_INSTANCE_ID,
+)
+"""Error codes with which a member joins again, or ends."""
 
 
 class MemberRequests:
@@ -51,6 +63,7 @@ class MemberRequests:
         self.channel: CoordinatorChannel = CoordinatorChannel(client, config.group_id)
         self.place: str = f"group {config.group_id}"
         """The name under which failed requests are counted as an outage."""
+        self._access = f"access to group {config.group_id}"  # the same for refusals
         self._client = client
         self._config = config
         self._member = member
@@ -73,7 +86,7 @@ class MemberRequests:
             event = await perform(action)
         except KafkaError as error:
             self.report(error)
-            event = RequestFailed(action.attempt, error, is_retriable_by_member(error))
+            event = RequestFailed(action.attempt, error, is_momentary(error))
         self._post(event)
 
     async def leave(self, send: Callable[[], Awaitable[object]]) -> None:
@@ -101,11 +114,30 @@ class MemberRequests:
     def record(self, code: ErrorCode, node_id: int, api: str) -> None:
         """Record the top-level error code of an answer."""
         self.channel.record([code], node_id)
-        if code not in _REGULAR:
-            self.report(error_for(code, f"{api} of group {self._member.group_id!r}"))
+        if code is ErrorCode.NONE and self._client.outages:
+            self._client.outages.recovered(logger, self._access, "%r: the coordinator accepts the member", self._member)
+        if code in _REGULAR:
+            return
+        error = error_for(code, f"{api} of group {self._member.group_id!r}")
+        # The member reports a refusal itself, because it knows what the request has asked for.
+        if not _is_refused(error):
+            self.report(error)
 
     def report(self, error: KafkaError) -> None:
         """Log an error that is retried."""
-        # INFO, not WARNING: errors are normal while a group rebalances.
-        self._client.outages.report(logger, self.place, error, "%r: %s", self._member, error, level=logging.INFO)
+        outages = self._client.outages
+        if _is_refused(error):
+            # In an outage of its own, because an operator has to act, and a rebalance begins many outages.
+            what = "%r is refused, and tries again: %s"
+            outages.report(logger, self._access, error, what, self._member, error, refused=True)
+        else:
+            # INFO, not WARNING: errors are normal while a group rebalances.
+            outages.report(logger, self.place, error, "%r: %s", self._member, error, level=logging.INFO)
         self._on_error(error)
+
+
+def _is_refused(error: KafkaError) -> bool:
+    """Whether an operator may have to act: the error is neither a step of a rebalance nor retriable."""
+    if not isinstance(error, BrokerError):
+        return is_refusal(error)
+    return error.code not in _EVICTED and not is_retriable_by_member(error)

@@ -41,6 +41,23 @@ LONGEST_INTERVAL = 60.0
 """The longest time between heartbeats, in seconds. With a longer one, a coordinator would evict the member first.
 Brokers allow 15 seconds by default."""
 
+REFUSALS = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+)
+"""The codes of missing permissions, which may be granted later (``aio.retry.is_refusal``)."""
+
+_FINAL = (
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+"""The codes that end even a member that the coordinator has accepted before: another client has taken its instance id
+on purpose, a group of another type has its group id, or this client sends what the coordinator does not understand."""
+
 _HINTS = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the brokers limit the group by group.max.size",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
@@ -192,6 +209,17 @@ def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None
     static = "" if instance_id is None else f" as {instance_id!r}"
     hint = f" ({_HINTS[code]})" if code in _HINTS else ""
     return error_for(code, f"{api} of group {group_id!r}{static}{asked} was refused{hint}")
+
+
+def is_final(code: ErrorCode, *, was_accepted: bool) -> bool:
+    """Whether a code that is not retriable ends a member.
+
+    A missing permission ends none. ``was_accepted``: the coordinator has accepted the member before, with the same
+    settings. Then the cause is outside this client, such as a full group or a setting of the brokers, and may pass.
+    """
+    if code in REFUSALS:
+        return False
+    return code in _FINAL or not was_accepted
 
 
 def is_retriable_by_member(error: KafkaError) -> bool:

@@ -11,13 +11,12 @@ import anyio
 
 from ..aio.children import ChildScope
 from ..aio.light_event import LightEvent
-from ..aio.retry import Backoff
+from ..aio.retry import Backoff, is_momentary
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..errors import ErrorCode, KafkaError, error_for
 from ..protocol.messages import MetadataRequest
-from .events import Event, Fail, Subscribe, TopicsSeen
-from .requests import is_retriable_by_member
+from .events import Event, Subscribe, TopicsSeen
 from .strategies import TopicRacks
 
 logger = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ Spawn = Callable[..., ChildScope]
 class TopicWatcher:
     """Makes the client track the member's topics, and reports changes of them. Owner: the group coordinator.
 
-    ``post`` sends an event to the member, ``fail`` ends the membership, ``on_error`` gets errors that are retried.
+    ``post`` sends an event to the member, ``on_error`` gets errors that are retried.
     """
 
     def __init__(
@@ -48,14 +47,12 @@ class TopicWatcher:
         *,
         spawn: Spawn,
         post: Callable[[Event], None],
-        fail: Callable[[Fail], None],
         on_error: Callable[[KafkaError], None],
     ) -> None:
         self._client = client
         self._group_id = group_id
         self._spawn = spawn
         self._post = post
-        self._fail = fail
         self._on_error = on_error
         self._pattern_task: ChildScope | None = None
         # Set when a matching topic was deleted. Then the topics are listed at once.
@@ -66,6 +63,7 @@ class TopicWatcher:
         self._unknown: set[str] = set()  # topics that had partitions, and are unknown in the last metadata answers
         self._gone: set[str] = set()  # topics that stayed unknown, so they are deleted
         self._tracked: frozenset[str] = frozenset()
+        self._asks_for_access = False
 
     def start(self) -> None:
         """Follow the metadata. The client must be running."""
@@ -106,14 +104,45 @@ class TopicWatcher:
             topic = view.topics.get(name)
             if topic is None:
                 continue
-            # A pattern matches only topics that the principal may describe, so only topics given by name can be
-            # refused.
-            if topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED and self._pattern_task is None:
-                self._fail(Fail(error_for(topic.error, f"group {self._group_id!r}, {name!r}")))
+            if topic.error is ErrorCode.NONE:
+                self._client.outages.recovered(logger, self._access(name), "the metadata of topic %r is shown", name)
             if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._topic_gone.set()
         self._follow_deletions(view)
         self._report_counts()
+        if not self._asks_for_access and self._refused():
+            self._asks_for_access = True
+            self._spawn(self._ask_for_access, name="topics that are refused")
+
+    # Refused topics.
+
+    def _refused(self) -> list[str]:
+        """The topics that the principal may not describe. The other topics are read meanwhile.
+
+        A pattern matches only topics that the principal may describe, so only topics given by name can be refused.
+        """
+        if self._pattern_task is not None:
+            return []
+        topics = self._client.view.topics
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return sorted(name for name in self.subscribed if name in topics and topics[name].error is refused)
+
+    def _access(self, name: str) -> str:
+        return f"access of group {self._group_id} to topic {name}"
+
+    async def _ask_for_access(self) -> None:
+        """Ask again while topics are refused: the brokers may not know the ACLs yet, or an operator replaces them."""
+        backoff = self._client.retry_backoff()
+        while names := self._refused():
+            for name in names:
+                error = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"group {self._group_id!r}, {name!r}")
+                what = "group %s cannot read topic %r, and tries again: %s"
+                self._client.outages.report(logger, self._access(name), error, what, self._group_id, name, error)
+            self._client.request_refresh(names)
+            await asyncio.sleep(backoff.next())
+        self._asks_for_access = False
+
+    # Partitions.
 
     def _report_counts(self) -> None:
         if self._watched:
@@ -179,7 +208,7 @@ class TopicWatcher:
             try:
                 response = await self._client.send(MetadataRequest(topics=None))
             except KafkaError as error:
-                if not is_retriable_by_member(error):
+                if not is_momentary(error):
                     raise
                 self._on_error(error)
                 await asyncio.sleep(backoff.next())
@@ -208,14 +237,14 @@ class TopicWatcher:
 def topic_racks(view: ClusterView, names: Iterable[str]) -> TopicRacks:
     """For each partition of the existing topics, the racks that hold a replica.
 
-    A topic with a retriable error counts with its last known partitions: a short outage must not cause a rebalance. The
-    caller leaves out the topics that were deleted.
+    A topic with an error that may pass counts with its last known partitions: a short outage must not cause a
+    rebalance. The caller leaves out the topics that were deleted.
     """
     racks = {node_id: node.rack for node_id, node in view.nodes.items()}
     found: dict[str, list[frozenset[str]]] = {}
     for name in sorted(names):
         topic = view.topics.get(name)
-        if topic is None or not topic.partitions or not (topic.error is ErrorCode.NONE or topic.error.retriable):
+        if topic is None or not topic.partitions or not (topic.error is ErrorCode.NONE or topic.error_may_pass):
             continue
         # Metadata may lack a partition in the middle. It is still assigned, but without racks.
         held: list[frozenset[str]] = [frozenset()] * (topic.partitions[-1].partition + 1)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import anyio
 
 from ..aio.outages import Outages
+from ..aio.retry import is_refusal
 from ..config import ClientConfig
 from ..errors import ConnectionLost, KafkaError
 from ..protocol.framing import WaitingFrameMemory
@@ -163,6 +164,11 @@ class Broker:
         return self._counters.last_response_at
 
     @property
+    def _refusals(self) -> str:
+        """The place of refused logins and certificates in outages."""
+        return f"the login at {self.place}"
+
+    @property
     def place(self) -> str:
         """The broker's name in log lines and outages."""
         return f"broker {self.node.node_id} at {self.address}" if self.node.node_id >= 0 else self.address
@@ -213,6 +219,7 @@ class Broker:
         moved = (node.host, node.port) != (self.node.host, self.node.port)
         if moved:
             self._outages.forget(self.place)
+            self._outages.forget(self._refusals)
         self.node = node
         if not moved:
             return
@@ -237,6 +244,7 @@ class Broker:
             if timer is not None:
                 timer.cancel()
         self._outages.forget(self.place)
+        self._outages.forget(self._refusals)
         for connection in tuple(self._connections.values()):
             self._end(connection)
         for connection in tuple(self._ending):
@@ -310,9 +318,12 @@ class Broker:
             self._counters.connect_failures += 1
             # The versions alternate, because a peer that closed on version 0 too may have been restarting.
             self._oldest_first = connection.closed_on_versions and not self._oldest_first
-            self._backoff.attempt_failed()
+            refused = is_refusal(error)
+            self._backoff.attempt_failed(refused=refused)
             pause = self.retry_at - asyncio.get_running_loop().time()
             self._report(error, "connecting to %s failed: %s; next attempt in %.2f s", self.place, error, pause)
+            if refused:
+                self._report_refusal(error, pause)
             self._fail_wanted(error)  # for all purposes, because they have the same address
         finally:
             self._attempt_scope = None
@@ -333,6 +344,8 @@ class Broker:
             self._end(retired)
         self._connections[purpose] = connection
         connection.closed.add_done_callback(lambda done: self._connection_closed(purpose, connection, done.result()))
+        if self._outages:
+            self._outages.recovered(logger, self._refusals, "%s accepts this client", self.place)
         loop = asyncio.get_running_loop()
         if self._idle_timer is None:
             self._idle_timer = loop.call_later(self._config.connections_max_idle, self._close_idle)
@@ -368,6 +381,12 @@ class Broker:
                 wanted.set_exception(error)
                 wanted.exception()  # marks the exception as retrieved, because all callers may have been cancelled
         self._wanted.clear()
+
+    def _report_refusal(self, error: KafkaError, pause: float) -> None:
+        """Log a refusal by itself: an operator may have to act, which most outages of a broker do not need."""
+        if self.node.node_id >= 0:
+            what = "%s refuses this client: %s; next attempt in %.2f s"
+            self._outages.report(logger, self._refusals, error, what, self.place, error, pause)
 
     def _report(self, error: KafkaError, message: str, *arguments: object) -> None:
         if self.node.node_id < 0:

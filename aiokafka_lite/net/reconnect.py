@@ -14,6 +14,11 @@ STABLE_AFTER = 1.0
 """The shortest life of a stable connection, in seconds. If it is lost sooner, the attempt counts as failed."""
 
 
+REFUSED_PAUSE = 1.0
+"""The shortest pause in seconds after a refused login or certificate. A server may lock a user out after some failed
+logins, and a provider that limits the rate of logins would refuse quick attempts again."""
+
+
 class ReconnectBackoff:
     """The pause between attempts to one broker. It grows with each failure. Owned by that broker.
 
@@ -25,6 +30,7 @@ class ReconnectBackoff:
         self.retry_at: float = 0.0
         """The loop's time of the next attempt; in the past, or 0.0, if it may begin at once."""
         self._backoff = Backoff(initial, maximum, random=random)
+        self._after_refusal = Backoff(max(initial, REFUSED_PAUSE), maximum, random=random)
         self._pause = 0.0
         self._was_reset = LightEvent()
 
@@ -33,11 +39,18 @@ class ReconnectBackoff:
         """Seconds that the next connection must live to show that the broker is healthy."""
         return max(self._pause, STABLE_AFTER)
 
-    def attempt_failed(self) -> None:
-        """Begin a pause, unless a pause has begun already: connections that are lost together are one failure."""
+    def attempt_failed(self, *, refused: bool = False) -> None:
+        """Begin a pause, unless a pause has begun already: connections that are lost together are one failure.
+
+        ``refused``: the broker has refused the login or the certificate, so the pause is at least ``REFUSED_PAUSE``.
+        """
         now = asyncio.get_running_loop().time()
         if now >= self.retry_at:
             self._pause = self._backoff.next()
+            if refused:
+                self._pause = max(self._pause, self._after_refusal.next())
+            else:
+                self._after_refusal.reset()
             self.retry_at = now + self._pause
 
     def connection_lost(self, opened_at: float) -> None:
@@ -49,6 +62,7 @@ class ReconnectBackoff:
     def reset(self) -> None:
         """End the pause: the address has changed, or the broker is closed."""
         self._backoff.reset()
+        self._after_refusal.reset()
         self.retry_at = 0.0
         self._was_reset.set()
 

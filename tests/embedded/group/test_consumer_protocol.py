@@ -102,8 +102,7 @@ async def test_a_topic_that_is_refused_before_auto_is_decided_is_an_error() -> N
         acls.create(AclBinding(AclResourceType.TOPIC, "orders", "User:ANONYMOUS", AclOperation.READ))
         with pytest.raises(AuthorizationError, match="orders"):
             await consumer.poll(timeout=60.0)
-        with pytest.raises(AuthorizationError, match="orders"):
-            await consumer.close()
+        await consumer.close()
 
 
 async def test_commits_and_fetches_of_offsets_name_the_member_and_its_epoch(cluster: EmbeddedCluster) -> None:
@@ -216,14 +215,18 @@ async def test_a_static_member_whose_join_was_not_answered_joins_again(
     assert epochs(cluster)[:4] == [0, 0, -2, 0]
 
 
-async def test_an_instance_id_that_another_member_holds_is_refused(cluster: EmbeddedCluster) -> None:
+async def test_an_instance_id_that_another_member_holds_is_refused_when_a_session_has_passed(
+    cluster: EmbeddedCluster,
+) -> None:
+    began = asyncio.get_running_loop().time()
     async with member_of(cluster, group_instance_id="a", **CONSUMER) as older:
         await until_stable(older)
         async with Reading(older):
             newer = member_of(cluster, group_instance_id="a", **CONSUMER)
             await newer.start()
             with pytest.raises(BrokerError, match="another member holds this group_instance_id"):
-                await newer.poll(timeout=30.0)
+                await newer.poll(timeout=90.0)
+            assert 60.0 <= asyncio.get_running_loop().time() - began < 65.0
             with pytest.raises(BrokerError):
                 await newer.close()
         assert older.membership is MemberState.STABLE

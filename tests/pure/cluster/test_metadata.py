@@ -180,6 +180,48 @@ def test_leaderless_partitions_and_retriable_errors_are_unsettled() -> None:
     assert found.error is ErrorCode.LEADER_NOT_AVAILABLE
 
 
+NO_ID: dict[str, Any] = {"topic_id": ZERO_UUID}
+
+
+def older_answers(view: ClusterView, times: list[float], **ids: Any) -> ClusterView:
+    for now in times:
+        view = merge(view, response(topic(partition(leader=3, epoch=1), **ids)), asked=["orders"], now=now)
+    return view
+
+
+def test_without_topic_ids_lower_epochs_count_after_five_answers_and_five_seconds() -> None:
+    view = known(topic(partition(leader=2, epoch=7), **NO_ID))
+    view = older_answers(view, [10.0, 11.0, 12.0, 13.0, 14.0, 14.9], **NO_ID)
+    assert seen(view) == (2, 7)
+    view = older_answers(view, [15.0], **NO_ID)
+    assert seen(view) == (3, 1)
+    assert seen(older_answers(view, [15.1], **NO_ID)) == (3, 1)
+
+
+def test_four_older_answers_are_ignored_however_long_they_come() -> None:
+    view = known(topic(partition(leader=2, epoch=7), **NO_ID))
+    assert seen(older_answers(view, [10.0, 100.0, 1_000.0, 10_000.0, 20_000.0], **NO_ID)) == (2, 7)
+
+
+def test_an_answer_with_the_known_epoch_ends_the_count_of_older_answers() -> None:
+    view = known(topic(partition(leader=2, epoch=7), **NO_ID))
+    view = older_answers(view, [10.0, 11.0, 12.0, 13.0, 14.0], **NO_ID)
+    view = merge(view, response(topic(partition(leader=2, epoch=7), **NO_ID)), asked=["orders"], now=14.5)
+    view = older_answers(view, [15.0, 16.0], **NO_ID)
+    assert seen(view) == (2, 7)
+
+
+def test_with_topic_ids_lower_epochs_never_count() -> None:
+    view = known(topic(partition(leader=2, epoch=7)))
+    assert seen(older_answers(view, [float(now) for now in range(10, 60)])) == (2, 7)
+
+
+def test_a_topic_that_was_shown_is_unsettled_while_it_is_refused() -> None:
+    view = merge(known(topic(partition(0))), response(topic(error=29)), asked=["orders"])
+    assert list(view.unsettled(["orders"])) == ["orders"]
+    assert view.topics["orders"].partitions
+
+
 def test_an_answer_about_some_topics_keeps_the_other_tracked_ones() -> None:
     view = known(topic(partition(0)), topic(partition(0), name="a"), topic(partition(0), name="b"))
     merged = merge(view, response(topic(partition(0, epoch=1))), asked=["orders"], keep={"a", "orders"})

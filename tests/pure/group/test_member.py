@@ -28,6 +28,7 @@ from aiokafka_lite.group.events import (
     Polled,
     PollOverdue,
     Released,
+    Report,
     RequestFailed,
     Revoke,
     SendJoin,
@@ -111,7 +112,6 @@ def test_a_coordinator_that_is_not_ready_gets_a_retry_under_the_same_id(code: Er
         ErrorCode.GROUP_MAX_SIZE_REACHED,
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
         ErrorCode.INVALID_SESSION_TIMEOUT,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
         ErrorCode.FENCED_INSTANCE_ID,
     ],
 )
@@ -128,8 +128,17 @@ def test_a_refusal_that_is_not_retriable_is_fatal_and_has_a_reason(code: ErrorCo
 def test_unknown_server_errors_are_retried_five_times_and_then_fatal() -> None:
     driver = Driver()
     join = driver.subscribe()
+    for _ in range(5):
+        join = only(driver.refuse_join(join, ErrorCode.UNKNOWN_SERVER_ERROR), SendJoin)
+    fail = only(driver.refuse_join(join, ErrorCode.UNKNOWN_SERVER_ERROR), Fail)
+    assert "JoinGroup" in str(fail.error)
+
+
+def test_unknown_server_errors_do_not_end_a_member_that_was_accepted() -> None:
+    driver = Driver()
+    join = driver.subscribe()
     for rebalances in (1, 2):
-        for _ in range(3):
+        for _ in range(3 * rebalances * rebalances):
             join = only(driver.refuse_join(join, ErrorCode.UNKNOWN_SERVER_ERROR), SendJoin)
         sync = only(driver.joined(join), SendSync)
         join = only(driver.refuse_sync(sync, ErrorCode.UNKNOWN_SERVER_ERROR), SendJoin)
@@ -138,16 +147,31 @@ def test_unknown_server_errors_are_retried_five_times_and_then_fatal() -> None:
         assert driver.heartbeat(ErrorCode.UNKNOWN_SERVER_ERROR) == []
         driver.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
         join = only(driver.member.handle(Released(rebalances)), SendJoin)
-    for _ in range(5):
-        join = only(driver.refuse_join(join, ErrorCode.UNKNOWN_SERVER_ERROR), SendJoin)
-    fail = only(driver.refuse_join(join, ErrorCode.UNKNOWN_SERVER_ERROR), Fail)
-    assert "JoinGroup" in str(fail.error)
 
 
-def test_a_missing_permission_is_an_authorization_error() -> None:
+def test_a_missing_permission_is_reported_and_the_member_joins_again() -> None:
     driver = Driver()
-    fail = only(driver.refuse_join(driver.subscribe(), ErrorCode.GROUP_AUTHORIZATION_FAILED), Fail)
-    assert isinstance(fail.error, AuthorizationError)
+    report, join = driver.refuse_join(driver.subscribe(), ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert isinstance(report, Report)
+    assert isinstance(report.error, AuthorizationError)
+    assert isinstance(join, SendJoin)
+    assert join.pause
+    driver.round(join, 0)
+    (report,) = driver.heartbeat(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert isinstance(report, Report)
+    assert driver.state is MemberState.STABLE
+
+
+@pytest.mark.parametrize("code", [ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL])
+def test_a_member_that_was_accepted_waits_until_it_is_accepted_again(code: ErrorCode) -> None:
+    driver = Driver()
+    driver.round(driver.subscribe(), 0)
+    driver.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    join = only(driver.member.handle(Released(1)), SendJoin)
+    report, again = driver.refuse_join(join, code)
+    assert isinstance(report, Report)
+    assert isinstance(again, SendJoin)
+    assert again.pause
 
 
 def test_a_failed_request_is_retried_if_the_error_is_retriable() -> None:
