@@ -206,6 +206,8 @@ docs: .venv/.docs
 	@echo "site/index.html"
 
 clean: unbuild
-	rm -rf .venv site build dist demo-output *.egg-info .coverage
+	rm -rf .venv site build dist *.egg-info .coverage
+	rm -rf demo-output/[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]
+	@rmdir demo-output 2>/dev/null || true
 	rm -rf .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

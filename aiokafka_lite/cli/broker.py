@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -90,11 +91,21 @@ async def _serve(
     print("stopped", flush=True)
 
 
+_FIRST_LINE = "# written by aiokafka-lite broker\n"
+
+
 def _write(path: Path, text: str) -> None:
-    """Write a file that only this user can read. Raises ConfigurationError."""
+    """Write a file that only this user can read. Raises ConfigurationError, also for a file that is not ours."""
     try:
-        path.touch(mode=0o600)
-        path.write_text(text, encoding="utf-8")
+        if path.is_file() and not path.read_bytes().startswith(_FIRST_LINE.encode()):
+            raise ConfigurationError(
+                f"client-config={str(path)!r} is a file that this command has not written; give another name"
+            )
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            if path.is_file():  # and not a pipe or a terminal
+                path.chmod(0o600)
+            file.write(_FIRST_LINE + text)
     except OSError as error:
         raise ConfigurationError(f"cannot write client-config={str(path)!r}: {error.strerror}") from error
 

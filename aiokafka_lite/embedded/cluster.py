@@ -200,6 +200,8 @@ class EmbeddedCluster(Component):
                 await node.start()
             for node in self.nodes.values():
                 self._sessions.register(node)
+            used = max(node.transactions.largest_producer_id for node in self.nodes.values())
+            self.controller.skip_producer_ids(used)
             self.share_groups.load()
             self.leadership.resume_reassignments()
         except BaseException:
@@ -214,7 +216,7 @@ class EmbeddedCluster(Component):
         self.share_groups.stop()
         for node in self.nodes.values():
             node.stop(abruptly=True)
-            node.replica_manager.checkpoint()
+            node.replica_manager.checkpoint(is_flushed=True)
         self._data.close()
         self._security.close()
         self._loggers.restore()

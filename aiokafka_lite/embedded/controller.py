@@ -384,6 +384,11 @@ class Controller:
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
+    def skip_producer_ids(self, used: int) -> None:
+        """Give out only ids above ``used``, before the first one is given out."""
+        if used >= self._next_producer_id:
+            self._next_producer_id = self.producer_ids_reserved = used + 1
+
     # The state of an earlier run.
 
     def restore(self, topics: Iterable[Topic], next_producer_id: int) -> None:

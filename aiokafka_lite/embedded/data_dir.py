@@ -8,8 +8,11 @@ a directory for each replica, see ``log_files``. Each change is on disk before a
 from __future__ import annotations
 
 import contextlib
-import shutil
-from collections.abc import Sequence
+import errno
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -17,13 +20,25 @@ from typing import IO, Any, Protocol
 from ..errors import ConfigurationError, ErrorCode
 from .configs import TopicConfig
 from .controller import Controller, Refused
-from .log_files import LogFiles, OpenFiles, read_json, write_json
-from .topics import NO_LEADER, PartitionKey, PartitionState, Topic
+from .documents import DamagedDocument, UnreadableDocument, flush_directory, read_document, write_document
+from .log_files import CHECKPOINT, DELETED, STRAY, LoadedLog, LogFiles, OpenFiles, delete_directory, set_aside, size_of
+from .replica_recovery import Recovery, recover
+from .segment_scan import DAMAGED
+from .topics import PartitionKey, PartitionState, Topic
 
 try:
     import fcntl
 except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
+
+
+logger = logging.getLogger(__name__)
+
+_CLUSTER = "cluster.json"
+_LOCK = ".lock"
+_DELETED_TOPICS = "deleted"
+_OF_NO_MEANING = {_LOCK, "cluster.tmp", "lost+found", ".gitignore", ".gitkeep", ".DS_Store"}
+"""Files that a directory without ``cluster.json`` may have: none of them says that it is used for something else."""
 
 
 class Section(Protocol):
@@ -58,22 +73,17 @@ class DataDir(InMemory):
     def __init__(self, path: Path, new_id: str, node_ids: Sequence[int]) -> None:
         self._path = path
         self._files = OpenFiles()
-        self._lock: IO[str] | None = None
+        self._lock: IO[bytes] | None = None
         self._sections: dict[str, Section] = {}
         self._controller: Controller | None = None
         self._saved: dict[str, Any] = {}  # the state of each section that is on disk
         self._maybe_written: set[str] = set()  # sections that may differ on disk, because a write failed
         self._topics: dict[str, dict[str, Any]] = {}  # the description of each topic that is on disk
-        try:
-            self._cluster: dict[str, Any] = read_json(path / "cluster.json") or {}
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(f"data_dir {str(path)!r} cannot be read: {error}") from error
+        self._loaded: dict[tuple[int, PartitionKey], LogFiles] = {}  # replicas whose Partition does not exist yet
+        self._deleted: dict[Path, list[Path]] = {}  # by the file of a deleted topic, the directories of its replicas
         self._nodes = list(node_ids)
-        known = self._cluster.get("nodes", [])
-        if not set(known) <= set(node_ids):
-            raise ConfigurationError(
-                f"data_dir {str(path)!r} has the logs of brokers {known}, got {self._nodes}; start all of them"
-            )
+        self._start = 0  # the number of this start of the cluster
+        self._cluster: dict[str, Any] = self._read_cluster()
         super().__init__(self._cluster.get("cluster_id", new_id))
 
     def __repr__(self) -> str:
@@ -84,31 +94,212 @@ class DataDir(InMemory):
 
         A section that is None does not exist in this run; its file does not change.
         """
-        try:
-            (self._path / "topics").mkdir(parents=True, exist_ok=True)
-            self._lock = (self._path / ".lock").open("w")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.close()
-            raise ConfigurationError(
-                f"data_dir {str(self._path)!r} cannot be used: {error.strerror}; another broker may use it"
-            ) from error
-        self._cluster = read_json(self._path / "cluster.json") or {}  # another run may have changed it
         self._controller = controller
-        sections = {"configs": controller.settings, "features": controller.features, **sections}
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            self._read_cluster()  # before the first file of ours is made in a directory that may not be ours
+            self._take_lock()
+            self._cluster = self._read_cluster()  # another run may have changed it
+            self._start = self._cluster.get("start", 0) + 1
+            self._write_cluster()  # a directory with any other file of ours has this one
+            self._restore_sections({"configs": controller.settings, "features": controller.features, **sections})
+            topics = self._restore_topics(controller)
+            controller.restore(topics, self._next_producer_id())
+            self._set_strays_aside(topics)
+            self._save_cluster()
+        except OSError as error:
+            where = error.filename if error.filename is not None else self._path
+            raise self._unusable(
+                f"{where}: {error.strerror}. Make room, and let this user read and write all of the directory"
+            ) from error
+        except UnreadableDocument as error:
+            raise self._unusable(f"{error}. Restore the file from a copy of the directory") from error
+
+    def _take_lock(self) -> None:
+        # Not truncated: the file's name alone proves nothing.
+        lock = (self._path / _LOCK).open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.close()
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise self._unusable(
+                    "another broker may use it: its lock is taken. Stop that broker, or give another directory"
+                ) from error
+            raise
+        self._lock = lock
+
+    def _read_cluster(self) -> dict[str, Any]:
+        """The content of ``cluster.json``; empty for a new directory. Raises ConfigurationError for a foreign one."""
+        try:
+            names = {path.name for path in self._path.iterdir()} if self._path.exists() else set()
+            cluster: dict[str, Any] | None = read_document(self._path / _CLUSTER)
+        except OSError as error:
+            raise self._unusable(f"it cannot be read: {error.strerror}. Give a directory of this user") from error
+        except UnreadableDocument as error:
+            raise self._unusable(f"{error}. Restore the file from a copy of the directory") from error
+        if cluster is None:
+            foreign = sorted(names - _OF_NO_MEANING)
+            if foreign and "topics" in foreign:
+                raise self._unusable(
+                    f"it has topics, but {_CLUSTER} is missing, which has the ids that were given out. "
+                    "Restore the file from a copy of the directory, or give another directory"
+                )
+            if foreign:
+                raise self._unusable(
+                    f"it is not empty, and not a data directory: it has {foreign[0]!r}, but no {_CLUSTER}. "
+                    "Give a new or an empty directory"
+                )
+            return {}
+        used = set(cluster["nodes"])
+        if not used <= set(self._nodes):
+            raise ConfigurationError(
+                f"data_dir {str(self._path)!r} has the logs of brokers {sorted(used)}, got {self._nodes}; "
+                "start all of them"
+            )
+        return cluster
+
+    def _unusable(self, why: str) -> ConfigurationError:
+        return ConfigurationError(f"data_dir {str(self._path)!r} cannot be used: {why}")
+
+    def _restore_sections(self, sections: Mapping[str, Section | None]) -> None:
         self._sections = {name: section for name, section in sections.items() if section is not None}
         for name, section in self._sections.items():
-            state = read_json(self._path / f"{name}.json")
+            path = self._path / f"{name}.json"
+            try:
+                state = read_document(path)
+            except DamagedDocument as error:
+                raise self._unusable(
+                    f"{error}. Restore the file from a copy of the directory; or delete it: then its content is lost"
+                ) from error
             if state is not None:
                 try:
                     section.restore(state)
                 except ConfigurationError as error:
-                    raise ConfigurationError(f"data_dir {str(self._path)!r} cannot be used: {error}") from None
+                    raise self._unusable(str(error)) from None
                 self._saved[name] = state
-        topics = [_topic(read_json(path), controller) for path in sorted((self._path / "topics").glob("*.json"))]
-        controller.restore(topics, self._cluster.get("next_producer_id", 0))
-        self._delete_strays(topics)
-        self._save_cluster()
+            elif name in self._cluster.get("sections", ()):
+                logger.warning("%s is missing: the cluster begins without its content", path)
+
+    # Topics and their logs.
+
+    def _restore_topics(self, controller: Controller) -> list[Topic]:
+        """The topics, in states in which no damaged replica begins in sync. Raises ConfigurationError."""
+        topics = [self._read_topic(path, controller) for path in sorted((self._path / "topics").glob("*.json"))]
+        used = {node for topic in topics for state in topic.partitions for node in state.replicas}
+        if not used <= set(self._nodes):
+            raise self._unusable(
+                f"topics have replicas on brokers {sorted(used)}, got {self._nodes}; start all of them"
+            )
+        decided: list[tuple[Topic, list[Recovery]]] = []
+        for topic in topics:
+            recoveries = [self._recover(topic, index) for index in range(len(topic.partitions))]
+            states = tuple(recovery.state for recovery in recoveries)
+            decided.append((replace(topic, partitions=states), recoveries))
+        # Nothing is changed before all logs are known to be usable. The topics come first: after a crash, a replica
+        # that is empty now would count as one that has all records.
+        for topic, (after, _) in zip(topics, decided):
+            if after.partitions != topic.partitions:
+                self._save_topic(after.name, self._described(after))
+        for topic, recoveries in decided:
+            for index, recovery in enumerate(recoveries):
+                self._repair((topic.name, index), recovery)
+        return [topic for topic, _ in decided]
+
+    def _read_topic(self, path: Path, controller: Controller) -> Topic:
+        try:
+            content = read_document(path)
+            if content["name"] != path.stem:
+                raise DamagedDocument(f"{path} is damaged: it describes the topic {content['name']!r}")
+        except DamagedDocument as error:
+            raise self._unusable(
+                f"{error}. Restore the file from a copy of the directory; or delete it: then the topic is gone, and "
+                "its logs are kept aside"
+            ) from error
+        self._topics[path.stem] = content
+        return _topic(content, controller, self._start)
+
+    def _recover(self, topic: Topic, index: int) -> Recovery:
+        """Load the logs of a partition, and decide with which state it begins. Raises ConfigurationError."""
+        key, state = (topic.name, index), topic.partitions[index]
+        logs: dict[int, LoadedLog | None] = {}
+        losses = []
+        for node in state.replicas:
+            files = self._loaded[node, key] = self._directory(node, key, topic.topic_id)
+            topic_id = files.topic_id_on_disk
+            if topic_id is not None and (self._path / _DELETED_TOPICS / f"{topic_id}.json").exists():
+                delete_directory(files.directory)  # of an older topic of this name, on a broker that was stopped
+                files.create_directory()
+                topic_id = topic.topic_id.hex()
+            if not files.directory.exists() or topic_id not in (None, topic.topic_id.hex()):
+                logs[node] = None
+                losses.append(f"{files.directory} is missing")
+                cure = f"create the directory {files.directory}"
+                continue
+            log = logs[node] = files.load()
+            if log.losses:
+                losses += log.losses
+                cure = f"delete {files.directory / CHECKPOINT}"
+        recovery = recover(state, logs)
+        if recovery.is_lost:
+            raise self._unusable(
+                f"records of {topic.name}-{index} are gone: {', '.join(losses)}. Restore the files from a copy of the "
+                f"directory; or {cure}, to begin without these records"
+            )
+        if recovery.is_older:
+            logger.warning(
+                "%s is older than the logs of partition %d: its leader is chosen by the logs",
+                self._path / "topics" / f"{topic.name}.json",
+                index,
+            )
+        return recovery
+
+    def _repair(self, key: PartitionKey, recovery: Recovery) -> None:
+        for node in recovery.state.replicas:
+            files = self._loaded[node, key]
+            if node in recovery.empty:
+                if files.directory.exists():
+                    logger.warning("%s is damaged, and kept as %s", files.directory, files.set_aside(DAMAGED))
+                else:
+                    logger.warning("%s is missing", files.directory)
+                logger.warning("%s-%d begins empty on broker %d, and copies the records of the leader", *key, node)
+                files.create_directory()
+                files.load()
+            files.repair()
+
+    def _next_producer_id(self) -> int:
+        """The first producer id that no record has: an older ``cluster.json`` would give ids out again."""
+        largest = max((files.largest_producer_id for files in self._loaded.values()), default=-1)
+        reserved: int = self._cluster.get("next_producer_id", 0)
+        return max(reserved, largest + 1)
+
+    def _set_strays_aside(self, topics: list[Topic]) -> None:
+        """Rename the logs that belong to no replica. Delete only those of deleted topics, and those without records.
+
+        A directory without a checkpoint of ours is not touched.
+        """
+        known = {self._directory(node, key, b"").directory for node, key in self._loaded}
+        deleted = {path.stem: path for path in (self._path / _DELETED_TOPICS).glob("*.json")}
+        for path in sorted(self._path.glob("node-*/*")):
+            if path in known or not path.is_dir():
+                continue
+            if re.search(f"{DELETED}([.][0-9]+)?$", path.name):
+                delete_directory(path)
+                continue
+            topic_id = LogFiles(path, b"", self._files).topic_id_on_disk
+            if topic_id is None or re.search(f"({STRAY}|{DAMAGED})([.][0-9]+)?$", path.name):
+                continue
+            if topic_id in deleted or not any(map(size_of, path.glob("*.log"))):
+                delete_directory(path)
+            else:
+                logger.warning(
+                    "%s belongs to no topic, and is kept as %s: %s has no such replica",
+                    path,
+                    set_aside(path, STRAY),
+                    self._path / "topics",
+                )
+        for path in deleted.values():
+            path.unlink()
 
     def save(self, name: str | None, topic: Topic | None = None) -> None:
         """Save the new state of a topic, or its deletion; with the name None, the other changes.
@@ -122,12 +313,15 @@ class DataDir(InMemory):
             if name is None:
                 self._save_cluster()
             else:
-                self._save_topic(name, None if topic is None else _described(topic))
+                self._save_topic(name, None if topic is None else self._described(topic))
         except OSError as error:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the change cannot be saved: {error}") from error
 
     def log_files(self, node_id: int, key: PartitionKey, topic_id: bytes) -> LogFiles:
         """The directory of a replica."""
+        return self._loaded.pop((node_id, key), None) or self._directory(node_id, key, topic_id)
+
+    def _directory(self, node_id: int, key: PartitionKey, topic_id: bytes) -> LogFiles:
         return LogFiles(self._path / f"node-{node_id}" / f"{key[0]}-{key[1]}", topic_id, self._files)
 
     def close(self) -> None:
@@ -137,40 +331,94 @@ class DataDir(InMemory):
             self._lock.close()
             self._lock = None
 
-    def _delete_strays(self, topics: list[Topic]) -> None:
-        """Delete the logs of deleted topics and of replicas that have moved, which a crash may have left."""
-        wanted = {
-            (f"node-{node}", f"{topic.name}-{index}")
-            for topic in topics
-            for index, state in enumerate(topic.partitions)
-            for node in state.replicas
+    def _described(self, topic: Topic) -> dict[str, Any]:
+        return {
+            "name": topic.name,
+            "topic_id": topic.topic_id.hex(),
+            "configs": dict(topic.configs),
+            "start": self._start,
+            "partitions": [
+                {
+                    "replicas": state.replicas,
+                    "isr": state.isr,
+                    "leader": state.leader,
+                    "leader_epoch": state.leader_epoch,
+                    "partition_epoch": state.partition_epoch,
+                    "adding": state.adding,
+                    "removing": state.removing,
+                    "elr": state.elr,
+                    "last_leader": state.last_leader,
+                }
+                for state in topic.partitions
+            ],
         }
-        for path in self._path.glob("node-*/*"):
-            if (path.parent.name, path.name) not in wanted:
-                shutil.rmtree(path)
 
     def _save_topic(self, name: str, described: dict[str, Any] | None) -> None:
         path = self._path / "topics" / f"{name}.json"
         if described is not None and described == self._topics.get(name):
             return
-        self._topics.pop(name, None)  # if the write fails, the disk may have either state
+        before = self._topics.get(name)
         if described is None:
+            self._delete_topic(path, before)
+            self._topics.pop(name, None)
+            return
+        # The directories come first. So a topic whose directory is missing has lost it.
+        path.parent.mkdir(exist_ok=True)
+        for directory in self._new_directories(described, before):
+            directory.create_directory()
+        self._topics.pop(name, None)  # if the write fails, the disk may have either state
+        write_document(path, described)
+        self._topics[name] = described
+
+    def _new_directories(self, described: dict[str, Any], before: dict[str, Any] | None) -> Iterator[LogFiles]:
+        is_same = before is not None and before["topic_id"] == described["topic_id"]
+        present = before["partitions"] if before is not None and is_same else []
+        for index, state in enumerate(described["partitions"]):
+            old = present[index]["replicas"] if index < len(present) else ()
+            for node in state["replicas"]:
+                if node not in old:
+                    yield self._directory(node, (described["name"], index), bytes.fromhex(described["topic_id"]))
+
+    def _delete_topic(self, path: Path, before: dict[str, Any] | None) -> None:
+        """Move the file of a topic. It proves that logs of the topic on a broker that is stopped may be deleted."""
+        for earlier, directories in list(self._deleted.items()):
+            if not any(directory.exists() for directory in directories):
+                earlier.unlink(missing_ok=True)
+                del self._deleted[earlier]
+        if before is None:
             path.unlink(missing_ok=True)
-        else:
-            write_json(path, described)
-            self._topics[name] = described
+            return
+        deleted = self._path / _DELETED_TOPICS / f"{before['topic_id']}.json"
+        deleted.parent.mkdir(exist_ok=True)
+        path.rename(deleted)
+        try:
+            flush_directory(path.parent)
+        except OSError:
+            deleted.rename(path)
+            raise
+        self._deleted[deleted] = [
+            self._directory(node, (before["name"], index), b"").directory
+            for index, state in enumerate(before["partitions"])
+            for node in state["replicas"]
+        ]
 
     def _save_cluster(self) -> None:
+        self._save_sections()
+        self._write_cluster()
+
+    def _write_cluster(self) -> None:
         assert self._controller is not None
+        reserved = max(self._controller.producer_ids_reserved, self._cluster.get("next_producer_id", 0))
         cluster = {
             "cluster_id": self.cluster_id,
             "nodes": self._nodes,
-            "next_producer_id": self._controller.producer_ids_reserved,
+            "next_producer_id": reserved,
+            "start": self._start,
+            "sections": sorted({*self._saved, *self._cluster.get("sections", ())}),
         }
         if cluster != self._cluster:
-            write_json(self._path / "cluster.json", cluster)
+            write_document(self._path / _CLUSTER, cluster)
             self._cluster = cluster
-        self._save_sections()
 
     def _save_sections(self) -> None:
         """Write the sections that changed. If the write of one section fails, all are restored."""
@@ -194,7 +442,7 @@ class DataDir(InMemory):
 
     def _write_section(self, name: str, state: Any) -> None:
         self._maybe_written.add(name)
-        write_json(self._path / f"{name}.json", state, is_private=True)
+        write_document(self._path / f"{name}.json", state, is_private=True)
         self._saved[name] = state
         self._maybe_written.discard(name)
 
@@ -211,41 +459,21 @@ def data_of(path: str | PathLike[str] | None, new_id: str, node_ids: Sequence[in
     return DataDir(Path(path), new_id, node_ids)
 
 
-def _described(topic: Topic) -> dict[str, Any]:
-    return {
-        "name": topic.name,
-        "topic_id": topic.topic_id.hex(),
-        "configs": dict(topic.configs),
-        "partitions": [
-            {
-                "replicas": state.replicas,
-                "isr": state.isr,
-                "leader": state.leader,
-                "leader_epoch": state.leader_epoch,
-                "partition_epoch": state.partition_epoch,
-                "adding": state.adding,
-                "removing": state.removing,
-                "elr": state.elr,
-                "last_leader": state.last_leader,
-            }
-            for state in topic.partitions
-        ],
-    }
-
-
-def _topic(described: dict[str, Any], controller: Controller) -> Topic:
+def _topic(described: dict[str, Any], controller: Controller, start: int) -> Topic:
     """The topic as it was, with the same leaders in new epochs. Another in-sync replica may have fewer records."""
+    # The epochs of earlier starts are not written to the file unless something else of the topic changed.
+    starts = max(1, start - described["start"])
     states = tuple(
         PartitionState(
             replicas=tuple(each["replicas"]),
             isr=tuple(each["isr"]),
             leader=each["leader"],
-            leader_epoch=each["leader_epoch"] + 1,
-            partition_epoch=each["partition_epoch"] + 1,
+            leader_epoch=each["leader_epoch"] + starts,
+            partition_epoch=each["partition_epoch"] + starts,
             adding=tuple(each["adding"]),
             removing=tuple(each["removing"]),
-            elr=tuple(each.get("elr", ())),  # data directories of earlier versions lack them
-            last_leader=each.get("last_leader", NO_LEADER),
+            elr=tuple(each["elr"]),
+            last_leader=each["last_leader"],
         )
         for each in described["partitions"]
     )

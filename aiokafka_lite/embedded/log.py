@@ -162,6 +162,12 @@ class Segments:
     def start_moved(self, start_offset: int) -> None:
         """The log starts at this offset now; the records before it are deleted."""
 
+    def restarted(self, start_offset: int) -> None:
+        """The log continues at this offset; all its segments are about to be deleted."""
+
+    def shortened(self, end_offset: int) -> None:
+        """The records from this offset on are about to be deleted."""
+
 
 class Log:
     """The log of one replica. Owner: the replica's ``Partition``."""
@@ -261,6 +267,7 @@ class Log:
             # The leader's log ends before this log begins, so the two have no common record.
             self.reset_to(offset)
             return True
+        self._made_by.shortened(offset)
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
             self.segments.pop().delete()
         self.segments[-1].truncate(offset)
@@ -279,7 +286,7 @@ class Log:
 
     def _restart(self, offset: int) -> None:
         # This comes first: after a crash, the log must not begin, and continue, at its old start.
-        self._made_by.start_moved(offset)
+        self._made_by.restarted(offset)
         for segment in self.segments:
             segment.delete()
         self.segments = [self._made_by.create(offset)]

@@ -3,41 +3,58 @@
 A directory ``<topic>-<partition>`` has:
 
 - ``<base offset>.log``: the batches of a segment, as Kafka writes them;
-- ``checkpoint.json``: the topic's id, the first offset, the high watermark of the last orderly stop, and the leader
-  epochs of the last compaction, which may have removed all batches of an epoch;
+- ``checkpoint.json``: the topic's id, the first offset, a high watermark, the names of the segments with the size that
+  surely is on the disk, and the leader epochs of the last compaction, which may have removed all batches of an epoch;
 - ``<base offset>.compacted`` and ``swap.json``: a compaction in progress.
 
 Rules:
 
  1. An append is one ``write`` to the file, before anything is acknowledged. It survives the end of the process; it
     survives the end of the machine if ``flush.messages`` asks for a flush.
- 2. The index of a segment, by offset and by time, is in memory. ``open`` makes it from the headers of the batches. The
-    first batch that is cut, or whose CRC is wrong, ends the log: it was not acknowledged. Its bytes are cut off.
+ 2. The index of a segment, by offset and by time, is in memory. ``load`` makes it from the batches, whose CRC it
+    checks. ``segment_scan`` says what happens to damaged bytes.
  3. A compaction writes its segments to new files, then the names of old and new to ``swap.json``, and then swaps them.
-    After a crash before ``swap.json``, the old segments remain. After a later crash, ``open`` repeats the swap.
+    After a crash before ``swap.json``, the old segments remain. After a later crash, ``load`` repeats the swap.
  4. A batch keeps no bytes: ``data`` reads them from the file. The system's page cache keeps recent ones.
+ 5. ``checkpoint.json`` has the name of a segment as long as its records may not be lost: it is written after a new file
+    is made, and before a file is cut or deleted. So a file that it names and that is missing was taken away.
+ 6. Only files with these names are deleted. A directory is renamed before its files are deleted, so that a crash does
+    not leave a log without its first records.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import mmap
+import logging
 import os
+import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
-from ..errors import CorruptRecord
-from ..protocol.records import HEADER_SIZE, RecordBatch
+from .documents import DamagedDocument, flush_directory, read_document, unused_name, write_document
 from .log import Log, Segment, Segments, StoredBatch
+from .segment_scan import DAMAGED, SegmentScan, scan_segment
+
+logger = logging.getLogger(__name__)
 
 MAX_OPEN_FILES = 256
 
-_CHECKPOINT = "checkpoint.json"
+CHECKPOINT = "checkpoint.json"
+STRAY = "-stray"
+"""The suffix of the directory of a log that belongs to no topic, as in Kafka."""
+DELETED = "-delete"
+"""The suffix of a directory that is being deleted, as in Kafka."""
 _SWAP = "swap.json"
+_NOTHING = {"start_offset": 0, "high_watermark": 0, "partition_epoch": -1, "epochs": []}
+"""What ``checkpoint.json`` says about an empty log. Lists in it are replaced, never changed."""
+_SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
+_OWN_NAME = re.compile(
+    r"[0-9]{20}\.(log|compacted|tmp)(\.damaged(\.[0-9]+)?)?|(checkpoint|swap)\.(json|tmp)(\.damaged(\.[0-9]+)?)?"
+)
 
 
 class BrokenLog(OSError):
@@ -75,7 +92,7 @@ class OpenFiles:
 class FileSegment(Segment):
     """A segment in a file."""
 
-    __slots__ = ("_files", "_has_name", "path")
+    __slots__ = ("_files", "_has_name", "flushed", "path")
 
     def __init__(self, base_offset: int, path: Path, files: OpenFiles) -> None:
         super().__init__(base_offset)
@@ -83,6 +100,8 @@ class FileSegment(Segment):
         self._files = files
         self._has_name = False
         """Whether the disk surely has the file's name."""
+        self.flushed: int = 0
+        """The size that the disk surely has."""
 
     def append(self, batch: StoredBatch) -> None:
         """Write the batch. If that fails, its bytes are removed. Raises OSError, or BrokenLog if bytes remain."""
@@ -119,12 +138,17 @@ class FileSegment(Segment):
         """Wait until the disk has everything. Raises OSError."""
         os.fsync(self._files.get(self.path))
         if not self._has_name:
-            _flush_directory(self.path.parent)
+            flush_directory(self.path.parent)
             self._has_name = True
+        self.flushed = self.size
 
     def delete(self) -> None:
         self._files.close(self.path)
         self.path.unlink(missing_ok=True)
+
+    def touch(self) -> None:
+        """Create the file, if there is none. Raises OSError."""
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644))
 
     def rename(self, path: Path) -> None:
         self._files.close(self.path)
@@ -132,29 +156,70 @@ class FileSegment(Segment):
         self.path = path
 
 
+@dataclass(slots=True)
+class LoadedLog:
+    """The content of a directory, before anything in it was repaired.
+
+    ``losses`` are missing and shortened files, ``damage`` is what a repair can pass over; each text names the file.
+    ``high_watermark`` is the last one that was written down, ``partition_epoch`` that of the last orderly stop.
+    """
+
+    scans: list[SegmentScan]
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+    partition_epoch: int
+    epochs: list[tuple[int, int]]
+    losses: list[str] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
+    is_torn: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.losses and not self.damage
+
+    @property
+    def largest_producer_id(self) -> int:
+        return max((scan.largest_producer_id for scan in self.scans), default=-1)
+
+    @property
+    def last_epoch(self) -> int:
+        return max((batch.leader_epoch for scan in self.scans for batch, _ in scan.batches), default=-1)
+
+    @property
+    def has_records(self) -> bool:
+        return any(scan.size for scan in self.scans)
+
+
 class LogFiles(Segments):
-    """The directory of one replica. Owner: the replica's ``Partition``."""
+    """The directory of one replica. Owner: the replica's ``Partition``; before it exists, the ``DataDir``."""
 
     def __init__(self, directory: Path, topic_id: bytes, files: OpenFiles) -> None:
-        self._directory = directory
+        self.directory = directory
         self._topic_id = topic_id.hex()
         self._files = files
-        self._checkpoint: dict[str, Any] = {"topic_id": self._topic_id, "start_offset": 0, "high_watermark": 0}
+        self._loaded: LoadedLog | None = None
+        self._is_open = False
+        self._segments: dict[int, FileSegment] = {}  # those that checkpoint.json names
+        self._written: dict[str, Any] = {}
+        self._facts: dict[str, Any] = dict(_NOTHING)
 
     def __repr__(self) -> str:
-        return f"<LogFiles {self._directory}>"
+        return f"<LogFiles {self.directory}>"
 
     # The segments of a log.
 
     def create(self, base_offset: int) -> FileSegment:
-        segment = FileSegment(base_offset, self._directory / f"{base_offset:020}.log", self._files)
-        if base_offset:
+        segment = self._segment(base_offset)
+        if self._is_open:
             # The name keeps the end of the log, also if compaction removes all batches before it.
-            self._files.get(segment.path)
+            segment.touch()
+            self._segments[base_offset] = segment
+            self._write_checkpoint()
         return segment
 
     def create_compacted(self, base_offset: int) -> FileSegment:
-        segment = FileSegment(base_offset, self._directory / f"{base_offset:020}.compacted", self._files)
+        segment = FileSegment(base_offset, self.directory / f"{base_offset:020}.compacted", self._files)
         segment.delete()  # files of a compaction that a crash ended
         return segment
 
@@ -164,160 +229,283 @@ class LogFiles(Segments):
             segment.flush()
         # After swap.json is written, a crash repeats the swap. So the new files are whole on the disk before it.
         names = {"old": [each.path.name for each in before], "new": [each.path.name for each in after]}
-        write_json(self._directory / _SWAP, names)
+        write_document(self.directory / _SWAP, names)
         for segment in before:
             segment.delete()
         for segment in after:
             segment.rename(segment.path.with_suffix(".log"))
-        (self._directory / _SWAP).unlink()
+        dropped = {segment.base_offset for segment in before}
+        rest = {base: segment for base, segment in self._segments.items() if base not in dropped}
+        self._segments = {segment.base_offset: segment for segment in after} | rest
+        self._write_checkpoint()
+        (self.directory / _SWAP).unlink()
 
     def keep_epochs(self, epochs: Sequence[tuple[int, int]]) -> None:
-        self._checkpoint["epochs"] = list(epochs)
+        self._facts["epochs"] = list(epochs)
         self._write_checkpoint()
 
     def start_moved(self, start_offset: int) -> None:
-        self._checkpoint["start_offset"] = start_offset
+        self._facts["start_offset"] = start_offset
+        bases = sorted(self._segments)
+        for base, following in pairwise(bases):
+            if following <= start_offset:
+                del self._segments[base]
+        self._write_checkpoint()
+
+    def restarted(self, start_offset: int) -> None:
+        self._facts["start_offset"] = start_offset
+        self._facts["high_watermark"] = min(self._facts["high_watermark"], start_offset)
+        self._segments.clear()
+        self._write_checkpoint()
+
+    def shortened(self, end_offset: int) -> None:
+        later = [base for base, segment in self._segments.items() if base >= end_offset]
+        for base in later:
+            del self._segments[base]
+        last = self._segments.get(max(self._segments, default=-1))
+        if last is not None:
+            last.flushed = 0  # until the next flush
+        self._facts["high_watermark"] = min(self._facts["high_watermark"], end_offset)
         self._write_checkpoint()
 
     # The life of the directory.
 
-    def open(self, log: Log) -> None:
-        """Create the directory, or load the log that it has. A log of another topic is deleted. Raises OSError."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        found = read_json(self._directory / _CHECKPOINT)
-        if found is not None and found["topic_id"] == self._topic_id:
-            self._checkpoint = found
-            self._finish_swap()
-            segments = list(self._load())
-            start_offset, high_watermark = found["start_offset"], found["high_watermark"]
-            if segments:
-                epochs = [(epoch, start) for epoch, start in found.get("epochs", [])]
-                log.load(cast("list[Segment]", segments), start_offset, high_watermark, epochs)
-            else:
-                # Without segments, only the checkpoint has the next offset.
-                log.delete_before(start_offset)
-            return
-        for path in self._directory.iterdir():
+    @property
+    def largest_producer_id(self) -> int:
+        """The largest id of a producer in the log, from ``load`` until ``open``; -1 without producers."""
+        return -1 if self._loaded is None else self._loaded.largest_producer_id
+
+    @property
+    def topic_id_on_disk(self) -> str | None:
+        """The id of the topic that the directory belongs to, in hexadecimal; None if that is not written there.
+
+        Raises UnreadableDocument for a file that may be whole.
+        """
+        try:
+            content = read_document(self.directory / CHECKPOINT)
+        except DamagedDocument:
+            return None
+        return content["topic_id"] if content is not None else None
+
+    def create_directory(self) -> None:
+        """Create the directory of an empty log, if there is none. Raises OSError."""
+        if not self.directory.exists():
+            self.directory.mkdir(parents=True)
+            first = self._segment(0)
+            first.touch()
+            self._segments = {0: first}
+            self._write_checkpoint()
+            self._segments = {}
+
+    def load(self) -> LoadedLog:
+        """Read the directory, and change nothing but a compaction that is finished.
+
+        Raises OSError, and UnreadableDocument for a file that may be whole.
+        """
+        damage: list[str] = []
+        try:
+            checkpoint = read_document(self.directory / CHECKPOINT)
+        except DamagedDocument as error:
+            checkpoint = None
+            damage.append(f"{error}. The log begins with its first segment")
+        else:
+            if checkpoint is None:
+                damage.append(f"{self.directory / CHECKPOINT} is missing. The log begins with its first segment")
+        self._finish_swap(checkpoint)
+        paths = {int(path.stem): path for path in self.directory.iterdir() if _SEGMENT_NAME.fullmatch(path.name)}
+        if checkpoint is None:
+            sizes: dict[int, int] = {}
+            start = min(paths, default=0)
+            checkpoint = {"start_offset": start, "high_watermark": 0, "partition_epoch": -1, "epochs": []}
+        else:
+            sizes = dict(checkpoint["segments"])
+        losses = []
+        for base, flushed in sizes.items():
+            path = paths.get(base)
+            if path is None:
+                losses.append(f"{self._segment(base).path} is missing")
+            elif (size := path.stat().st_size) < flushed:
+                losses.append(f"{path} has {size} of its {flushed} bytes")
+        loaded = LoadedLog(
+            scans=[],
+            start_offset=checkpoint["start_offset"],
+            end_offset=checkpoint["start_offset"],
+            high_watermark=checkpoint["high_watermark"],
+            partition_epoch=checkpoint["partition_epoch"],
+            epochs=[(epoch, start) for epoch, start in checkpoint["epochs"]],
+            losses=losses,
+            damage=damage,
+        )
+        self._scan(loaded, sorted(paths.items()), sizes)
+        self._facts = {name: checkpoint[name] for name in self._facts}
+        self._loaded = loaded
+        return loaded
+
+    def repair(self) -> None:
+        """Keep damaged files aside, and log a warning for each. Raises OSError."""
+        loaded = self._loaded
+        assert loaded is not None, "the directory is loaded before it is repaired"
+        for text in loaded.losses + loaded.damage:
+            logger.warning("%s", text)
+        try:
+            read_document(self.directory / CHECKPOINT)
+        except DamagedDocument:
+            (self.directory / CHECKPOINT).rename(unused_name(self.directory / CHECKPOINT, DAMAGED))
+        for scan in loaded.scans:
+            if scan.gaps:
+                aside = scan.keep_whole_batches()
+                logger.warning("%s is kept as %s, and its %d whole batches stay", scan.path, aside, len(scan.batches))
+        for path in self.directory.glob("*.compacted"):
             path.unlink()
-        self._write_checkpoint()
-
-    def checkpoint(self, log: Log) -> None:
-        """Write the high watermark."""
-        self._checkpoint["high_watermark"] = log.high_watermark
-        self._write_checkpoint()
-
-    def delete(self, log: Log) -> None:
-        """Delete the log and its directory."""
-        # This comes first: after a crash, a directory without this file counts as a directory without a log.
-        (self._directory / _CHECKPOINT).unlink(missing_ok=True)
-        for segment in log.segments:
-            segment.delete()
-        for path in self._directory.iterdir():
-            path.unlink()
-        self._directory.rmdir()
-
-    def _write_checkpoint(self) -> None:
-        write_json(self._directory / _CHECKPOINT, self._checkpoint)
-
-    def _finish_swap(self) -> None:
-        swap = self._directory / _SWAP
-        names = read_json(swap)
-        if names is not None:
-            new = [self._directory / name for name in names["new"]]
-            # The crash may have come between two renames. A renamed new file may have the name of an old file, and must
-            # not be deleted here.
-            done = {path.with_suffix(".log") for path in new if not path.exists()}
-            for name in names["old"]:
-                if self._directory / name not in done:
-                    (self._directory / name).unlink(missing_ok=True)
-            for path in new:
-                if path.exists():
-                    path.replace(path.with_suffix(".log"))
-            swap.unlink()
-        for path in self._directory.glob("*.compacted"):
-            path.unlink()
-
-    def _load(self) -> Iterator[FileSegment]:
-        paths = sorted(self._directory.glob("*.log"))
-        next_offset = 0
-        for number, path in enumerate(paths):
-            segment = FileSegment(int(path.stem), path, self._files)
-            whole = _index(segment, next_offset)
-            next_offset = segment.batches[-1].next_offset if segment.batches else segment.base_offset
-            if segment.batches or path is paths[-1]:
-                yield segment
-            else:
-                segment.delete()
-            if not whole:
-                # The later segments would leave a gap in the log. Kafka's recovery deletes them as well.
-                for later in paths[number + 1 :]:
-                    later.unlink()
-                return
-
-
-def _index(segment: FileSegment, next_offset: int) -> bool:
-    """Index the batches of a file, and cut off bytes after the last whole batch. Returns False if there were any."""
-    size = segment.path.stat().st_size
-    position = 0
-    if size:
-        with segment.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            while (batch := _batch_at(content, position, size)) is not None and batch.base_offset >= next_offset:
+        self._segments = {}
+        for scan in loaded.scans[:-1]:
+            if not scan.batches:
+                scan.path.unlink()
+        scans = [scan for scan in loaded.scans if scan.batches or scan is loaded.scans[-1]]
+        for scan in scans:
+            segment = self._segment(int(scan.path.stem))
+            position = 0
+            for batch, _ in scan.batches:
                 segment.index(batch, position, batch.size)
                 position += batch.size
-                next_offset = batch.next_offset
-    if position < size:
-        os.truncate(segment.path, position)
-    return position == size
+            self._segments[segment.base_offset] = segment
+        last = next(reversed(self._segments.values()), None)
+        end = max(loaded.end_offset, loaded.high_watermark)
+        if last is None or (last.batches and end > loaded.end_offset):
+            # The offsets of lost records are not given again: a reader behind them would take new records for old ones.
+            segment = self._segment(end)
+            segment.touch()
+            self._segments[end] = segment
+        elif end > loaded.end_offset:
+            del self._segments[last.base_offset]
+            last.path.rename(last.path.with_name(f"{end:020}.log"))
+            self._segments[end] = self._segment(end)
+        if loaded.losses or loaded.damage or last is None:
+            self._write_checkpoint()
+
+    def open(self, log: Log) -> None:
+        """Begin the log with the content of the directory, which is created if it does not exist. Raises OSError."""
+        if self._loaded is None:
+            topic_id = self.topic_id_on_disk if self.directory.exists() else None
+            if topic_id not in (None, self._topic_id):
+                self.set_aside(STRAY)
+            self.create_directory()
+            self.load()
+            self.repair()
+        assert self._loaded is not None
+        segments = cast("list[Segment]", list(self._segments.values()))
+        log.load(segments, self._loaded.start_offset, self._loaded.high_watermark, self._loaded.epochs)
+        self._loaded = None  # the log has it now
+        self._is_open = True
+
+    def set_aside(self, suffix: str) -> Path:
+        """Rename the directory, so that another log may have its place. Returns the new name. Raises OSError."""
+        aside = set_aside(self.directory, suffix)
+        self._loaded = None
+        self._facts = dict(_NOTHING)
+        return aside
+
+    def checkpoint(self, log: Log, partition_epoch: int, *, is_flushed: bool = True) -> None:
+        """Write the high watermark and, with ``is_flushed``, the sizes after a flush. Raises OSError."""
+        last = cast("FileSegment", log.segments[-1])
+        if is_flushed and last.flushed != last.size:
+            last.flush()
+        self._facts |= {"high_watermark": log.high_watermark, "partition_epoch": partition_epoch}
+        if self._content() != self._written:
+            self._write_checkpoint(is_flushed=is_flushed)
+
+    def delete(self, log: Log) -> None:
+        """Delete the log and its directory. Raises OSError."""
+        for segment in log.segments:
+            self._files.close(cast("FileSegment", segment).path)
+        if self.topic_id_on_disk == self._topic_id:
+            delete_directory(self.directory)
+
+    def _segment(self, base_offset: int) -> FileSegment:
+        return FileSegment(base_offset, self.directory / f"{base_offset:020}.log", self._files)
+
+    def _content(self) -> dict[str, Any]:
+        sizes = [(base, segment.flushed) for base, segment in self._segments.items()]
+        return {"topic_id": self._topic_id, "segments": sizes, **self._facts}
+
+    def _write_checkpoint(self, *, is_flushed: bool = True) -> None:
+        content = self._content()
+        write_document(self.directory / CHECKPOINT, content, is_flushed=is_flushed)
+        self._written = content
+
+    def _finish_swap(self, checkpoint: dict[str, Any] | None) -> None:
+        """Finish the compaction that a crash ended. Then the checkpoint names the new files. Raises OSError."""
+        swap = self.directory / _SWAP
+        names = read_document(swap)
+        if names is None:
+            return
+        new = [self.directory / name for name in names["new"]]
+        # The crash may have come between two renames. A renamed new file may have the name of an old file, and must
+        # not be deleted here.
+        done = {path.with_suffix(".log") for path in new if not path.exists()}
+        for name in names["old"]:
+            if self.directory / name not in done:
+                (self.directory / name).unlink(missing_ok=True)
+        for path in new:
+            if path.exists():
+                path.replace(path.with_suffix(".log"))
+        if checkpoint is not None:
+            bases = {int(name[:20]) for name in names["old"]}
+            after = [(int(path.stem), size_of(path.with_suffix(".log"))) for path in new]
+            rest = [(base, size) for base, size in checkpoint["segments"] if base not in bases | dict(after).keys()]
+            checkpoint["segments"] = after + rest
+            write_document(self.directory / CHECKPOINT, checkpoint)
+        swap.unlink()
+
+    def _scan(self, loaded: LoadedLog, paths: Sequence[tuple[int, Path]], sizes: dict[int, int]) -> None:
+        """Find the batches of all segments, and note what is damaged."""
+        next_offset = 0
+        for base, path in paths:
+            scan = scan_segment(path, max(next_offset, base))
+            loaded.scans.append(scan)
+            if scan.gaps:
+                flushed = sizes.get(base, 0)
+                if scan.is_torn(flushed) and path is paths[-1][1]:
+                    loaded.is_torn = True
+                    logger.warning(
+                        "%s ends with %d bytes of a batch that is not whole", path, scan.size - scan.end_position
+                    )
+                else:
+                    bytes_of = ", ".join(f"{first} to {end - 1}" for first, end in scan.gaps)
+                    lost = scan.lost_offsets(max(next_offset, base))
+                    loaded.damage.append(f"{path} is damaged in bytes {bytes_of}: {lost} are lost")
+            next_offset = scan.batches[-1][0].next_offset if scan.batches else max(next_offset, base)
+        loaded.end_offset = max(next_offset, loaded.start_offset)
+        if loaded.end_offset < loaded.high_watermark and not loaded.losses:
+            loaded.damage.append(
+                f"{self.directory} ends at offset {loaded.end_offset}, but offset {loaded.high_watermark} was reached: "
+                "the records between them are lost"
+            )
 
 
-def _batch_at(content: mmap.mmap, position: int, size: int) -> StoredBatch | None:
-    """The batch at a position, with its CRC checked; None if it is cut or damaged."""
-    if size - position < HEADER_SIZE:
-        return None
-    length = int.from_bytes(content[position + 8 : position + 12], "big") + 12
-    if not HEADER_SIZE <= length <= size - position:
-        return None
-    data = content[position : position + length]
-    try:
-        view = RecordBatch(data)
-        view.verify_crc()
-    except CorruptRecord:
-        return None
-    return StoredBatch(view.base_offset, view.last_offset, view.max_timestamp, view.leader_epoch, data)
+def size_of(path: Path) -> int:
+    """The size of a file; 0 if it does not exist."""
+    return path.stat().st_size if path.exists() else 0
 
 
-def write_json(path: Path, value: object, *, is_private: bool = False) -> None:
-    """Write a file so that a crash leaves the old one or the new one. Only its owner reads it if it ``is_private``.
-
-    Raises OSError. Then the file is usually the old one, but it may be the new one if the disk fails at the very end.
-    """
-    temporary = path.with_suffix(".tmp")
-    mode = 0o600 if is_private else 0o666
-    try:
-        with open(temporary, "w", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            json.dump(value, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()  # a full disk needs the room
-        raise
-    _flush_directory(path.parent)
+def set_aside(directory: Path, suffix: str) -> Path:
+    """Rename the directory of a log, so that another log may have its place. Returns the new name. Raises OSError."""
+    aside = unused_name(directory, suffix)
+    directory.rename(aside)
+    return aside
 
 
-def _flush_directory(path: Path) -> None:
-    """Wait until the disk has the names of new files."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def read_json(path: Path) -> Any:
-    """The content; None if there is no file."""
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
+def delete_directory(directory: Path) -> None:
+    """Delete the directory of a log, under another name. Files that are not ours stay there. Raises OSError."""
+    if not directory.name.endswith(DELETED):
+        directory = set_aside(directory, DELETED)
+    foreign = []
+    for path in directory.iterdir():
+        if _OWN_NAME.fullmatch(path.name):
+            path.unlink()
+        else:
+            foreign.append(path.name)
+    if foreign:
+        logger.warning("%s stays, because it has files that are not a log's, such as %s", directory, foreign[0])
+    else:
+        directory.rmdir()

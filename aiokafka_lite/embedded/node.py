@@ -292,6 +292,9 @@ class BrokerNode:
         repeat("log.cleaner.backoff.ms", lambda: self.replica_manager.compact(self.now_ms()))
         if self.settings.number("log.flush.scheduler.interval.ms") < INT64_MAX:  # the default means never
             repeat("log.flush.scheduler.interval.ms", lambda: self.replica_manager.flush_old(self.time()))
+        repeat(
+            "replica.high.watermark.checkpoint.interval.ms", lambda: self.replica_manager.checkpoint(is_flushed=False)
+        )
         repeat("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
         repeat("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.remove_expired)
 

@@ -307,11 +307,11 @@ class Partition:
         if self._files is not None:
             self._files.delete(self.log)
 
-    def checkpoint(self) -> None:
-        """Write the checkpoint of an orderly end next to the log."""
-        if self._files is not None:
+    def checkpoint(self, *, is_flushed: bool) -> None:
+        """Write the high watermark next to the log, and at an orderly end the sizes after a flush."""
+        if self._files is not None and not self.offline:
             try:
-                self._files.checkpoint(self.log)
+                self._files.checkpoint(self.log, self.state.partition_epoch, is_flushed=is_flushed)
             except OSError as error:
                 logger.error("%r failed to write its high watermark: %s", self, error)
 

@@ -274,10 +274,10 @@ class ReplicaManager:
             partition.delete_log()
             self.complete_delayed(key)
 
-    def checkpoint(self) -> None:
-        """Write the high watermarks of the logs on disk."""
+    def checkpoint(self, *, is_flushed: bool) -> None:
+        """Write the high watermarks of the logs on disk and, at an orderly end, flush the logs."""
         for partition in self.partitions.values():
-            partition.checkpoint()
+            partition.checkpoint(is_flushed=is_flushed)
 
     def complete_delayed(self, key: PartitionKey) -> None:
         self.produce_purgatory.check_and_complete(key)

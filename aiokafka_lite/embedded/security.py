@@ -5,13 +5,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from ..arguments import check_function, must_be
 from ..errors import ConfigurationError
+from ..own_directory import OwnDirectory
 from ..protocol.sasl.scram import HASHES
 from ..security import SECURITY_PROTOCOLS, server_tls_context
 from .access_tokens import TokenCheck, unsecured_token
@@ -185,7 +184,7 @@ class ClusterSecurity:
             raise ConfigurationError("ssl.client.auth of a listener requires ssl_cafile with ssl_certfile")
         self._makes_tokens = config.check_token is None
         self._config = config
-        self._directory: TemporaryDirectory[str] | None = None
+        self._directory: OwnDirectory | None = None
         self._authority: CertificateAuthority | None = None
 
     @classmethod
@@ -243,15 +242,15 @@ class ClusterSecurity:
         """Make certificates for the host names and addresses of the brokers, if TLS needs some and none is given."""
         if not set(self.protocols) & set(WITH_TLS) or self._config.ssl_certfile is not None:
             return
-        self._directory = TemporaryDirectory(prefix="aiokafka-lite-")
-        self._authority = CertificateAuthority(Path(self._directory.name))
+        self._directory = OwnDirectory("certificates")
+        self._authority = CertificateAuthority(self._directory.path)
         certfile = self._authority.issue(hosts[0], [*hosts, "localhost", "127.0.0.1", "::1"])
         self._config = replace(self._config, ssl_certfile=certfile, ssl_cafile=self._authority.cafile)
 
     def close(self) -> None:
         """Delete the certificates that ``open`` made."""
         if self._directory is not None:
-            self._directory.cleanup()
+            self._directory.delete()
 
     def server_context(self, listener: str) -> ssl.SSLContext:
         """The TLS context of a listener of a broker that starts. Raises ConfigurationError."""

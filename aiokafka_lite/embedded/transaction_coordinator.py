@@ -102,6 +102,14 @@ class TransactionCoordinator:
 
     # Which transactional ids are here.
 
+    @property
+    def largest_producer_id(self) -> int:
+        """The largest producer id that a transactional id has or had here; -1 without any."""
+        values = [hosted.value for hosted in self._hosted.values()]
+        return max(
+            (max(value.producer_id, value.previous_producer_id, value.next_producer_id) for value in values), default=-1
+        )
+
     def apply(self) -> None:
         """After a change of leaders, load the partitions that this node leads, and drop all others."""
         led = self.log.leader_epochs(self._node_id)

@@ -10,15 +10,14 @@ Does not import pyspark.
 
 from __future__ import annotations
 
-import atexit
 import os
 import shlex
-import shutil
 import sys
-import tempfile
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+
+from ..own_directory import OwnDirectory
 
 _SCRIPT = """#!/bin/sh
 # Starts Python with the installed PySpark, which has bytecode, instead of PySpark's zip.
@@ -45,8 +44,7 @@ def worker_python() -> str:
     found = find_spec("pyspark")
     if os.name != "posix" or found is None or found.origin is None or not Path(found.origin).exists():
         return sys.executable  # PySpark itself comes from the zip
-    directory = Path(tempfile.mkdtemp(prefix="aiokafka-lite-python-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    directory = OwnDirectory("python").path
     script = directory / "python"
     script.write_text(_SCRIPT.format(python=shlex.quote(sys.executable), daemon=shlex.quote(_DAEMON)))
     script.chmod(0o755)

@@ -10,14 +10,12 @@ script ``bin/java`` there removes the argument.
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,6 +23,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ..errors import ConfigurationError
+from ..own_directory import OwnDirectory
 
 OLDEST = 17
 """The first release of Java that Spark 4 runs on."""
@@ -139,8 +138,7 @@ def _run(executable: Path, arguments: list[str]) -> str:
 @cache
 def _home_with_shim(executable: Path) -> Path:
     """A JAVA_HOME for a runtime without the vector module. It is deleted when this process, and so its JVM, ends."""
-    home = Path(tempfile.mkdtemp(prefix="aiokafka-lite-java-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = OwnDirectory("java").path
     java = home / "bin" / "java"
     java.parent.mkdir()
     java.write_text(_SHIM.format(argument=VECTOR, java=shlex.quote(str(executable))))

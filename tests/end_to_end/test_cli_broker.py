@@ -57,3 +57,22 @@ async def test_with_a_super_user_other_clients_need_acls() -> None:
         refused = await run("acls", "list", "-b", servers)
     assert refused.status == 1
     assert "CLUSTER_AUTHORIZATION_FAILED" in refused.errors
+
+
+async def test_a_file_of_the_user_is_not_overwritten_by_the_properties_of_a_client(tmp_path: Path) -> None:
+    path = tmp_path / "app.py"
+    path.write_text("years of work")
+    refused = await run("broker", "--port", "0", "--client-config", str(path))
+    assert refused.status == 2
+    assert "is a file that this command has not written; give another name" in refused.errors
+    assert path.read_text() == "years of work"
+
+
+async def test_the_properties_of_an_earlier_broker_are_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    for topic in ("orders", "bills"):
+        async with broker("--port", "0", "--client-config", str(path), "--topic", topic):
+            path.chmod(0o644)
+            assert topic in (await run("topics", "list", "-c", str(path))).text
+    async with broker("--port", "0", "--client-config", str(path)):
+        assert path.stat().st_mode & 0o777 == 0o600

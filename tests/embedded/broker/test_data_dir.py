@@ -230,18 +230,12 @@ async def test_topics_of_two_runs_with_one_seed_have_different_ids(tmp_path: Pat
         assert (await cluster.create_topic("bills")).topic_id != first.topic_id
 
 
-async def test_logs_that_belong_to_no_topic_are_deleted_at_the_start(tmp_path: Path) -> None:
-    stray = tmp_path / "node-1" / "gone-0"
-    stray.mkdir(parents=True)
-    (stray / "checkpoint.json").write_text("{}")
-    async with run(tmp_path):
-        assert not stray.exists()
-
-
 async def test_a_disk_that_is_full_refuses_records_with_kafkas_code(tmp_path: Path) -> None:
     async with run(tmp_path, brokers=1) as cluster:
         await cluster.create_topic("orders")
-        (tmp_path / "node-1" / "orders-0" / f"{0:020}.log").symlink_to("/dev/full")
+        segment = tmp_path / "node-1" / "orders-0" / f"{0:020}.log"
+        segment.unlink()
+        segment.symlink_to("/dev/full")
         async with producer(cluster, retries=0) as writer:
             with pytest.raises(BrokerError) as caught:
                 await writer.send("orders", b"v")
@@ -251,7 +245,9 @@ async def test_a_disk_that_is_full_refuses_records_with_kafkas_code(tmp_path: Pa
 async def test_a_disk_that_is_full_refuses_a_marker_with_kafkas_code(tmp_path: Path) -> None:
     async with run(tmp_path, brokers=1) as cluster:
         await cluster.create_topic("orders")
-        (tmp_path / "node-1" / "orders-0" / f"{0:020}.log").symlink_to("/dev/full")
+        segment = tmp_path / "node-1" / "orders-0" / f"{0:020}.log"
+        segment.unlink()
+        segment.symlink_to("/dev/full")
         marker = Marker(producer_id=1, producer_epoch=0, committed=True, coordinator_epoch=0)
         answer = await cluster.nodes[1].replica_manager.append_marker(ONE, marker, 0, 1.0)
     assert answer is ErrorCode.KAFKA_STORAGE_ERROR
@@ -405,7 +401,7 @@ async def test_the_end_of_a_reassignment_that_cannot_be_saved_is_tried_and_logge
         while 3 not in cluster.state_of("orders", 0).isr:
             await asyncio.sleep(0)
         with monkeypatch.context() as patch:
-            patch.setattr(data_dir, "write_json", refuse)
+            patch.setattr(data_dir, "write_document", refuse)
             await until(lambda: len(attempts) >= 3, "attempts to end the reassignment")
         assert attempts[1] - attempts[0] >= 0.9
         assert attempts[2] - attempts[1] >= 0.9

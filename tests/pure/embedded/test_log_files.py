@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 
 import pytest
 
 from aiokafka_lite.embedded.configs import TopicConfig
+from aiokafka_lite.embedded.documents import read_document, write_document
 from aiokafka_lite.embedded.log import Log
-from aiokafka_lite.embedded.log_files import FileSegment, LogFiles, OpenFiles
+from aiokafka_lite.embedded.log_files import LogFiles, OpenFiles
 from aiokafka_lite.embedded.partition import Partition
 from tests.pure.embedded.batches import stored
 
@@ -55,7 +56,7 @@ def test_a_loaded_log_is_the_one_that_was_written(disk: Disk) -> None:
     fill(log, 10)
     fill(log, 10, first=10, epoch=3)
     log.advance_high_watermark(15)
-    disk.files.checkpoint(log)
+    disk.files.checkpoint(log, partition_epoch=0)
     loaded = disk.log()
     assert contents(loaded) == contents(log)
     assert (loaded.start_offset, loaded.high_watermark, loaded.end_offset) == (0, 15, 20)
@@ -87,17 +88,66 @@ def test_a_torn_batch_at_the_end_is_cut_off(disk: Disk, cut: int) -> None:
     assert disk.log().end_offset == 10
 
 
-def test_a_damaged_batch_ends_the_log(disk: Disk) -> None:
+def test_the_batches_behind_a_damaged_one_stay_and_the_damaged_file_is_kept(disk: Disk) -> None:
     fill(disk.log(), 12)
     second = disk.path / disk.segments[1]
     data = bytearray(second.read_bytes())
     data[-1] ^= 1
     second.write_bytes(data)
     loaded = disk.log()
-    first_damaged = loaded.end_offset
-    assert 3 < first_damaged < 12
-    assert [batch[0] for batch in contents(loaded)] == list(range(first_damaged))
-    assert len(disk.segments) == 2
+    offsets = [batch[0] for batch in contents(loaded)]
+    (lost,) = set(range(12)) - set(offsets)
+    assert loaded.end_offset == 12
+    assert (disk.path / f"{second.name}.damaged").read_bytes() == data
+    assert loaded.read(lost, 10_000, 12) == b"".join(each for base, _, each in contents(loaded) if base > lost)
+    fill(loaded, 1, first=12)
+    assert [batch[0] for batch in contents(disk.log())] == [*offsets, 12]
+
+
+@pytest.mark.parametrize(
+    ("place", "lost"),
+    [
+        (3, 1),  # a bit of the base offset, which no checksum covers
+        (9, 1),  # of the length, which no checksum covers either
+        (16, 1),  # of the magic byte
+        (40, 1),
+        (-1, 1),
+    ],
+)
+def test_one_damaged_bit_costs_one_batch(disk: Disk, place: int, lost: int) -> None:
+    log = disk.log()
+    fill(log, 12)
+    path, batches = disk.path / disk.segments[1], log.segments[1].batches
+    data = bytearray(path.read_bytes())
+    start, end = batches[0].size, batches[0].size + batches[1].size
+    data[(start if place >= 0 else end) + place] ^= 4
+    path.write_bytes(data)
+    expected = [offset for offset in range(12) if offset != batches[1].base_offset]
+    assert [batch[0] for batch in contents(disk.log())] == expected
+    assert len(expected) == 12 - lost
+
+
+def test_a_batch_inside_a_value_does_not_become_a_batch_of_the_log(disk: Disk) -> None:
+    log = disk.log()
+    inner = stored(5).data
+    builder_data = stored(0, size=len(inner)).data.replace(b"v" * len(inner), inner)
+    fill(log, 1)
+    path = disk.path / disk.segments[0]
+    fill(log, 1, first=1)
+    path.write_bytes(builder_data + path.read_bytes()[log.segments[0].batches[0].size :])
+    assert inner in path.read_bytes()
+    assert [batch[0] for batch in contents(disk.log())] == [1]
+
+
+def test_offsets_of_lost_records_are_not_given_again(disk: Disk) -> None:
+    log = disk.log()
+    fill(log, 12)
+    log.advance_high_watermark(12)
+    disk.files.checkpoint(log, 0, is_flushed=False)
+    os.truncate(disk.path / disk.segments[-1], 0)
+    loaded = disk.log()
+    assert len(contents(loaded)) < 12
+    assert (loaded.high_watermark, loaded.end_offset) == (12, 12)
 
 
 def test_deleted_and_truncated_records_do_not_return(disk: Disk) -> None:
@@ -130,6 +180,7 @@ def test_a_compaction_is_whole_or_has_not_happened(disk: Disk, crash: str) -> No
     fill(log, 20)
     kept = [batch for batch in log.batches() if batch.base_offset in (1, 6, 11)]
     closed = next(index for index, segment in enumerate(log.segments) if segment.base_offset > 11)
+    checkpoint = read_document(disk.path / "checkpoint.json")
     before = {name: (disk.path / name).read_bytes() for name in disk.segments}
     tail = [batch[0] for batch in contents(log) if batch[0] >= log.segments[closed].base_offset]
     log.replace_segments(closed, kept)
@@ -142,7 +193,8 @@ def test_a_compaction_is_whole_or_has_not_happened(disk: Disk, crash: str) -> No
         for name, data in before.items():
             (disk.path / name).write_bytes(data)
     if crash in ("after swap.json", "in the middle"):
-        (disk.path / "swap.json").write_text(json.dumps(names))
+        write_document(disk.path / "swap.json", names)
+        write_document(disk.path / "checkpoint.json", checkpoint)
     if crash == "in the middle":
         for name in names["old"]:
             (disk.path / name).unlink()
@@ -205,7 +257,7 @@ def test_a_directory_that_was_being_deleted_is_no_log(disk: Disk, monkeypatch: p
     log = disk.log()
     fill(log, 20)
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(FileSegment, "delete", crash)
+        patch.setattr(Path, "unlink", crash)
         disk.files.delete(log)
     assert contents(disk.log()) == []
 
