@@ -6,12 +6,14 @@ Names count without their namespace, as with Java's library, and aliases of the 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 Names: TypeAlias = dict[str, Any]
 """Definitions of named types, by their full names."""
 
+_NAME = re.compile(r"[^\W\d]\w*")
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 _NAMED = {"record", "error", "enum", "fixed"}
 _READABLE_AS = {
@@ -38,7 +40,10 @@ def _define(schema: Any, namespace: str, names: Names) -> Any:
     if isinstance(schema, str):
         return schema if schema in _PRIMITIVES else _known(schema, namespace, names)
     if isinstance(schema, list):
-        return [_define(each, namespace, names) for each in schema]
+        branches = [_define(branch, namespace, names) for branch in schema]
+        labels = [_label(branch) for branch in branches]
+        _refuse_twice("a union", "type", labels)
+        return branches
     if not isinstance(schema, dict) or "type" not in schema:
         raise ValueError(f"a schema must be a name, a list or an object with a type, got {json.dumps(schema)[:80]}")
     kind = schema["type"]
@@ -56,15 +61,23 @@ def _define_named(schema: dict[str, Any], namespace: str, names: Names) -> str:
     if not isinstance(name, str) or not name:
         raise ValueError(f"the {kind} has no name")
     full = _full(name, schema.get("namespace", namespace))
+    if not all(map(_NAME.fullmatch, full.split("."))):
+        raise ValueError(f"the name {full!r} has other characters than letters, digits and underscores")
+    if names.get(full, schema).get("definition", schema) != schema:
+        raise ValueError(f"the type {full!r} is defined twice")
     inner = full.rpartition(".")[0]
-    made: dict[str, Any] = {"type": "record" if kind == "error" else kind, "name": full}
+    made: dict[str, Any] = {"type": "record" if kind == "error" else kind, "name": full, "definition": schema}
     made["aliases"] = {_short(each) for each in schema.get("aliases", ())}
     names[full] = made  # registered before its fields are read, because these may contain the type itself
     if kind == "enum":
-        made["symbols"], made["default"] = list(schema.get("symbols", ())), schema.get("default")
+        made["symbols"], made["default"] = list(schema["symbols"]), schema.get("default")
+        _refuse_twice(full, "symbol", made["symbols"])
     elif kind == "fixed":
-        made["size"] = schema.get("size")
+        made["size"] = schema["size"]
+        if not isinstance(made["size"], int) or made["size"] < 0:
+            raise ValueError(f"the size of {full} must be a whole number >= 0")
     else:
+        _refuse_twice(full, "field", [field["name"] for field in schema["fields"]])
         made["fields"] = [
             {
                 "name": each["name"],
@@ -72,9 +85,16 @@ def _define_named(schema: dict[str, Any], namespace: str, names: Names) -> str:
                 "type": _define(each.get("type"), inner, names),
                 "has_default": "default" in each,
             }
-            for each in schema.get("fields", ())
+            for each in schema["fields"]
         ]
     return full
+
+
+def _refuse_twice(what: str, part: str, names: list[str]) -> None:
+    """Raise ValueError if a union has a type twice, an enum a symbol, or a record a field."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{what} has the {part} {twice!r} twice")
 
 
 def _known(name: str, namespace: str, names: Names) -> str:

@@ -2,7 +2,7 @@
 
 It has the part of the REST API of Confluent Platform 8 that clients and serializers use: subjects and versions, ids and
 GUIDs, references, soft and permanent deletion, compatibility levels and modes. Compatibility is checked for Avro; any
-JSON Schema and any Protobuf schema counts as compatible, and the text of a Protobuf schema is not parsed.
+JSON Schema and any Protobuf schema counts as compatible. A schema whose references do not resolve is refused.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..errors import IllegalStateError
 from ..method_names import AsyncContext
 from .avro_compatibility import AvroSchema, incompatibilities
 from .http_server import HttpRequest, HttpResponse, HttpServer
+from .referring_schemas import check_documents, check_imports
 
 LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
@@ -349,15 +350,16 @@ class RegistryState:
             body = json.loads(request.body)
             text, kind = body["schema"], body.get("schemaType") or "AVRO"
             content = _Content(text, kind, list(body.get("references") or ()))
-            for reference in content.references:
-                self._used(reference)
             if kind not in TYPES or not isinstance(text, str):
                 raise ValueError(f"schemaType must be one of {', '.join(TYPES)}, got {kind!r}")
             if kind == "AVRO":
-                AvroSchema(text, self._used_by(content))
+                AvroSchema(text, self._texts_used_by(content))
             elif kind == "JSON":
-                json.loads(text)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+                used = {name: json.loads(each.text) for name, each in self._used_by(content).items()}
+                check_documents(json.loads(text), used)
+            else:
+                check_imports(text, self._used_by(content))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise _Refused(422, 42201, f"Invalid schema: {error}") from None
         return content
 
@@ -368,15 +370,21 @@ class RegistryState:
             raise ValueError(f"no schema reference found for subject {reference['subject']!r}")
         return self._find(subject, str(reference["version"])).schema
 
-    def _used_by(self, content: _Content) -> list[str]:
-        """The texts of the schemas that a schema refers to, directly or not. A text comes after the texts that it
-        needs.
+    def _used_by(self, content: _Content) -> dict[str, _Content]:
+        """The schemas that a schema refers to, directly or not, by the names of the references.
+
+        A schema comes after the schemas that it needs. Raises ValueError for a reference to a version that does not
+        exist.
         """
-        texts: list[str] = []
+        result: dict[str, _Content] = {}
         for reference in content.references:
             used = self._used(reference).content
-            texts += [text for text in (*self._used_by(used), used.text) if text not in texts]
-        return texts
+            result = {**result, **self._used_by(used)}
+            result.setdefault(str(reference["name"]), used)
+        return result
+
+    def _texts_used_by(self, content: _Content) -> list[str]:
+        return [used.text for used in self._used_by(content).values()]
 
     def _stored(self, content: _Content) -> _Stored:
         guid = content.guid()
@@ -418,8 +426,8 @@ class RegistryState:
             if earlier.kind != content.kind:
                 found.append(f"version {each.number} has the type {earlier.kind}")
             elif content.kind == "AVRO":
-                new = AvroSchema(content.text, self._used_by(content))
-                old = AvroSchema(earlier.text, self._used_by(earlier))
+                new = AvroSchema(content.text, self._texts_used_by(content))
+                old = AvroSchema(earlier.text, self._texts_used_by(earlier))
                 if level.startswith(("BACKWARD", "FULL")):
                     found += incompatibilities(new, old)
                 if level.startswith(("FORWARD", "FULL")):

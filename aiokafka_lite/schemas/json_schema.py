@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import urljoin
 
-from ..arguments import must_be
+from ..arguments import must_be, shown
 from ..errors import ConfigurationError
 from ..extras import extra
 from ..types import Header
 from .client import SchemaRegistryClient
+from .json_values import check_json
 from .schema import Schema, SubjectStrategy, topic_name
 from .serializing import (
     IdIn,
@@ -29,6 +33,25 @@ from .wire import find_header, read_name
 GivenJsonSchema = str | Mapping[str, Any] | Schema
 """A JSON Schema: JSON text, a dict, or a ``Schema``, which may have references."""
 
+logger = logging.getLogger(__name__)
+
+_DRAFT = re.compile(r"https?://json-schema\.org/(draft-0[34679]|draft/20\d\d-\d\d)/schema#?")
+_DRAFTS = {
+    "draft-03": "Draft3",
+    "draft-04": "Draft4",
+    "draft-06": "Draft6",
+    "draft-07": "Draft7",
+    "draft/2019-09": "Draft201909",
+    "draft/2020-12": "Draft202012",
+}
+"""The drafts by their place in the URI, as jsonschema names its validators."""
+_SPECIFICATIONS = {
+    **{f"Draft{number}": f"DRAFT{number}" for number in (3, 4, 6, 7)},
+    "Draft201909": "DRAFT201909",
+    "Draft202012": "DRAFT202012",
+}
+"""The same drafts, as the package referencing names them."""
+
 Check = Callable[[object], None]
 """A function that raises ValueError for an object that the schema does not allow."""
 
@@ -37,8 +60,9 @@ class JsonSchemaSerializer(SchemaSerializer[T]):
     """Writes JSON in Confluent's wire format, checked against a JSON Schema. Needs the extra ``json-schema``.
 
     ``schema`` is JSON text, a dict, or a ``Schema`` with references; its ``title`` is the name of the record type.
-    ``to_dict`` converts objects to values that ``json.dumps`` accepts. ``validate=False`` skips the check, which takes
-    most of the time. The other arguments are the same as for ``AvroSerializer``.
+    ``to_dict`` converts objects to dicts and other values that JSON has: a Decimal, a datetime, NaN and a key that is
+    no str are refused. ``validate=False`` skips the check against the schema, which takes most of the time. The other
+    arguments are the same as for ``AvroSerializer``.
 
     The constructor raises ConfigurationError. A send raises SerializationError, whose cause is the error of the
     registry or of the data.
@@ -73,6 +97,7 @@ class JsonSchemaSerializer(SchemaSerializer[T]):
         encode = self._encode
 
         def write(data: object) -> bytes:
+            check_json(data)
             if check is not None:
                 check(data)
             return encode(data).encode()
@@ -141,24 +166,78 @@ def _checked(given: GivenJsonSchema) -> Schema:
 def _validator(schema: dict[str, Any]) -> Any:
     """The validator of the draft that the schema names. By default draft 7, as Confluent's registry assumes."""
     jsonschema = extra("jsonschema", "json-schema")
-    return jsonschema.validators.validator_for(schema, default=jsonschema.Draft7Validator)
+    return getattr(jsonschema, f"{_draft(schema) or 'Draft7'}Validator")
+
+
+def _draft(schema: object) -> str | None:
+    """The name of the draft that a schema names, as in the names of jsonschema; None for an unknown one."""
+    uri = schema.get("$schema") if isinstance(schema, dict) else None
+    if uri is None:
+        return "Draft7"
+    draft = _DRAFT.fullmatch(uri) if isinstance(uri, str) else None
+    return None if draft is None else _DRAFTS.get(draft[1])
 
 
 async def _check_of(registry: SchemaRegistryClient, schema: Schema) -> Check:
     """The check for a schema and the schemas that it refers to."""
-    referencing = extra("referencing", "json-schema")
-    draft7 = extra("referencing.jsonschema", "json-schema").DRAFT7
-    used = [
-        (name, referencing.Resource.from_contents(json.loads(each.text), default_specification=draft7))
-        for name, each in (await referenced(registry, schema)).items()
-    ]
     parsed = json.loads(schema.text)
-    validator = _validator(parsed)(parsed, registry=referencing.Registry().with_resources(used))
+    if _draft(parsed) is None:
+        logger.warning("the $schema %s is not known; the data is checked as draft 7", shown(parsed["$schema"]))
+    used = {name: json.loads(each.text) for name, each in (await referenced(registry, schema)).items()}
+    parsed = _with_definitions(parsed)
+    validator = _validator(parsed)(parsed, registry=_registry_of(parsed, used))
     best_match = extra("jsonschema", "json-schema").exceptions.best_match
+    unresolvable = extra("referencing.exceptions", "json-schema").Unresolvable
 
     def check(data: object) -> None:
-        error = best_match(validator.iter_errors(data))
+        try:
+            error = best_match(validator.iter_errors(data))
+        except unresolvable as problem:
+            raise ValueError(f"the schema refers to {problem.ref!r}, and no reference has this name") from None
         if error is not None:
             raise ValueError(f"{error.message} at {error.json_path}")
 
     return check
+
+
+def _registry_of(schema: Any, used: Mapping[str, Any]) -> Any:
+    """The documents that a ``$ref`` may name, for the package referencing.
+
+    A reference is found by its name as it is, by its name relative to the ``$id`` of a document that may refer to it,
+    and by its own ``$id``. Confluent's registry finds it by the first two, and validators by the last.
+    """
+    referencing = extra("referencing", "json-schema")
+    specifications = extra("referencing.jsonschema", "json-schema")
+    usual = _draft(schema) or "Draft7"
+
+    def resource(document: Any) -> Any:
+        draft = usual if not isinstance(document, dict) or "$schema" not in document else _draft(document) or usual
+        return getattr(specifications, _SPECIFICATIONS[draft]).create_resource(_with_definitions(document))
+
+    resources = {name: resource(document) for name, document in used.items()}
+    bases = {"", "./", *map(_id_of, (schema, *used.values()))}
+    by_uri = {urljoin(base, name) if base != "./" else base + name: name for name in used for base in bases}
+
+    def retrieve(uri: str) -> Any:
+        name = by_uri.get(uri) or by_uri.get(uri.rstrip("#"))
+        if name is not None:
+            return resources[name]
+        try:
+            return specifications.SPECIFICATIONS[uri]
+        except LookupError:
+            raise referencing.exceptions.NoSuchResource(ref=uri) from None
+
+    known = [(_id_of(document), resources[name]) for name, document in used.items() if _id_of(document)]
+    return referencing.Registry(retrieve=retrieve).with_resources(known).crawl()
+
+
+def _id_of(schema: Any) -> str:
+    value = (schema.get("$id") or schema.get("id")) if isinstance(schema, dict) else None
+    return value.rstrip("#") if isinstance(value, str) else ""
+
+
+def _with_definitions(schema: Any) -> Any:
+    """A schema whose ``definitions`` are in ``$defs`` as well: Confluent's registry accepts both names for both."""
+    if not isinstance(schema, dict) or not isinstance(schema.get("definitions"), dict):
+        return schema
+    return {**schema, "$defs": {**schema["definitions"], **schema.get("$defs", {})}}

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import base64
 import copy
-from typing import Any, Generic, Protocol, Self, TypeVar
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
-from ..arguments import must_be
+from ..arguments import check_methods, must_be
 from ..errors import ConfigurationError
 from ..extras import extra
-from ..types import Header
+from ..types import Header, printable
 from .client import SchemaRegistryClient
+from .protobuf_names import message_types
 from .schema import Part, Schema, SchemaReference, SubjectStrategy, topic_name
 from .serializing import IdIn, Resolve, SchemaSerializer, Write, check_type
 from .wire import find_header, read_indexes, read_name, write_indexes
 
-_BUILT_IN = ("google/", "confluent/")
-"""Files that every registry and every reader has."""
+_GOOGLE_PROTOBUF = (
+    *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type"),
+    "wrappers",
+)
+_GOOGLE_TYPE = (
+    *("calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction", "interval"),
+    *("latlng", "money", "month", "phone_number", "postal_address", "quaternion", "timeofday"),
+)
+BUILT_IN = frozenset(
+    {
+        *("confluent/meta.proto", "confluent/type/decimal.proto", "confluent/type/variant.proto"),
+        *(f"google/protobuf/{name}.proto" for name in _GOOGLE_PROTOBUF),
+        *(f"google/type/{name}.proto" for name in _GOOGLE_TYPE),
+    }
+)
+"""Files that every registry and every reader has: ``KNOWN_DEPENDENCIES`` of Confluent's ``ProtobufSchema``."""
 
 
 class ProtobufMessage(Protocol):
@@ -41,8 +57,8 @@ class ProtobufSerializer(SchemaSerializer[M]):
     """Writes messages of one type in Confluent's wire format. Needs the extra ``protobuf``.
 
     The schema is the file of ``message_type``. The files that it imports are registered as well, each under its own
-    name as the subject, except the files of Google and Confluent. The other arguments are the same as for
-    ``AvroSerializer``.
+    name as the subject, except those that every registry has: most of google/protobuf and google/type. The other
+    arguments are the same as for ``AvroSerializer``.
 
     The constructor raises ConfigurationError. A send raises SerializationError, whose cause is the error of the
     registry or of the data.
@@ -63,8 +79,15 @@ class ProtobufSerializer(SchemaSerializer[M]):
         self._descriptor = message_type.DESCRIPTOR
         self._name = str(self._descriptor.full_name)
 
-    def _indexes(self) -> bytes:
-        return write_indexes(_path_of(self._descriptor))
+    def _indexes(self, schema: Schema) -> bytes:
+        if self._resolve == "latest":  # the newest file may have its types in another order
+            try:
+                return write_indexes(message_types(schema.text).path_of(self._name))
+            except ValueError as error:
+                raise ConfigurationError(
+                    f"the newest schema of the subject cannot describe the message: {error}"
+                ) from None
+        return write_indexes(_path_of(self._descriptor, skips_map_entries=self._normalize))
 
     async def _schema_to_register(self) -> Schema:
         return await self._schema_of(self._descriptor.file)
@@ -73,7 +96,7 @@ class ProtobufSerializer(SchemaSerializer[M]):
         """The schema of a file. The files that it imports are registered first."""
         references = []
         for used in file.dependencies:
-            if not used.name.startswith(_BUILT_IN):
+            if used.name not in BUILT_IN:
                 schema = await self._schema_of(used)
                 found = await self.find(used.name, schema)
                 if found.version is None:  # a registry before Confluent Platform 8 answers with the id alone
@@ -95,15 +118,35 @@ class ProtobufSerializer(SchemaSerializer[M]):
 
 
 class ProtobufDeserializer(Generic[M]):
-    """Reads messages of one type in Confluent's wire format. Needs the extra ``protobuf``.
+    """Reads messages of one type, or of several, in Confluent's wire format. Needs the extra ``protobuf``.
 
-    Messages of Protobuf can be read without the schema that they were written with, so the registry is not asked. The
-    constructor raises ConfigurationError. A read raises DeserializationError with the error of the data as its cause.
+    ``message_type`` is a class; several classes for a topic with records of several types; or a mapping of full names,
+    such as ``"shop.Order"``, to classes. A record of any other type is refused.
+
+    Messages of Protobuf can be read without the schema that they were written with, so without ``registry`` no registry
+    is asked. Then the place of the type in its file has to be the same for the writer, because the records name only
+    this place. With ``registry``, the schema of the record gives the full name of its type, and the name decides.
+
+    The constructor raises ConfigurationError. A read raises DeserializationError, whose cause is the error of the
+    registry or of the data.
     """
 
-    def __init__(self, message_type: type[M]) -> None:
-        self._parse = _checked(message_type).FromString
+    def __init__(
+        self,
+        message_type: type[M] | Iterable[type[M]] | Mapping[str, type[M]],
+        *,
+        registry: SchemaRegistryClient | None = None,
+    ) -> None:
+        if registry is not None:
+            check_methods("registry", registry, "by_id", "by_guid")
+        self._registry = registry
+        self._types = _by_name(message_type)
+        self._by_path = _by_path(self._types.values()) if registry is None else {}
+        if isinstance(message_type, Mapping) and registry is None:
+            raise ConfigurationError("a mapping of names to types requires registry: records have no name of the type")
         self.part: Part = "value"
+        self._known: dict[tuple[int | str, tuple[int, ...]], type[M]] = {}
+        """The types by the id or GUID of the writer's schema, and the path of the type. Keys and values share them."""
 
     def for_part(self, part: Part) -> Self:
         """Return this deserializer for keys or for values. The consumer calls this; by default it is for values."""
@@ -111,14 +154,80 @@ class ProtobufDeserializer(Generic[M]):
         made.part = part
         return made
 
-    def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> M:
-        """The message. Raises ValueError for bytes without the id of a schema."""
+    # Hot: runs for each record.
+    def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> M | Awaitable[M]:
+        """The message; a coroutine until the schema is known, with a registry.
+
+        Raises ValueError for bytes without the id of a schema, and for a message of another type.
+        """
         in_header = find_header(self.part, headers) if headers else None
         if in_header is not None:
-            read_indexes(in_header, read_name(in_header).end)
-            return self._parse(data)
-        _, end = read_indexes(data, read_name(data).end)
-        return self._parse(data[end:])
+            name, end = read_name(in_header)
+            path, _ = read_indexes(in_header, end)
+            content = data
+        else:
+            name, end = read_name(data)
+            path, end = read_indexes(data, end)
+            content = data[end:]
+        if self._registry is None:
+            return self._of_path(path).FromString(content)
+        message_type = self._known.get((name, path))
+        if message_type is None:
+            return self._deserialize_first(self._registry, name, path, content)
+        return message_type.FromString(content)
+
+    def _of_path(self, path: tuple[int, ...]) -> type[M]:
+        message_type = self._by_path.get(path)
+        if message_type is None:
+            raise ValueError(
+                f"the record has the message type at {list(path)} of its file, which is not "
+                f"{_listed(self._types)}; pass its class as well, or registry, which knows the name of the type"
+            )
+        return message_type
+
+    async def _deserialize_first(
+        self, registry: SchemaRegistryClient, name: int | str, path: tuple[int, ...], content: bytes
+    ) -> M:
+        schema = await (registry.by_id(name) if isinstance(name, int) else registry.by_guid(name))
+        check_type(schema, "PROTOBUF", "ProtobufDeserializer")
+        full_name = message_types(schema.text).name_at(path)
+        message_type = self._types.get(full_name)
+        if message_type is None:
+            raise ValueError(f"the record is a {printable(full_name)}, which is not {_listed(self._types)}")
+        self._known[name, path] = message_type
+        return message_type.FromString(content)
+
+
+def _by_name(given: type[M] | Iterable[type[M]] | Mapping[str, type[M]]) -> dict[str, type[M]]:
+    """The types by their full names. Raises ConfigurationError."""
+    if isinstance(given, Mapping):
+        types = {str(name): _checked(message_type) for name, message_type in given.items()}
+    elif isinstance(given, Iterable) and not isinstance(given, type | str):
+        types = {str(message_type.DESCRIPTOR.full_name): message_type for message_type in map(_checked, given)}
+    else:
+        message_type = _checked(cast("type[M]", given))
+        types = {str(message_type.DESCRIPTOR.full_name): message_type}
+    if not types:
+        raise ConfigurationError(must_be("message_type", "a class of messages, or several of them", given))
+    return types
+
+
+def _by_path(types: Iterable[type[M]]) -> dict[tuple[int, ...], type[M]]:
+    """The types by their paths. Raises ConfigurationError if two types have the same path, in different files."""
+    result: dict[tuple[int, ...], type[M]] = {}
+    for message_type in types:
+        path = tuple(_path_of(message_type.DESCRIPTOR))
+        other = result.setdefault(path, message_type)
+        if other is not message_type:
+            raise ConfigurationError(
+                f"{other.DESCRIPTOR.full_name} and {message_type.DESCRIPTOR.full_name} have the same place in"
+                " their files, and records name only this place; pass registry, which knows the names of the types"
+            )
+    return result
+
+
+def _listed(types: Mapping[str, object]) -> str:
+    return " or ".join(types)
 
 
 def _checked(message_type: type[M]) -> type[M]:
@@ -128,9 +237,13 @@ def _checked(message_type: type[M]) -> type[M]:
     return message_type
 
 
-def _path_of(descriptor: Any) -> list[int]:
-    """The path of a message type: the index of the outer type in the file, then of each nested type."""
+def _path_of(descriptor: Any, *, skips_map_entries: bool = False) -> list[int]:
+    """The path of a message type: the index of the outer type in the file, then of each nested type.
+
+    The compiler makes a nested type for each map. In a normalized schema it is a map again and does not count.
+    """
     outer = descriptor.containing_type
     if outer is None:
         return [list(descriptor.file.message_types_by_name).index(descriptor.name)]
-    return [*_path_of(outer), [each.name for each in outer.nested_types].index(descriptor.name)]
+    names = [nested.name for nested in outer.nested_types if not (skips_map_entries and nested.GetOptions().map_entry)]
+    return [*_path_of(outer, skips_map_entries=skips_map_entries), names.index(descriptor.name)]

@@ -130,7 +130,7 @@ class SchemaSerializer(ABC, Generic[T]):
         return await ask(subject, schema, normalize=self._normalize)
 
     def _resolved(self, registered: RegisteredSchema, write: Write) -> _Resolved:
-        indexes = self._indexes()
+        indexes = self._indexes(registered.schema)
         if self._id_in == "prefix":
             return _Resolved(write, prefix(registered.schema_id) + indexes, None)
         if registered.guid is None:
@@ -148,8 +148,8 @@ class SchemaSerializer(ABC, Generic[T]):
     async def _writer(self, schema: Schema) -> Write:
         """The function that writes with a schema of the registry."""
 
-    def _indexes(self) -> bytes:
-        """The bytes after the id: for Protobuf, the path of the message type."""
+    def _indexes(self, schema: Schema) -> bytes:
+        """The bytes after the id: for Protobuf, the path of the message type in the file of the schema."""
         return b""
 
 

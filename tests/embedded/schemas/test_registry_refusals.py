@@ -1,0 +1,87 @@
+"""The embedded registry refuses the schemas that a real one refuses."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+from aiokafka_lite.errors import SchemaRegistryError
+from aiokafka_lite.schemas import Schema, SchemaReference, SchemaRegistryClient
+
+
+def record(*fields: Any, name: str = "R") -> Any:
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+def field(name: str, kind: Any = "int") -> Any:
+    return {"name": name, "type": kind}
+
+
+ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (["int", {"type": "int", "logicalType": "date"}], "a union has the type 'int' twice"),
+        (["null", record(), record()], "a union has the type 'R' twice"),
+        (record(field("a"), field("a")), "R has the field 'a' twice"),
+        ({"type": "enum", "name": "E", "symbols": ["A", "A"]}, "E has the symbol 'A' twice"),
+        ({"type": "enum", "name": "E"}, "symbols"),
+        ({"type": "fixed", "name": "F"}, "size"),
+        ({"type": "record", "name": "R"}, "fields"),
+        (record(name="a-b"), "the name 'a-b' has other characters"),
+        (record(field("a", ENUM), field("b", {**ENUM, "symbols": ["B"]})), "the type 'E' is defined twice"),
+        (record(field("a", "Unknown")), "the type 'Unknown' is not defined"),
+    ],
+)
+async def test_a_schema_that_is_no_avro_is_refused(registry: SchemaRegistryClient, schema: Any, reason: str) -> None:
+    with pytest.raises(SchemaRegistryError, match="Invalid schema") as caught:
+        await registry.register("orders-value", Schema(json.dumps(schema)))
+    assert caught.value.code == 42201
+    assert reason in str(caught.value)
+
+
+def descriptor(*imports: str) -> str:
+    file = FileDescriptorProto(name="acme/report.proto", package="acme", dependency=imports)
+    file.message_type.add(name="Report")
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+def text(*imports: str) -> str:
+    lines = [f'import "{name}"; // import "no.proto";' for name in imports]
+    return "\n".join(['syntax = "proto3";', *lines, '/* import "no.proto"; */ message Report { string a = 1; }'])
+
+
+@pytest.mark.parametrize("form", [descriptor, text])
+async def test_an_import_that_the_registry_does_not_have_must_be_a_reference(
+    registry: SchemaRegistryClient, form: Any
+) -> None:
+    known = ("google/protobuf/timestamp.proto", "google/type/money.proto", "confluent/meta.proto")
+    await registry.register("known", Schema(form(*known), "PROTOBUF"))
+    for name in ("google/rpc/status.proto", "google/api/annotations.proto", "google/type/localized_text.proto"):
+        schema = Schema(form(*known, name), "PROTOBUF")
+        for call in (registry.register, registry.lookup, registry.check_compatibility):
+            with pytest.raises(SchemaRegistryError, match=f"{name} is not found"):
+                await call("known", schema)
+        await registry.register(name, Schema(form(), "PROTOBUF"))
+        reference = SchemaReference(name, name, 1)
+        assert await registry.register(f"with {name}", Schema(schema.text, "PROTOBUF", (reference,)))
+
+
+@pytest.mark.parametrize("schema", ["no schema", "message A {", '{"type": "object"}', "AAAA", "CgR4"])
+async def test_a_text_that_is_no_protobuf_file_is_refused(registry: SchemaRegistryClient, schema: str) -> None:
+    with pytest.raises(SchemaRegistryError, match="Invalid schema"):
+        await registry.register("orders-value", Schema(schema, "PROTOBUF"))
+
+
+@pytest.mark.parametrize("ref", ["item.json", "http://shop/item.json#/definitions/a", "../item.json"])
+async def test_a_document_of_a_json_schema_must_be_a_reference(registry: SchemaRegistryClient, ref: str) -> None:
+    with pytest.raises(SchemaRegistryError, match=r"item\.json is not found; a \$ref needs it"):
+        await registry.register("orders-value", Schema(json.dumps({"properties": {"a": {"$ref": ref}}}), "JSON"))
+    with pytest.raises(SchemaRegistryError, match="must be an object or a boolean"):
+        await registry.register("orders-value", Schema("[]", "JSON"))
