@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from ..aio.deadline import deadline
 from ..aio.memory_pipe import MemoryTransport, memory_pipe
 from ..aio.service import NOT_STARTED, Component
-from ..arguments import check_wait, is_whole, must_be, text, whole
+from ..arguments import check_wait, is_whole, must_be, plural, text, whole
 from ..errors import ErrorCode, IllegalStateError
 from ..method_names import EMBEDDED_CLUSTER, checks_constructor
 from ..protocol.schema import Request
@@ -48,18 +48,31 @@ from .versions import release_of
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
+_LOOK_AGAIN = 0.005
+"""Seconds between two looks of ``wait_for_records``. A partition grows in many places, and none has to know of it."""
+
 
 class MemoryConnector:
     """Connects clients to the nodes of one cluster without sockets; pass it as ``connector`` to a client."""
 
     def __init__(self, nodes: Mapping[int, BrokerNode]) -> None:
         self._nodes = nodes
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
         return f"<MemoryConnector to {len(self._nodes)} nodes>"
 
+    def bind(self) -> None:
+        """Let only clients of the running event loop connect."""
+        self._loop = asyncio.get_running_loop()
+
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[MemoryTransport, P]:
-        """Connect to the node at an address. Raises ConnectionRefusedError if no running node has it."""
+        """Connect to the node at an address. Raises ConnectionRefusedError if no running node has it.
+
+        Raises IllegalStateError in another event loop than the cluster's, because nothing would answer there.
+        """
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise IllegalStateError(f"{self!r} belongs to another event loop; create a cluster for each loop")
         for node in self._nodes.values():
             for listener in node.listeners.values():
                 if (listener.host, listener.port) == (host, port) and node.state is not NodeState.STOPPED:
@@ -191,6 +204,8 @@ class EmbeddedCluster(Component):
     # The lifetime.
 
     async def _on_start(self) -> None:
+        if self.connector is not None:
+            self.connector.bind()
         try:
             self._data.open(
                 self.controller, acls=self.authorizer.acls, quotas=self.quota_limits, security=self._security
@@ -303,6 +318,44 @@ class EmbeddedCluster(Component):
         replicas = [self._leader(topic, each).replica_manager.require((topic, each)) for each in numbers]
         return [record for replica in replicas for record in direct.records_of(replica)]
 
+    async def wait_for_records(
+        self, topic: str, count: int = 1, *, partition: int | None = None, timeout: float = 10.0
+    ) -> list[Record[bytes, bytes]]:
+        """Wait until a topic, or one partition, has ``count`` committed records. Returns all of them, as ``records``.
+
+        The topic may be created later. Raises KafkaTimeout after ``timeout`` seconds; its text has the present number.
+        """
+        self._service.check()
+        text("topic", topic)
+        whole("count", count, 1)
+        check_wait(timeout, "timeout")
+        seen: list[Record[bytes, bytes]] = []
+
+        def missing() -> str:
+            where = f"topic {topic!r}" if partition is None else f"{topic}-{partition}"
+            return f"{where} has {plural(len(seen), 'record')} after {timeout:g} s, expected {count}"
+
+        with deadline(timeout, missing):
+            ends: list[int] = []
+            while True:
+                # Records are decoded only when a partition has grown: a topic may have many of them.
+                now = self._ends_of(topic)
+                if now and now != ends:
+                    ends, seen = now, self.records(topic, partition)
+                if len(seen) >= count:
+                    return seen
+                await asyncio.sleep(_LOOK_AGAIN)
+
+    def _ends_of(self, topic: str) -> list[int]:
+        """The last stable offset of each partition; none without the topic, or while a partition has no leader."""
+        if topic not in self.controller.topics:
+            return []
+        leaders = [state.leader for state in self.controller.require(topic).partitions]
+        if not all(leader in self.nodes for leader in leaders):
+            return []
+        partitions = [self.nodes[leader].replica_manager.require((topic, each)) for each, leader in enumerate(leaders)]
+        return [each.last_stable_offset for each in partitions]
+
     def metrics(self) -> ClusterMetrics:
         """Counters and gauges of all brokers: requests by topic, purgatories, in-sync sets, connections."""
         return cluster_metrics(self.nodes.values())
@@ -340,17 +393,20 @@ class EmbeddedCluster(Component):
 
     async def stop(self, node: int) -> None:
         """Shut a broker down: first other brokers take over its partitions, then its connections close."""
+        self._service.check()
         broker = self.nodes[node]
         self.controller.fence(node)
         broker.stop(abruptly=False)
 
     async def kill(self, node: int, *, noticed_after: float = 0.0) -> None:
         """End a broker as ``kill -9`` does: connections are reset. It is fenced ``noticed_after`` seconds later."""
+        self._service.check()
         self.nodes[node].stop(abruptly=True)
         self._sessions.fence_after(node, noticed_after)
 
     async def start_node(self, node: int, *, port: int | None = None) -> None:
         """Start a stopped broker with its old logs, on its old ports. ``port`` is for its first listener alone."""
+        self._service.check()
         broker = self.nodes[node]
         await broker.start(port)
         self._sessions.register(broker)
@@ -362,11 +418,13 @@ class EmbeddedCluster(Component):
 
     async def freeze(self, node: int) -> None:
         """Suspend a broker: its connections stay open without answers. It is fenced when its session expires."""
+        self._service.check()
         self.nodes[node].freeze()
         self._sessions.fence_after(node, self.broker_session_timeout)
 
     async def thaw(self, node: int) -> None:
         """Continue a frozen broker."""
+        self._service.check()
         self.nodes[node].thaw()
         self._sessions.register(self.nodes[node])
 
@@ -376,10 +434,12 @@ class EmbeddedCluster(Component):
         The controller is with the largest group. The brokers of the other groups are fenced when their sessions expire,
         and continue to act as leaders with their old metadata. Raises ConfigurationError.
         """
+        self._service.check()
         self._sessions.partition(groups, self.broker_session_timeout)
 
     async def heal_network(self) -> None:
         """Connect all brokers again."""
+        self._service.check()
         self._sessions.heal()
 
     async def move_leader(self, topic: str, partition: int, node: int | None = None, *, unclean: bool = False) -> int:
@@ -387,10 +447,12 @@ class EmbeddedCluster(Component):
 
         With ``unclean`` the leader may be a replica that is not in sync; the records that it does not have are lost.
         """
+        self._service.check()
         return self.leadership.move_leader((topic, partition), node, unclean=unclean)
 
     async def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
         """Set the in-sync set. A replica outside joins again with its next fetch, unless it is cut off or frozen."""
+        self._service.check()
         self.leadership.force_isr((topic, partition), tuple(isr))
 
     def hold_markers(self, topic: str, partition: int) -> HeldMarkers:

@@ -13,6 +13,9 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
+from ..aio import local_ports
+
+HOST = "127.0.0.1"
 LARGEST_HEAD = 64 * 1024
 LARGEST_BODY = 16 * 1024 * 1024
 
@@ -44,6 +47,7 @@ class HttpServer:
         self._handler = handler
         self._ssl_context = ssl_context
         self._server: asyncio.Server | None = None
+        self._port = 0  # once it has started
         self._connections: set[asyncio.Transport] = set()
 
     @property
@@ -67,7 +71,7 @@ class HttpServer:
         # ``create_server`` must not listen yet: if it is cancelled while it listens, the server is lost.
         self._server = await loop.create_server(
             lambda: _Connection(self._handler, self._connections),
-            "127.0.0.1",
+            HOST,
             0,
             ssl=self._ssl_context,
             start_serving=False,
@@ -78,12 +82,15 @@ class HttpServer:
             self._server.close()
             self._server = None
             raise
+        self._port = self.port
+        local_ports.opened(HOST, self._port)
 
     async def close(self) -> None:
         """Close the port and all connections."""
         server, self._server = self._server, None
         if server is None:
             return
+        local_ports.closed(HOST, self._port)
         server.close()
         for transport in list(self._connections):
             transport.abort()

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 import anyio
@@ -76,11 +76,13 @@ class TcpConnector:
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:
         """Connect to the first address that accepts. Raises ConnectionLost, which names the host and the causes.
 
-        With TLS it also raises AuthenticationError if one side does not trust the other, and WrongProtocol.
+        Raises IllegalStateError if the server is in another event loop of this thread, so that it cannot answer. With
+        TLS it also raises AuthenticationError if one side does not trust the other, and WrongProtocol.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         addresses = await _resolve(host, port)
+        _check_servers(addresses, port)
         failures = []
         for position, (family, address) in enumerate(addresses):
             share = (deadline - loop.time()) / (len(addresses) - position)
@@ -102,6 +104,14 @@ class TcpConnector:
         target = format_address(host, port)
         reasons = "; ".join(failures).removeprefix(f"{target}: ")  # a host that is an IP address is named once
         raise ConnectionLost(f"cannot connect to {target} ({reasons})", sent=False)
+
+
+def _check_servers(addresses: Sequence[SocketAddress], port: int) -> None:
+    """Raise IllegalStateError for a server of this process that cannot answer while this event loop runs."""
+    from ..aio import local_ports  # imported here, because few programs have a server too
+
+    for _, address in addresses:
+        local_ports.check(str(address[0]), port)
 
 
 _MIN_HANDSHAKE = 0.05

@@ -23,6 +23,7 @@ from contextlib import aclosing
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from ..aio import local_ports
 from ..aio.deadline import deadline
 from ..aio.outages import Outages
 from ..aio.retry import Backoff, is_retriable
@@ -176,6 +177,8 @@ class RegistryHttp:
         parameters: Mapping[str, str] | None,
     ) -> Any:
         """Send one request to one address. ConnectionLost may be retried, any other error must not be."""
+        if (address := urlsplit(url)).hostname is not None and address.port is not None:
+            local_ports.check(address.hostname, address.port)
         headers = {"Accept": f"{CONTENT_TYPE}, application/json", "Content-Type": CONTENT_TYPE}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {(await _token_of(self._token)).encode().decode()}"

@@ -72,9 +72,44 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Give an async test that uses Kafka a deadline. If a record never comes, the test fails and the run continues."""
     if not isinstance(item, pytest.Function) or "_kafka_deadline" not in item.fixturenames:
         return
-    limit = _deadline(item.config)
-    if limit > 0 and inspect.iscoroutinefunction(item.obj):
-        item.obj = _within(limit, item.obj)
+    if inspect.iscoroutinefunction(item.obj):
+        limit = _deadline(item.config)
+        item.obj = _in_the_loop_of_its_fixtures(item, _within(limit, item.obj) if limit > 0 else item.obj)
+
+
+def _in_the_loop_of_its_fixtures(item: pytest.Function, test: Callable[..., Awaitable[None]]) -> Any:
+    """The test, which fails at once if a server of a fixture is in another event loop, and so cannot answer."""
+
+    @functools.wraps(test)
+    async def checked(*args: Any, **kwargs: Any) -> None:
+        from aiokafka_lite.aio.local_ports import stands_still
+        from aiokafka_lite.errors import IllegalStateError
+
+        for name, value in item.funcargs.items():
+            if any(stands_still(host, port) for host, port in _addresses(value)):
+                raise IllegalStateError(
+                    f"the fixture {name} belongs to another event loop than this test, so its server cannot answer. "
+                    "With pytest-asyncio, set asyncio_default_fixture_loop_scope and asyncio_default_test_loop_scope "
+                    "to the same scope, and remove other values of loop_scope; for tests with anyio's marker, set "
+                    "asyncio_mode to strict. Or use embedded_kafka_server, which has a thread of its own"
+                )
+        await test(*args, **kwargs)
+
+    return checked
+
+
+def _addresses(value: object) -> Iterator[tuple[str, int]]:
+    """The addresses of a cluster or of a schema registry of the package that runs in this process."""
+    if not type(value).__module__.startswith("aiokafka_lite.embedded"):
+        return
+    try:
+        servers = getattr(value, "url", None) or getattr(value, "bootstrap_servers", None)
+    except RuntimeError:  # it does not run
+        return
+    if isinstance(servers, str):
+        for server in servers.rpartition("/")[2].split(","):
+            host, _, port = server.rpartition(":")
+            yield host, int(port)
 
 
 def _within(limit: float, test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
@@ -152,6 +187,15 @@ def kafka_container(pytestconfig: pytest.Config, _kafka_deadline: float) -> Iter
 @pytest.fixture(scope="session")
 def embedded_kafka_server(_kafka_deadline: float) -> Iterator[EmbeddedKafkaServer]:
     """An embedded cluster with one node in a thread of its own, one for the session: for synchronous tests."""
+    from aiokafka_lite.testing.server import EmbeddedKafkaServer
+
+    with EmbeddedKafkaServer() as server:
+        yield server
+
+
+@pytest.fixture
+def new_embedded_kafka_server(_kafka_deadline: float) -> Iterator[EmbeddedKafkaServer]:
+    """An embedded cluster with one node in a thread of its own, new for each test: for synchronous tests."""
     from aiokafka_lite.testing.server import EmbeddedKafkaServer
 
     with EmbeddedKafkaServer() as server:

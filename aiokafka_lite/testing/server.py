@@ -92,6 +92,12 @@ class EmbeddedKafkaServer:
         """Write records; see ``EmbeddedCluster.produce``."""
         return self.call(self.cluster.produce, topic, value, key=key, headers=headers, partition=partition)
 
+    def wait_for_records(
+        self, topic: str, count: int = 1, *, partition: int | None = None, timeout: float = 10.0
+    ) -> list[Record[bytes, bytes]]:
+        """Block until a topic has this many records, and return them; see ``EmbeddedCluster.wait_for_records``."""
+        return self.call(self.cluster.wait_for_records, topic, count, partition=partition, timeout=timeout)
+
     def records(self, topic: str, partition: int | None = None) -> list[Record[bytes, bytes]]:
         """The records of a topic; see ``EmbeddedCluster.records``."""
         return self.call(self.cluster.records, topic, partition)

@@ -53,6 +53,76 @@ async def test_a_client_in_another_loop(embedded_kafka_server: EmbeddedKafkaServ
         assert (await producer.send(kafka_topic, b"a cake")).offset == 0
 """
 
+USES_NEW_THREAD = """
+import asyncio
+import pytest
+from aiokafka_lite import Producer
+from aiokafka_lite.testing.server import EmbeddedKafkaServer
+
+async def place_order(servers: str) -> None:
+    async with Producer(servers) as producer:
+        await producer.send("orders", b"two coffees")
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_each_test_has_its_own_records(new_embedded_kafka_server: EmbeddedKafkaServer, number: int) -> None:
+    asyncio.run(place_order(new_embedded_kafka_server.bootstrap_servers))
+    assert len(new_embedded_kafka_server.wait_for_records("orders")) == 1
+"""
+
+IN_ANOTHER_LOOP = """
+import asyncio
+import pytest
+from aiokafka_lite import Producer
+
+async def test_with_the_cluster(embedded_kafka) -> None: ...
+
+async def test_with_its_address(embedded_bootstrap_servers: str) -> None: ...
+
+async def test_with_the_registry(embedded_schema_registry) -> None: ...
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_in_the_same_loop(embedded_kafka) -> None:
+    await embedded_kafka.create_topic("orders")
+
+def test_that_is_synchronous(embedded_kafka) -> None:
+    asyncio.run(Producer(embedded_kafka.bootstrap_servers).start())
+"""
+
+WITH_ANYIO = """
+import pytest
+from aiokafka_lite import Producer
+
+pytestmark = pytest.mark.anyio
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+async def test_an_order_is_written(embedded_kafka) -> None:
+    async with Producer(embedded_kafka.bootstrap_servers) as producer:
+        await producer.send("orders", b"two coffees")
+    assert len(await embedded_kafka.wait_for_records("orders")) == 1
+"""
+
+IN_ONE_LOOP = """
+import pytest
+from aiokafka_lite import EmbeddedCluster, Producer
+
+@pytest.fixture(scope="session")
+async def cluster():
+    async with EmbeddedCluster(brokers=1) as cluster:
+        yield cluster
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_with_a_cluster_for_the_session(cluster, kafka_topic: str, number: int) -> None:
+    async with Producer(cluster.bootstrap_servers) as producer:
+        await producer.send(kafka_topic, b"x")
+    assert len(await cluster.wait_for_records(kafka_topic)) == 1
+
+async def test_with_a_cluster_of_its_own(embedded_kafka) -> None:
+    await embedded_kafka.produce("orders", b"x")
+"""
+
 USES_PROCESS = """
 from aiokafka_lite import Producer
 
@@ -89,9 +159,9 @@ def test_the_address(kafka_bootstrap_servers: str) -> None:
 """
 
 
-def outcome(directory: Path, test: str, *options: str, **environment: str) -> str:
+def outcome(directory: Path, test: str, *options: str, settings: str = SETTINGS, **environment: str) -> str:
     (directory / "test_users.py").write_text(test)
-    (directory / "pytest.ini").write_text(SETTINGS)
+    (directory / "pytest.ini").write_text(settings)
     command = [sys.executable, "-m", "pytest", "-rs", "-c", str(directory / "pytest.ini"), *options, str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
     return done.stdout + done.stderr
@@ -105,6 +175,35 @@ def test_embedded_cluster_by_its_address(tmp_path: Path) -> None:
 def test_embedded_cluster_in_a_thread(tmp_path: Path) -> None:
     printed = outcome(tmp_path, USES_THREAD)
     assert "2 passed" in printed, printed
+
+
+def test_embedded_cluster_in_a_thread_for_each_test(tmp_path: Path) -> None:
+    printed = outcome(tmp_path, USES_NEW_THREAD)
+    assert "2 passed" in printed, printed
+
+
+def test_a_test_in_another_loop_than_its_fixture_fails_at_once(tmp_path: Path) -> None:
+    printed = outcome(tmp_path, IN_ANOTHER_LOOP, "--override-ini=asyncio_default_fixture_loop_scope=session")
+    assert "4 failed, 1 passed" in printed, printed
+    assert "IllegalStateError: the fixture embedded_kafka belongs to another event loop than this test" in printed
+    assert "the fixture embedded_schema_registry belongs to another event loop" in printed
+    assert "belongs to another event loop, which cannot run in this thread now" in printed
+
+
+def test_fixtures_with_the_plugin_of_anyio_alone(tmp_path: Path) -> None:
+    printed = outcome(tmp_path, WITH_ANYIO, "-p", "no:asyncio", settings="[pytest]\nfilterwarnings = error\n")
+    assert "1 passed" in printed, printed
+
+
+def test_fixtures_with_the_plugin_of_anyio_beside_another(tmp_path: Path) -> None:
+    printed = outcome(tmp_path, WITH_ANYIO, "--override-ini=asyncio_mode=strict")
+    assert "1 passed" in printed, printed
+
+
+def test_fixtures_with_one_loop_for_the_session(tmp_path: Path) -> None:
+    scopes = ("asyncio_default_fixture_loop_scope", "asyncio_default_test_loop_scope")
+    printed = outcome(tmp_path, IN_ONE_LOOP, *(f"--override-ini={scope}=session" for scope in scopes))
+    assert "3 passed" in printed, printed
 
 
 def test_embedded_cluster_in_a_process(tmp_path: Path) -> None:

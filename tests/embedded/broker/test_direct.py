@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from aiokafka_lite import Consumer, EmbeddedCluster, ErrorCode, Producer
+from aiokafka_lite import ConfigurationError, Consumer, EmbeddedCluster, ErrorCode, KafkaTimeout, Producer
 from aiokafka_lite.embedded import Refused
 from aiokafka_lite.protocol.records import partition_for_key
 
@@ -86,3 +87,57 @@ async def test_produce_names_an_argument_of_a_wrong_type(arguments: dict[str, An
         with pytest.raises(TypeError, match=text):
             await cluster.produce(**{"topic": "orders", "value": b"v", **arguments})
         assert not cluster.controller.topics
+
+
+async def test_wait_for_records_returns_when_a_program_has_written_them() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        waiting = asyncio.create_task(cluster.wait_for_records("bills", 3))
+        async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+            for number in range(3):
+                assert not waiting.done()
+                await producer.send("bills", b"%d" % number)
+        assert [record.value for record in await waiting] == [b"0", b"1", b"2"]
+        assert len(await cluster.wait_for_records("bills")) == 3, "it returns all records that are there"
+
+
+async def test_wait_for_records_says_how_many_there_are() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        with pytest.raises(KafkaTimeout, match=r"^topic 'bills' has 0 records after 0\.01 s, expected 1$"):
+            await cluster.wait_for_records("bills", timeout=0.01)
+        await cluster.create_topic("bills", partitions=2)
+        await cluster.produce("bills", b"x", partition=0)
+        with pytest.raises(KafkaTimeout, match=r"^bills-1 has 0 records after 0\.01 s, expected 2$"):
+            await cluster.wait_for_records("bills", 2, partition=1, timeout=0.01)
+        with pytest.raises(KafkaTimeout, match=r"^topic 'bills' has 1 record after 0\.01 s, expected 2$"):
+            await cluster.wait_for_records("bills", 2, timeout=0.01)
+
+
+async def test_wait_for_records_does_not_count_records_of_an_open_transaction() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        settings = {"connector": cluster.connector, "transactional_id": "billing"}
+        async with Producer(cluster.bootstrap_servers, **settings) as producer:
+            async with producer.transaction():
+                await producer.send("bills", b"x")
+                with pytest.raises(KafkaTimeout):
+                    await cluster.wait_for_records("bills", timeout=0.02)
+            assert len(await cluster.wait_for_records("bills")) == 1
+
+
+async def test_wait_for_records_survives_an_election() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        await cluster.produce("bills", b"x")
+        await cluster.kill(1)
+        waiting = asyncio.create_task(cluster.wait_for_records("bills"))
+        await asyncio.sleep(0)
+        await cluster.start_node(1)
+        assert len(await waiting) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [({"count": 0}, ValueError), ({"count": "3"}, TypeError), ({"timeout": "5"}, ConfigurationError)],
+)
+async def test_wait_for_records_refuses_wrong_arguments(arguments: Any, error: type[Exception]) -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        with pytest.raises(error):
+            await cluster.wait_for_records("bills", **arguments)

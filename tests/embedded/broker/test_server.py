@@ -43,6 +43,12 @@ def test_an_error_of_the_cluster_reaches_the_caller() -> None:
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_synchronous_test_waits_for_the_records_of_its_program() -> None:
+    with EmbeddedKafkaServer() as server:
+        threading.Timer(0.05, server.produce, ["bills", "two coffees"]).start()
+        assert [record.value for record in server.wait_for_records("bills", timeout=30.0)] == [b"two coffees"]
+
+
 def test_no_thread_is_left_at_the_end() -> None:
     before = set(threading.enumerate())
     with EmbeddedKafkaServer() as server:

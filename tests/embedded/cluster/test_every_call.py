@@ -30,9 +30,15 @@ async def works(cluster: EmbeddedCluster) -> None:
         assert (await anext(consumer)).value == b"soup"
 
 
+async def waited_for_records(cluster: EmbeddedCluster) -> None:
+    await cluster.produce("orders", b"tea", partition=0)
+    await cluster.wait_for_records("orders", len(cluster.records("orders")))
+
+
 CALLS: dict[str, Callable[[EmbeddedCluster], Awaitable[object]]] = {
     "produce": lambda cluster: cluster.produce("orders", b"tea", partition=0),
     "until_in_sync": lambda cluster: cluster.until_in_sync("orders"),
+    "wait_for_records": waited_for_records,
     "restart": lambda cluster: cluster.restart(1),
     "move_leader": lambda cluster: cluster.move_leader("orders", 0),
     "set_isr": lambda cluster: cluster.set_isr("orders", 0, [cluster.leader_of("orders", 0)]),
