@@ -9,14 +9,14 @@ from typing import Any
 import anyio
 
 from ..aio.children import ChildScope
-from ..aio.retry import is_momentary, is_refusal
+from ..aio.retry import is_momentary
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..config import GroupConfig
-from ..errors import BrokerError, ErrorCode, KafkaError, error_for
+from ..errors import ErrorCode, KafkaError, error_for
 from .base_member import BaseMember
 from .events import Event, RequestFailed
-from .requests import is_retriable_by_member, problem_of_unlisted
+from .requests import is_refused, problem_of_unlisted
 from .topic_watcher import Spawn
 
 logger = logging.getLogger(__name__)
@@ -30,17 +30,6 @@ REFRESH_TIMEOUT = 5.0
 
 _REGULAR = (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)
 """Error codes that are normal steps of a rebalance, and not failures that an outage should count."""
-
-
-_EVICTED = (
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.FENCED_MEMBER_EPOCH,
-    ErrorCode.STALE_MEMBER_EPOCH,
-    ErrorCode.GROUP_ID_NOT_FOUND,
-    ErrorCode.FENCED_INSTANCE_ID,
-)
-"""Error codes with which a member joins again, or ends."""
 
 
 class MemberRequests:
@@ -120,13 +109,13 @@ class MemberRequests:
             return
         error = error_for(code, f"{api} of group {self._member.group_id!r}")
         # The member reports a refusal itself, because it knows what the request has asked for.
-        if not _is_refused(error):
+        if not is_refused(error):
             self.report(error)
 
     def report(self, error: KafkaError) -> None:
         """Log an error that is retried."""
         outages = self._client.outages
-        if _is_refused(error):
+        if is_refused(error):
             # In an outage of its own, because an operator has to act, and a rebalance begins many outages.
             what = "%r is refused, and tries again: %s"
             outages.report(logger, self._access, error, what, self._member, error, refused=True)
@@ -134,10 +123,3 @@ class MemberRequests:
             # INFO, not WARNING: errors are normal while a group rebalances.
             outages.report(logger, self.place, error, "%r: %s", self._member, error, level=logging.INFO)
         self._on_error(error)
-
-
-def _is_refused(error: KafkaError) -> bool:
-    """Whether an operator may have to act: the error is neither a step of a rebalance nor retriable."""
-    if not isinstance(error, BrokerError):
-        return is_refusal(error)
-    return error.code not in _EVICTED and not is_retriable_by_member(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..aio.retry import is_retriable
+from ..aio.retry import is_refusal, is_retriable
 from ..arguments import plural
 from ..cluster.metadata import ClusterView
 from ..errors import BrokerError, ErrorCode, KafkaError, error_for
@@ -57,6 +57,16 @@ _FINAL = (
 )
 """The codes that end even a member that the coordinator has accepted before: another client has taken its instance id
 on purpose, a group of another type has its group id, or this client sends what the coordinator does not understand."""
+
+_EVICTED = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.FENCED_INSTANCE_ID,
+)
+"""The codes with which a member joins again, or ends."""
 
 _HINTS = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the brokers limit the group by group.max.size",
@@ -220,6 +230,13 @@ def is_final(code: ErrorCode, *, was_accepted: bool) -> bool:
     if code in REFUSALS:
         return False
     return code in _FINAL or not was_accepted
+
+
+def is_refused(error: KafkaError) -> bool:
+    """Whether an operator may have to act: the error is neither a step of a rebalance nor retriable."""
+    if not isinstance(error, BrokerError):
+        return is_refusal(error)
+    return error.code not in _EVICTED and not is_retriable_by_member(error)
 
 
 def is_retriable_by_member(error: KafkaError) -> bool:

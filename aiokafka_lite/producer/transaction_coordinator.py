@@ -150,7 +150,11 @@ class TransactionCoordinator:
             return code
 
         await self.channel.repeat(
-            f"initializing transactional_id {self._transactional_id!r}", attempt, is_outdating=False
+            f"initializing transactional_id {self._transactional_id!r}",
+            attempt,
+            is_outdating=False,
+            # At the start, the caller gets a refusal at once.
+            waits_out_refusals=present is not None,
         )
 
     async def add_partitions(self, is_wanted: Callable[[], bool], on_failed: Callable[[KafkaError], None]) -> None:
@@ -199,7 +203,9 @@ class TransactionCoordinator:
                 self._receive(answer.producer_id, answer.producer_epoch)
             return code
 
-        await self.channel.repeat("committing the transaction" if committed else "aborting the transaction", attempt)
+        what = "committing the transaction" if committed else "aborting the transaction"
+        # A refusal does not say whether an earlier attempt, whose answer was lost, has ended the transaction (rule 1).
+        await self.channel.repeat(what, attempt, waits_out_refusals=True)
         if generation >= 2:
             self._markers_until = asyncio.get_running_loop().time() + LONGEST_MARKER_WAIT
 

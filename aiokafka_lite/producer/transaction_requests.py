@@ -1,7 +1,8 @@
 """The requests of a transaction, and the meaning of error codes in their answers. Pure.
 
 Retriable codes are retried. Some other codes concern only the open transaction, which has to be aborted. All other
-codes are final for the producer. This is as in Java's client, with one difference: INVALID_TXN_STATE only demands an
+codes are final for the producer. This is as in Java's client, with two differences: a missing permission demands an
+abort, and the commit or abort itself is repeated until the permission is granted. INVALID_TXN_STATE only demands an
 abort, and the answer to the abort decides whether the producer continues. As the answer to a commit of generation 2,
 the code means that the coordinator has aborted the transaction at its timeout. The abort then returns the epoch with
 which the producer continues.
@@ -52,6 +53,10 @@ _ABORTABLE = (
     ErrorCode.TRANSACTION_ABORTABLE,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    # Java's client is fatal after the next two. A permission may be missing for a moment, and after the abort another
+    # transaction may succeed.
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.OPERATION_NOT_ATTEMPTED,
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -64,7 +69,6 @@ _OUTDATED_MEMBER = (*REBALANCED, ErrorCode.FENCED_MEMBER_EPOCH)
 
 _FATAL_FOR_PARTITIONS = (
     *FENCED,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 )
 

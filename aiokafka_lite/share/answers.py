@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from ..aio.retry import is_refusal
 from ..cluster.client import Client
 from ..errors import BrokerError, ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse, ShareFetchResponsePartition
@@ -113,7 +114,7 @@ class ShareAnswers:
                 if error is not None:
                     refused = True
                     self._client.request_refresh([name.topic])
-                    if may_fetch_again(error):
+                    if is_refusal(error) or may_fetch_again(error):
                         refusal = error
                         self._refused[name] = now
                     else:

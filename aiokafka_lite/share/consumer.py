@@ -139,6 +139,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
             if not self._core.make_ready() and not await self._service.while_running(self._core.wait_ready(timeout)):
                 return []
             self._core.raise_failure()
+            self._core.raise_refusal()
             if self._options.deserializing is None:
                 return self._core.take(max_records)
             return await self._service.while_running(self._core.take_deserialized(max_records))

@@ -105,6 +105,8 @@ class ShareCore:
         self._slow = ""
         self._ready = asyncio.Event()
         self._failures: list[Exception] = []  # errors that the next reads raise
+        self._refusals: dict[str, KafkaError] = {}  # by place, the latest ones that no read has raised
+        self.client.outages.on_refusal = self._add_refusal
         self._acknowledged: dict[TopicPartition, int] = {}  # results since the last commit
         self._refused: dict[TopicPartition, KafkaError] = {}
         self._missing: frozenset[str] = frozenset()
@@ -334,6 +336,27 @@ class ShareCore:
         self._wants_records = False
         self._ready.set()
 
+    def _add_refusal(self, place: str, error: KafkaError) -> None:
+        """Let one read that would have to wait raise this refusal, if it is still ongoing then."""
+        self._refusals[place] = error
+        self._wants_records = False  # as after ``raise_once``
+        self._ready.set()
+
+    @property
+    def _is_refused(self) -> bool:
+        return any(map(self.client.outages.is_ongoing, self._refusals))
+
+    def raise_refusal(self) -> None:
+        """Raise a refusal that is ongoing, and that no read has raised, if no record is buffered."""
+        if not self._refusals or self.in_flight.next(asyncio.get_running_loop().time()) is not None:
+            return
+        while self._refusals:
+            place, error = self._refusals.popitem()
+            if self.client.outages.is_ongoing(place):
+                # One refused login is the error of all requests to its broker.
+                self._refusals = {each: other for each, other in self._refusals.items() if other is not error}
+                raise error.with_traceback(None)
+
     def raise_failure(self) -> None:
         """Raise the oldest error that no read has raised."""
         if self._failures:
@@ -364,7 +387,7 @@ class ShareCore:
         if not self._failures and self.in_flight.next(now) is None:
             self._report_expired()
             self._decode(1)
-            return bool(self._failures) or self.in_flight.next(now) is not None
+            return bool(self._failures) or self._is_refused or self.in_flight.next(now) is not None
         return True
 
     def _decode(self, max_records: int) -> None:

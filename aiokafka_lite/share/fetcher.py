@@ -25,7 +25,7 @@ from dataclasses import replace
 
 import anyio
 
-from ..aio.retry import is_retriable
+from ..aio.retry import is_momentary, is_refusal
 from ..arguments import plural
 from ..cluster.client import Client
 from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaError, error_for
@@ -97,6 +97,7 @@ class BrokerShareFetcher:
         self._wake = asyncio.Event()
         self._backoff = client.retry_backoff(at_most=max(config.fetch_max_wait, 0.1))
         self._place = f"fetching from broker {node_id}"
+        self._access = f"access to broker {node_id}"  # the same for refusals
 
     def __repr__(self) -> str:
         return f"<BrokerShareFetcher node={self.node_id} epoch={self._session.epoch} partitions={len(self._wanted)}>"
@@ -233,7 +234,8 @@ class BrokerShareFetcher:
         if refusal is not None:
             self._report(refusal, logging.INFO)  # normal when the leader moves
         elif not self._answers.refused_lately:
-            self._client.outages.recovered(logger, self._place, "fetched from broker %s again", self.node_id)
+            for place in (self._place, self._access):
+                self._client.outages.recovered(logger, place, "fetched from broker %s again", self.node_id)
         self._outbox.settled()
         if some:
             self._backoff.reset()
@@ -353,7 +355,7 @@ class BrokerShareFetcher:
     async def _failed(self, error: KafkaError, sent: Sequence[Acknowledgements]) -> None:
         """Handle a request that was not answered. Raises the error if a retry cannot help."""
         self._lose(error, sent)
-        if not is_retriable(error):
+        if not is_momentary(error):
             raise error
         self._report(error)
         self._client.request_refresh()
@@ -361,7 +363,11 @@ class BrokerShareFetcher:
 
     def _report(self, error: KafkaError, level: int = logging.WARNING) -> None:
         what = "fetching from broker %s failed; retrying: %s"
-        self._client.outages.report(logger, self._place, error, what, self.node_id, error, level=level)
+        place = self._place
+        if is_refusal(error):
+            # In an outage of its own: an operator may have to act, and a move of a leader begins the other outage.
+            place, level = self._access, logging.WARNING
+        self._client.outages.report(logger, place, error, what, self.node_id, error, level=level)
 
     def _lose(self, error: KafkaError, sent: Sequence[Acknowledgements]) -> None:
         """Drop the lost session and all records that were acquired in it (rule 4)."""
@@ -386,7 +392,9 @@ class BrokerShareFetcher:
         error = error_for(code, f"broker {self.node_id} refused a request of its share session{details}")
         # The broker has kept the session and the acquired records, so acknowledgements may be sent again.
         if continues:
-            if not may_fetch_again(error):
+            if is_refusal(error):
+                self._report(error)
+            elif not may_fetch_again(error):
                 raise error
             for each in sent:
                 if may_acknowledge_again(error):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from ..errors import ErrorCode, KafkaError, ProtocolError, error_for
-from ..group.requests import heartbeat_interval, is_retriable_by_member, problem_of_assignment
+from ..group.requests import heartbeat_interval, is_final, is_retriable_by_member, problem_of_assignment
 from ..protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..protocol.state import next_state
 from .session import TopicIdPartition
@@ -82,6 +82,7 @@ class ShareMember:
         self.epoch: int = JOIN_EPOCH
         self.heartbeat_interval: float = DEFAULT_INTERVAL
         self.assignment: frozenset[TopicIdPartition] = frozenset()
+        self._was_accepted = False  # whether the coordinator has accepted this member once
         self._is_answered = False  # whether the last heartbeat was answered without an error
 
     def __repr__(self) -> str:
@@ -133,6 +134,7 @@ class ShareMember:
                     for topic in response.assignment.topic_partitions
                     for number in topic.partitions
                 )
+            self._was_accepted = True
             self._advance(ShareMemberEvent.JOINED)
             return None
         error = self._error(code, response.error_message)
@@ -142,7 +144,7 @@ class ShareMember:
         if code in _FENCED and (has_joined or code is not ErrorCode.GROUP_ID_NOT_FOUND):
             self.epoch, self.assignment = JOIN_EPOCH, frozenset()
             self._advance(ShareMemberEvent.FENCED)
-        elif not is_retriable_by_member(error):
+        elif not is_retriable_by_member(error) and is_final(code, was_accepted=self._was_accepted):
             self._advance(ShareMemberEvent.REFUSED)
         return error
 

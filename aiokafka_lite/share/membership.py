@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping
 
 import anyio
 
-from ..aio.retry import Backoff
+from ..aio.retry import Backoff, is_momentary
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..errors import ErrorCode, KafkaError, UnsupportedVersion
 from ..group.blocked_loop import BlockedLoop
 from ..group.counters import RequestCounters
-from ..group.requests import is_retriable_by_member
+from ..group.requests import is_refused
 from ..net.connection import Purpose
 from ..protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..protocol.versions import VersionTable
@@ -60,6 +60,7 @@ class Membership:
         self._topic_names = topic_names
         self._channel = CoordinatorChannel(client, member.group_id)
         self._place = f"share group {member.group_id}"
+        self._access = f"access to share group {member.group_id}"
         self._closing = asyncio.Event()
         self._renewed_at = 0.0  # the loop's time at which the last successful heartbeat was sent
         self._blocked_loop = BlockedLoop(
@@ -125,7 +126,7 @@ class Membership:
             member.unanswered()
             self.heartbeats.failures += 1
             self._report(error)
-            if not is_retriable_by_member(error):
+            if not is_momentary(error):
                 raise
             return False
         failure = member.answered(response)
@@ -147,6 +148,7 @@ class Membership:
             return False
         self.heartbeats.succeeded(began, asyncio.get_running_loop().time())
         self._renewed_at = began
+        self._client.outages.recovered(logger, self._access, "%r: the coordinator accepts the member", member)
         if was is ShareMemberState.STABLE:
             self._client.outages.recovered(logger, self._place, "%r: heartbeats succeeded", member)
         return True
@@ -162,5 +164,9 @@ class Membership:
         return await self._channel.send(build, purpose=Purpose.GROUP, timeout=self._client.config.request_timeout)
 
     def _report(self, error: KafkaError) -> None:
+        if is_refused(error):
+            what = "%r is refused, and tries again: %s"
+            self._client.outages.report(logger, self._access, error, what, self.member, error, refused=True)
+            return
         # INFO, not WARNING: errors are normal while a coordinator moves to another broker.
         self._client.outages.report(logger, self._place, error, "%r: %s", self.member, error, level=logging.INFO)

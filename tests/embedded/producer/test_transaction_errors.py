@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -183,14 +184,39 @@ async def test_a_send_after_fencing_says_why_it_was_refused_and_what_to_do(clust
 
 @pytest.mark.usefixtures("generation")
 @each_request
-async def test_a_lasting_refusal_reaches_the_caller(cluster: EmbeddedCluster, request_type: type[Request[Any]]) -> None:
+async def test_a_missing_permission_reaches_the_caller_and_the_next_transaction_succeeds(
+    cluster: EmbeddedCluster, request_type: type[Request[Any]]
+) -> None:
+    is_end = request_type is EndTxnRequest
+    refused = nullcontext() if is_end else pytest.raises((AuthorizationError, CommitFailed), match="ID_AUTHORIZATION")
     async with transactional(cluster) as producer:
+        await write(producer, 0)
         cluster.on(request_type, times=1).fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        with pytest.raises((AuthorizationError, CommitFailed), match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
-            await write(producer, 0)
-    async with transactional(cluster):
-        pass  # ends the transaction of the first one
-    assert await committed_values(cluster) == []
+        # A refused commit is sent again, because an earlier attempt may have been applied.
+        with refused:
+            await write(producer, 1)
+        await write(producer, 2)
+    await check_three(cluster, [0, 1, 2] if is_end else [0, 2])
+
+
+@pytest.mark.usefixtures("generation")
+@pytest.mark.parametrize("committed", [True, False])
+async def test_the_end_of_a_transaction_is_sent_until_the_permission_returns(
+    cluster: EmbeddedCluster, producer: Producer, committed: bool
+) -> None:
+    await producer.begin_transaction()
+    await producer.send("t", b"0", partition=0)
+    fault = cluster.on(EndTxnRequest, times=None).fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    end = producer.commit_transaction if committed else producer.abort_transaction
+    with pytest.raises(KafkaTimeout, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        await end(timeout=3.0)
+    health = producer.health()
+    assert health.is_live
+    assert any("TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in problem for problem in health.problems)
+    fault.remove()
+    await end(timeout=30.0)
+    assert producer.health().is_ready
+    assert await committed_values(cluster) == ([0] if committed else [])
 
 
 @each_request
@@ -234,7 +260,6 @@ async def test_a_partition_that_the_coordinator_refuses_fails_its_transaction_on
         ErrorCode.PRODUCER_FENCED,
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ],
 )
 async def test_a_producer_that_the_coordinator_refuses_can_only_be_closed(

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import AuthorizationError, ConfigurationError, ErrorCode, IllegalStateError
+from aiokafka_lite.errors import AuthorizationError, BrokerError, ConfigurationError, ErrorCode, IllegalStateError
 from aiokafka_lite.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupHeartbeatRequest
 from aiokafka_lite.share.diagnosis import SharePartitionReport
 from tests.embedded.share.sharing import GROUP, read, share_consumer, write
@@ -78,17 +78,32 @@ async def test_a_share_consumer_whose_program_does_not_read_is_not_live_if_a_lim
             consumer.health(max_poll_ago="5")  # type: ignore[arg-type]
 
 
-async def test_a_share_consumer_that_is_refused_is_not_live(cluster: EmbeddedCluster) -> None:
+async def test_a_share_consumer_that_is_refused_finally_is_not_live(cluster: EmbeddedCluster) -> None:
     consumer = share_consumer(cluster)
-    with cluster.on(ShareGroupHeartbeatRequest).fail(ErrorCode.GROUP_AUTHORIZATION_FAILED):
+    with cluster.on(ShareGroupHeartbeatRequest).fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
         await consumer.start()
-        with pytest.raises(AuthorizationError):
+        with pytest.raises(BrokerError):
             await consumer.poll(timeout=60.0)
     health = consumer.health()
     assert not health.is_live
     assert health.problems[0].startswith("it has failed: ")
-    with pytest.raises(AuthorizationError):
+    with pytest.raises(BrokerError):
         await consumer.close()
+
+
+async def test_a_share_consumer_without_permission_is_live_and_not_ready(cluster: EmbeddedCluster) -> None:
+    async with share_consumer(cluster) as consumer:
+        await until(lambda: consumer.assignment)
+        with cluster.on(ShareGroupHeartbeatRequest, times=None).fail(ErrorCode.GROUP_AUTHORIZATION_FAILED):
+            with pytest.raises(AuthorizationError):
+                await consumer.poll(timeout=60.0)
+            health = consumer.health()
+            assert health.is_live
+            assert not health.is_ready
+            assert any("GROUP_AUTHORIZATION_FAILED" in problem for problem in health.problems)
+        await write(cluster, b"v")
+        assert len(await read(consumer, 1)) == 1
+        await until(lambda: consumer.health().is_ready)
 
 
 async def test_metrics_have_what_was_returned_and_the_latencies_of_requests(cluster: EmbeddedCluster) -> None:

@@ -36,11 +36,9 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
     [
         ErrorCode.PRODUCER_FENCED,
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.INVALID_TRANSACTION_TIMEOUT,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ],
 )
 def test_these_codes_end_the_producer(code: ErrorCode) -> None:
@@ -53,6 +51,8 @@ def test_these_codes_end_the_producer(code: ErrorCode) -> None:
         ErrorCode.TRANSACTION_ABORTABLE,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         ErrorCode.INVALID_TXN_STATE,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,

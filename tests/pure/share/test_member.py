@@ -43,7 +43,7 @@ def member_in(state: ShareMemberState) -> ShareMember:
     if state is S.FENCED:
         member.answered(answer(ErrorCode.UNKNOWN_MEMBER_ID))
     if state is S.FAILED:
-        member.answered(answer(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        member.answered(answer(ErrorCode.UNSUPPORTED_VERSION))
     if state in (S.LEAVING, S.LEFT):
         member.close()
     if state is S.LEFT:
@@ -56,7 +56,7 @@ AFTER = {
     ErrorCode.NONE: S.STABLE,
     ErrorCode.UNKNOWN_MEMBER_ID: S.FENCED,
     ErrorCode.FENCED_MEMBER_EPOCH: S.FENCED,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: S.FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: None,
     ErrorCode.GROUP_ID_NOT_FOUND: S.FAILED,
     ErrorCode.UNSUPPORTED_VERSION: S.FAILED,
     ErrorCode.NOT_COORDINATOR: None,
