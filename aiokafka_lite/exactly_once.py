@@ -35,6 +35,7 @@ from typing import Any, Generic, Self
 
 import anyio
 
+from .aio import forks
 from .aio.retry import Backoff, is_retriable
 from .aio.service import Component, ServiceState
 from .arguments import must_be, plural, whole
@@ -190,6 +191,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
         self._is_in_body = False
         """Whether the user processes a batch now."""
         self._is_stopped = False
+        self._process: int | None = None  # the fork generation of the process that iterates
         self._polling: anyio.CancelScope | None = None
         self._finishing = asyncio.Lock()
         self._backoff = Backoff(SHORTEST_PAUSE, LONGEST_PAUSE, jitter=0.0)
@@ -210,6 +212,9 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
         return self
 
     async def __anext__(self) -> list[Record[K, V]]:
+        if self._process is None:
+            self._process = forks.generation
+        forks.check_process(self, self._process)
         self._is_in_body = False
         while True:
             if self._ending is not None or self._is_stopped or self._due_in() <= 0:
@@ -224,6 +229,8 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
 
     def stop(self) -> None:
         """End the iteration: commit after the present batch is processed, and return no more batches."""
+        if self._process is not None:
+            forks.check_process(self, self._process)
         self._is_stopped = True
         self._wake()
 
@@ -233,6 +240,8 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
         Nothing more can be sent until the next batch. If the commit is not possible, the transaction is aborted, and
         its records are returned again.
         """
+        if self._process is not None:
+            forks.check_process(self, self._process)
         self._is_in_body = False
         await self._finish_at_positions()
 

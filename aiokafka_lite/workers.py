@@ -36,6 +36,7 @@ from typing import Any, Generic, Literal
 
 import anyio
 
+from .aio import forks
 from .aio.retry import Backoff
 from .aio.runtime import wall_clock
 from .aio.user_context import InContext
@@ -148,7 +149,7 @@ class Workers(ConsumerGroupHandler[K, V]):
 
     def __repr__(self) -> str:
         name = getattr(self._plan.handle, "__qualname__", self._plan.handle)
-        return f"<Workers {name} {self.metrics()}>"
+        return f"<Workers {name} {self._metrics()}>"
 
     async def setup(self, session: ConsumerGroupSession) -> None:
         """Raise ConfigurationError for a group with ``auto_commit=False``, because nothing would commit the marks.
@@ -183,6 +184,7 @@ class Workers(ConsumerGroupHandler[K, V]):
         Raises IllegalStateError if ``handle`` or ``on_failure`` calls it, because the function would wait for itself.
         """
         check_timeout(timeout)
+        self._check_process()
         if any(work.is_own_task() for work in self._claims):
             raise IllegalStateError(f"{self!r}: drain() cannot be called by the function that it waits for")
         self._is_draining = True
@@ -196,9 +198,17 @@ class Workers(ConsumerGroupHandler[K, V]):
 
     def metrics(self) -> WorkersMetrics:
         """The present counters."""
+        self._check_process()
+        return self._metrics()
+
+    def _metrics(self) -> WorkersMetrics:
         counts, claims = self._counts, self._claims
         pending = sum(work.unfinished for work in claims)
         return WorkersMetrics(pending, counts.active, counts.processed, counts.retries, counts.failed)
+
+    def _check_process(self) -> None:
+        for work in self._claims:
+            forks.check_process(self, work.process)
 
 
 checks_constructor(Workers, WORKERS)
@@ -288,6 +298,7 @@ class _ClaimWork(Generic[K, V]):
         claim: Claim[K, V],
     ) -> None:
         self.unfinished = 0
+        self.process: int = forks.generation
         self.ended = asyncio.Event()
         self._plan = plan
         self._slots = slots
@@ -462,7 +473,9 @@ class _ClaimWork(Generic[K, V]):
             while self._ready:
                 async with self._slots:
                     # The queue is read again after the wait for a slot, because another task may have taken the record.
-                    if self._is_stopping or not self._ready:
+                    # In a forked process, the records belong to the parent.
+                    is_inherited = self.process != forks.generation
+                    if self._is_stopping or not self._ready or is_inherited:
                         return
                     self._counts.active += 1
                     try:

@@ -90,6 +90,7 @@ class Admin(Component):
         """
         from ..cluster.metrics import client_metrics
 
+        self._service.check_process()
         return client_metrics(self._client)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
@@ -97,6 +98,7 @@ class Admin(Component):
 
         A bootstrap address has a negative id. Call it in the event loop.
         """
+        self._service.check_process()
         return self._client.traffic()
 
     def diagnose(self) -> Diagnosis:
@@ -106,6 +108,7 @@ class Admin(Component):
         """
         from ..cluster.diagnosis import Diagnosis, common
 
+        self._service.check_process()
         return Diagnosis(**common(self._service, self._client))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:

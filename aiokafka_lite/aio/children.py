@@ -13,6 +13,8 @@ from typing import Any
 
 import anyio
 
+from .forks import OwnProcess
+
 
 class ChildScope:
     """Cancels one task, also before its first turn. The task enters it.
@@ -65,7 +67,7 @@ class Children:
         if self.is_cancelling:
             scope.cancel()
         # Not by the loop's task factory: an eager task (Python 3.12) would run before it is one of these tasks.
-        task = asyncio.Task(coroutine, loop=asyncio.get_running_loop(), name=name, context=context)
+        task = asyncio.Task(OwnProcess(coroutine), loop=asyncio.get_running_loop(), name=name, context=context)
         self._scopes[task] = scope
         task.add_done_callback(self._ended)
 

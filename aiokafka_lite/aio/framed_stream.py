@@ -15,6 +15,7 @@ from typing import TypeAlias, cast
 
 from ..errors import ConnectionLost, ProtocolError
 from ..protocol.framing import FrameMemory, FrameSplitter, WaitingFrameMemory
+from . import forks
 from .light_event import LightEvent
 
 Frame: TypeAlias = bytes | memoryview
@@ -128,6 +129,12 @@ class FramedStream(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        forks.notify(self)
+
+    def forked(self) -> None:
+        """Neither read nor write in a forked process: both belong to the parent."""
+        if self._transport is not None:
+            forks.detach_transport(self._transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._splitter.get_buffer()

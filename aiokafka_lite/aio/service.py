@@ -18,6 +18,9 @@ event loop ends, because they may still deliver accepted records.
 Rule 5: The tasks of a component begin with the context variables of ``start()``, not with those of the call that needs
 a task first: the task works for other callers too.
 
+Rule 6: A component belongs to the event loop and to the process of its ``start()``. In a forked process, every call
+raises IllegalStateError, and the tasks do not continue (``aio/forks.py``).
+
 A component derives from ``Component``, whose only public parts are ``start``, ``close``, ``state`` and ``async with``.
 The machinery is in a ``Service`` that the component holds: it calls ``self._service.check()`` and so on.
 """
@@ -26,7 +29,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
@@ -42,6 +44,7 @@ from ..arguments import check_timeout
 from ..errors import IllegalStateError, KafkaTimeout
 from ..method_names import AsyncContext
 from ..protocol.state import next_state
+from . import forks
 from .children import Children, ChildScope, Interrupted, InterruptibleCalls
 from .deadline import deadline
 from .light_event import LightEvent
@@ -144,6 +147,8 @@ class Service:
         self._ended = LightEvent()  # no task runs any more
         self._close_scope: anyio.CancelScope | None = None  # made when the component closes
         self._calls = InterruptibleCalls()
+        self.is_inherited: bool = False
+        """Whether a parent of this process started the component, before a fork."""
 
     # The lifetime.
 
@@ -174,6 +179,7 @@ class Service:
         its start, and logs for both. No task remains after a cancellation either.
         """
         check_timeout(timeout)
+        self.check_process()
         if self._state is not ServiceState.NEW:
             problem = "is started already" if self._state in _UP else "cannot be started again: create a new one"
             raise IllegalStateError(f"{self!r} {problem}")
@@ -182,7 +188,9 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._advance(ServiceEvent.START)
         self._context = copy_context()
-        self._root = asyncio.Task(self._run(), loop=self._loop, name=self.name)  # not eager, as in Children.start
+        forks.notify(self)
+        # Not eager, as in Children.start.
+        self._root = asyncio.Task(forks.OwnProcess(self._run()), loop=self._loop, name=self.name)
         self._root.add_done_callback(self._root_ended)
         bound = None if is_attached else timeout
         try:
@@ -192,7 +200,7 @@ class Service:
             self._begin_closing(0.0)
             await _wait_for(self._ended, CANCEL_TIMEOUT)
             raise
-        if self.state is not ServiceState.RUNNING:
+        if self.state is not ServiceState.RUNNING or self.is_inherited:
             self._raise_unusable("was closed while it was starting")
 
     async def close(self, timeout: float | None = None) -> None:
@@ -203,6 +211,7 @@ class Service:
         the call returns at once, since a task cannot wait for its own end. Raises the exception that ended the
         component, if any, and KafkaTimeout if a task resists cancellation.
         """
+        self.check_process()
         if self._state is ServiceState.NEW:
             self._advance(ServiceEvent.CLOSE)
         if self._state is ServiceState.CLOSED:
@@ -220,6 +229,7 @@ class Service:
             self._begin_closing(0.0)
             await _wait_for(self._ended, CANCEL_TIMEOUT)
             raise
+        self.check_process()
         if not ended:
             names = ", ".join(sorted(self.task_names))
             raise KafkaTimeout(f"{self!r} did not end: these tasks were cancelled and still run: {names}")
@@ -240,9 +250,16 @@ class Service:
         if self._thread == get_ident() and self._loop is not None and self._loop.is_running():
             return
         # The private function is used, because without a loop the public one would create a RuntimeError.
-        if self._state is ServiceState.RUNNING and asyncio._get_running_loop() is self._loop:  # noqa: SLF001
+        if (
+            self._state is ServiceState.RUNNING and not self.is_inherited and asyncio._get_running_loop() is self._loop  # noqa: SLF001
+        ):
             return
         self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
+
+    def check_process(self) -> None:
+        """Raise IllegalStateError in a forked process, if the component was started before the fork."""
+        if self.is_inherited:
+            raise IllegalStateError(forks.text_of(self))
 
     async def while_running(self, awaitable: Awaitable[T]) -> T:
         """Await ``awaitable``, but stop waiting when the component fails or ends. This creates no task.
@@ -250,7 +267,7 @@ class Service:
         Then it raises the component's failure, or IllegalStateError if the component was closed. The awaitable is
         cancelled in this case, and also when the caller is cancelled.
         """
-        if self._state is ServiceState.NEW or self._state in _OVER:
+        if self._state is ServiceState.NEW or self._state in _OVER or self.is_inherited:
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
             self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
@@ -267,7 +284,7 @@ class Service:
 
         The returned scope cancels only this task.
         """
-        if self._root_scope is None or self._children.has_ended or self._state in _OVER:
+        if self._root_scope is None or self._children.has_ended or self._state in _OVER or self.is_inherited:
             self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
         scope = ChildScope()
         label = name if name is not None else str(getattr(function, "__qualname__", function))
@@ -296,7 +313,7 @@ class Service:
     @property
     def is_abandoned(self) -> bool:
         """Whether the service runs and no other service owns it, so that only its component can close it."""
-        return self._state in _UP and not self._is_attached
+        return self._state in _UP and not self._is_attached and not self.is_inherited
 
     def describe_start(self, timeout: float) -> str:
         """The text that the component has for a start that exceeded ``timeout`` seconds, or an empty string."""
@@ -323,6 +340,8 @@ class Service:
                 await self._close_attached()
 
     def _root_ended(self, root: asyncio.Task[None]) -> None:
+        if self.is_inherited:  # something cancelled the task in a forked process, such as ``asyncio.run`` at its end
+            return
         # This is a callback, because a task that is cancelled before its first turn does not run any of its code.
         if not root.cancelled():
             # Marks the exception as retrieved: KeyboardInterrupt and SystemExit have already left the loop.
@@ -370,6 +389,8 @@ class Service:
             raise
 
     def _child_ended(self, child: asyncio.Task[None]) -> None:
+        if self.is_inherited:
+            return
         if child.cancelled():
             if not self._children.is_cancelling:
                 self._fail_by_cancellation(f"task {child.get_name()!r} of {self!r}")
@@ -408,8 +429,6 @@ class Service:
     def _advance(self, event: ServiceEvent) -> None:
         self._state = next_state(TRANSITIONS, self._state, event)
         self._thread = get_ident() if self._state is ServiceState.RUNNING else 0
-        if self._thread:
-            _running.add(self)
 
     def _fail_by_cancellation(self, what: str) -> None:
         """Fail after a cancellation that did not come from this service, usually from the end of ``asyncio.run``.
@@ -446,10 +465,17 @@ class Service:
             raise self.failure.with_traceback(self._traceback)
 
     def forked(self) -> None:
-        """Correct the state in a forked process: its thread has the parent's number, but does not run the loop."""
-        self._thread = 0
+        """Refuse all calls in a forked process, and end those that wait: no task answers them there."""
+        if self._state in _OVER:
+            return
+        # The thread of the child has the number of the parent's thread.
+        self._thread, self.is_inherited = 0, True
+        self._calls.interrupt()
+        self._started.set()
+        self._ended.set()
 
     def _raise_unusable(self, why: str) -> NoReturn:
+        self.check_process()
         self._raise_failure()
         _check_loop(self._loop, self)
         raise IllegalStateError(f"{self!r} {why}")
@@ -459,18 +485,6 @@ def _describe_late_start(services: list[Service], timeout: float) -> str:
     """The first text that one of the services has, or a general text about the first service."""
     texts = (service.describe_start(timeout) for service in services)
     return next(filter(None, texts), f"{services[0]!r} did not start within {timeout:g} s")
-
-
-_running: weakref.WeakSet[Service] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    for service in list(_running):
-        service.forked()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_forked)
 
 
 class Component(AsyncContext):
@@ -541,7 +555,8 @@ class Component(AsyncContext):
             await self._close_after_error()
         except Exception as failure:  # noqa: BLE001 - the exception of the body is the one to raise
             # The body may raise the error of a failed task in an exception group. ``close`` raises it alone.
-            if unwrapped(failure) is not unwrapped(error):
+            is_expected = unwrapped(failure) is unwrapped(error) or self._service.is_inherited
+            if not is_expected:
                 logger.warning("%r failed to close after %r: %r", self, error, failure)
 
     def __repr__(self) -> str:

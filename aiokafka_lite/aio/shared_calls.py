@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, TypeVar, cast
 
 from ..errors import IllegalStateError
+from .forks import OwnProcess
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ class SharedCalls:
         """
         task = self._tasks.get(key)
         if task is None:
-            self._tasks[key] = task = asyncio.create_task(function())
+            self._tasks[key] = task = asyncio.create_task(OwnProcess(function()))
             task.add_done_callback(lambda ended: self._ended(key, ended))
         await asyncio.wait([task])  # unlike ``await task``, this does not cancel the task if the caller is cancelled
         if task.cancelled():

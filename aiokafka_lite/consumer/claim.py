@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Self, cast
 
+from ..aio import forks
 from ..aio.retry import Backoff
 from ..arguments import offset as checked_offset
 from ..config import ConsumerConfig
@@ -25,6 +26,7 @@ class ClaimReader:
 
     ``current`` is an iterator over decoded records, as in ``Reader``. Before the next records change, for example by a
     seek, ``settle`` removes this iterator. ``on_room`` is called when the buffer has room again.
+    ``check_process`` raises in a forked process.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class ClaimReader:
         backoff: Backoff,
         *,
         on_room: Callable[[AssignedPartition], None],
+        check_process: Callable[[], None],
         interceptors: ConsumerInterceptors | None,
     ) -> None:
         self.assigned = assigned
@@ -45,6 +48,7 @@ class ClaimReader:
         self._max_size = config.max_decompressed_size
         self._backoff = backoff
         self._on_room = on_room
+        self._check_process = check_process
         self._interceptors = interceptors
         self._initial: int | None = None
         self._after_last: int | None = None
@@ -52,6 +56,7 @@ class ClaimReader:
         being returned."""
         self._ready = asyncio.Event()
         self._budget = YIELD_BUDGET
+        forks.notify(self)
 
     @property
     def initial_offset(self) -> int | None:
@@ -64,6 +69,11 @@ class ClaimReader:
         """Wake the reader, because there may be something to read."""
         if self.assigned.readable:
             self._ready.set()
+
+    def forked(self) -> None:
+        """Return no record in a forked process: the parent returns them."""
+        self.current = NOTHING
+        self._ready.set()
 
     def settle(self) -> None:
         """Stop the iteration over records, and store its position."""
@@ -91,11 +101,15 @@ class ClaimReader:
         self._subscription.change([self.assigned], lambda each: each.seek(offset), moves=True)
 
     async def next_record(self, deserializing: Deserializing | None) -> Record:
-        """The next record, when ``current`` is exhausted. Raises StopAsyncIteration at the end of the session."""
+        """The next record, when ``current`` is exhausted. Raises StopAsyncIteration at the end of the session.
+
+        Raises IllegalStateError in a forked process.
+        """
         chunk = self.assigned.buffer.chunk
         if chunk is not None:
             self._after_last = chunk.last_taken + 1
         while not self.has_ended:
+            self._check_process()
             if self._budget <= 0:
                 self._budget = YIELD_BUDGET
                 await asyncio.sleep(0)

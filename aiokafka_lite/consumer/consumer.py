@@ -163,6 +163,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The assigned partitions."""
+        self._service.check_process()
         return PropertyPartitions(self._core.subscription.partitions)
 
     async def wait_assigned(self, *, timeout: float | None = None) -> tuple[TopicPartition, ...]:
@@ -195,6 +196,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
 
     def subscription(self) -> frozenset[str]:
         """The topics that are read completely or as a member; for a pattern, the topics that match now."""
+        self._service.check_process()
         return self._core.topics
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -212,6 +214,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     @property
     def paused(self) -> tuple[TopicPartition, ...]:
         """The partitions that ``pause`` has paused."""
+        self._service.check_process()
         return PropertyPartitions(each.partition for each in self._core.subscription if each.position.paused)
 
     # Topics.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from ..aio import forks
 from ..aio.service import Service, ServiceState
 from ..errors import IllegalStateError, KafkaError
 from ..types import TopicPartition
@@ -58,6 +59,7 @@ class ConsumerCore(ReadingCore):
         self.client.outages.on_refusal = self._refused
         self.partition_readers: dict[TopicPartition, ClaimReader] = {}
         """The readers of single partitions, while the partitions are assigned."""
+        forks.notify(self)
         self.is_subscribed: bool = bool(topics)
         """Whether topics were given. Then a read may wait although nothing is assigned yet."""
 
@@ -70,6 +72,10 @@ class ConsumerCore(ReadingCore):
         if self.group is not None:
             self.group.start()
         await self.positions.until_fixed(tuple(self.subscription.partitions), self.options.client.api_timeout)
+
+    def forked(self) -> None:
+        """Return no record in a forked process: the parent returns them. The next read asks ``service``."""
+        self.reader.settle()
 
     def on_callback_error(self, error: Exception) -> None:
         self.reader.raise_once(error)
@@ -116,6 +122,7 @@ class ConsumerCore(ReadingCore):
                 self.options.consumer,
                 self.client.retry_backoff(),
                 on_room=self.fetching.wake,
+                check_process=self.service.check_process,
                 interceptors=self.options.interceptors,
             )
             self.subscription.change([assigned], _give_reader)
@@ -129,7 +136,9 @@ class ConsumerCore(ReadingCore):
         return None if self.group is None else self.group.coordinator
 
     def require_group(self) -> GroupSide:
-        """The group's side. Raises IllegalStateError without a ``group_id``."""
+        """The group's side. Raises IllegalStateError without a ``group_id``, and in a forked process."""
+        if self.service.is_inherited:  # hot: programs mark each record
+            self.service.check_process()
         if self.group is None:
             raise IllegalStateError("this consumer has no group_id; pass one to its constructor")
         return self.group

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Generic, Never, Self, Unpack
 
 import anyio
 
+from ..aio import forks
 from ..aio.service import ServiceState
 from ..arguments import check_timeout, must_be
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
@@ -85,6 +86,7 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
         assert self._options.group is not None
         self._strategies = checked_strategies(strategies_of(self._options.group, strategies))
         self._run: GroupRun | None = None
+        self._process: int | None = None  # the fork generation of the first consume()
         self._closed = False
         self._closed_during_start = False
         self._idle = asyncio.Event()
@@ -100,6 +102,7 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
         Raises the handler's exception, or the error that makes membership impossible. In all cases, the claims have had
         time to finish, the marked offsets are committed, and the member has left the group.
         """
+        self._check_process()
         if self._closed:
             raise IllegalStateError(f"{self!r} is closed; create a new one")
         if self._run is not None:
@@ -109,6 +112,7 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
         wanted = checked_topics(topics)
         if not isinstance(wanted, re.Pattern) and not wanted:
             raise ConfigurationError(must_be("topics", "at least one name, or a pattern", topics))
+        self._process = forks.generation
         run = self._run = GroupRun(
             self._options, wanted, handler, strategies=self._strategies, on_error=self._errors.add
         )
@@ -133,6 +137,7 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
         seconds they are cancelled.
         """
         check_timeout(timeout)
+        self._check_process()
         self._closed = True
         if self._run is not None:
             await self._end(self._run, timeout)
@@ -169,12 +174,14 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
 
     def diagnose(self) -> ConsumerDiagnosis:
         """Return ``Consumer.diagnose()`` of the running ``consume``. Raises IllegalStateError while none runs."""
+        self._check_process()
         if self._run is None:
             raise IllegalStateError(f"{self!r} is not consuming; there is nothing to diagnose")
         return self._run.diagnose()
 
     def health(self, *, max_silence: float = 60.0) -> Health:
         """Return ``Consumer.health()`` of the running ``consume``. While none runs, the group is live and not ready."""
+        self._check_process()
         if self._run is None:
             from ..cluster.health import Health
 
@@ -183,19 +190,27 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
 
     def metrics(self) -> ConsumerMetrics:
         """Return ``Consumer.metrics()`` of the running ``consume``. Raises IllegalStateError while none runs."""
+        self._check_process()
         if self._run is None:
             raise IllegalStateError(f"{self!r} is not consuming; it has no metrics")
         return self._run.metrics()
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Return ``Consumer.traffic()`` of the running ``consume``. Raises IllegalStateError while none runs."""
+        self._check_process()
         if self._run is None:
             raise IllegalStateError(f"{self!r} is not consuming; there is no traffic to count")
         return self._run.traffic()
 
     def errors(self) -> GroupErrors:
         """Failures that were retried, and refused commits, as an iteration that ends when the group is closed."""
-        return GroupErrors(self._errors)
+        self._check_process()
+        return GroupErrors(self._errors, self._check_process)
+
+    def _check_process(self) -> None:
+        """Raise IllegalStateError in a forked process whose parent has consumed."""
+        if self._process is not None:
+            forks.check_process(self, self._process)
 
 
 explain(ConsumerGroup, CONSUMER_GROUP)
@@ -232,15 +247,17 @@ class ErrorQueue:
 class GroupErrors(AsyncIteration):
     """The iteration over a group's errors. Each error goes to one iteration."""
 
-    __slots__ = ("_queue",)
+    __slots__ = ("_check_process", "_queue")
 
-    def __init__(self, queue: ErrorQueue) -> None:
+    def __init__(self, queue: ErrorQueue, check_process: Callable[[], None]) -> None:
         self._queue = queue
+        self._check_process = check_process
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> KafkaError:
+        self._check_process()
         error = await self._queue.next()
         if error is None:
             raise StopAsyncIteration

@@ -326,6 +326,7 @@ class GroupCore(ReadingCore):
                 self.options.consumer,
                 self._backoff,
                 on_room=self.fetching.wake,
+                check_process=self.service.check_process,
                 interceptors=self.options.interceptors,
             )
             for each in self.subscription.select(sorted(owned))
@@ -521,7 +522,7 @@ class GroupRun(Component):
         return self._core.diagnose(self._core.coordinator)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
-        return self._core.client.traffic()
+        return self._core.traffic()
 
     def metrics(self) -> ConsumerMetrics:
         return self._core.metrics()

@@ -194,6 +194,7 @@ class PartitionReader(AsyncIteration, Generic[K, V]):
     @property
     def high_watermark(self) -> int | None:
         """The high watermark of this partition; see ``Consumer.high_watermark``."""
+        self._core.service.check_process()
         return self._reader.assigned.high_watermark
 
     def __aiter__(self) -> Self:

@@ -26,11 +26,13 @@ class MemberCalls:
         ``group_id``, and while the consumer is not a member: before its first assignment, and after it has lost its
         partitions.
         """
+        self._core.service.check_process()
         return self._core.require_group().metadata()
 
     @property
     def membership(self) -> MemberState | None:
         """The state of the member; None without a membership."""
+        self._core.service.check_process()
         coordinator = self._core.coordinator
         return None if coordinator is None else coordinator.member.state
 
@@ -44,6 +46,7 @@ class MemberCalls:
 
         Raises IllegalStateError for a consumer that is not a member of a group, ConfigurationError for another object.
         """
+        self._core.service.check_process()
         self._core.add_listener(checked_listener(listener))
 
 

@@ -39,7 +39,7 @@ class ObservationCalls:
 
         A bootstrap address has a negative id.
         """
-        return self._core.client.traffic()
+        return self._core.traffic()
 
     def diagnose(self) -> ConsumerDiagnosis:
         """The state of the consumer, its membership, its connections and its event loop, to print into a bug report.

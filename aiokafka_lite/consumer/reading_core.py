@@ -8,7 +8,7 @@ methods of ``SubscriptionObserver``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..aio.callbacks import in_copy
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..cluster.health import Health
     from ..cluster.otlp import Report
     from ..group.coordinator import Coordinator
+    from ..net.metrics import BrokerTraffic
     from .diagnosis import ConsumerDiagnosis
     from .metrics import ConsumerMetrics, GroupMetrics
 
@@ -104,12 +105,14 @@ class ReadingCore(SubscriptionObserver):
     def diagnose(self, coordinator: Coordinator | None) -> ConsumerDiagnosis:
         from .diagnosis import diagnose
 
+        self.service.check_process()
         return diagnose(self.service, self.client, self.subscription, self.options, coordinator)
 
     def health(self, max_silence: float, max_poll_ago: float | None) -> Health:
         """The health of the consumer. Without ``max_poll_ago``, ``max_poll_interval`` of the group is the limit."""
         from .health import consumer_health
 
+        self.service.check_process()
         group = self._group_metrics()
         interval = math.inf if self.options.group is None else self.options.group.max_poll_interval
         return consumer_health(
@@ -120,6 +123,11 @@ class ReadingCore(SubscriptionObserver):
             max_poll_ago=interval if max_poll_ago is None else max_poll_ago,
         )
 
+    def traffic(self) -> Mapping[int, BrokerTraffic]:
+        """The traffic with each broker, by its id."""
+        self.service.check_process()
+        return self.client.traffic()
+
     def _report_metrics(self) -> Report:
         from .telemetry import consumer_report
 
@@ -128,6 +136,7 @@ class ReadingCore(SubscriptionObserver):
     def metrics(self) -> ConsumerMetrics:
         from .metrics import consumer_metrics
 
+        self.service.check_process()
         isolation, fetches = self.options.consumer.isolation, self.fetching.counters
         return consumer_metrics(self.client, self.subscription, isolation, fetches, self._group_metrics())
 

@@ -273,6 +273,7 @@ class EmbeddedCluster(Component):
 
     def state_of(self, topic: str, partition: int) -> PartitionState:
         """The leader, the replicas and the in-sync set of a partition. Raises ``Refused``."""
+        self._service.check_process()
         return self.controller.state_of((topic, partition))
 
     def leader_of(self, topic: str, partition: int) -> int:
@@ -358,6 +359,7 @@ class EmbeddedCluster(Component):
 
     def metrics(self) -> ClusterMetrics:
         """Counters and gauges of all brokers: requests by topic, purgatories, in-sync sets, connections."""
+        self._service.check_process()
         return cluster_metrics(self.nodes.values())
 
     def _leader(self, topic: str, partition: int) -> BrokerNode:
@@ -368,6 +370,7 @@ class EmbeddedCluster(Component):
 
     async def until_in_sync(self, topic: str, timeout: float = 10.0) -> None:
         """Wait until all replicas of a topic are in sync, and none moves. Raises KafkaTimeout after ``timeout`` s."""
+        self._service.check_process()
         with deadline(timeout, lambda: f"the replicas of {topic!r} are not in sync after {timeout:g} s"):
             while not all(state.is_settled for state in self.controller.require(topic).partitions):
                 await self._sessions.changed.wait()
@@ -389,6 +392,7 @@ class EmbeddedCluster(Component):
         It hits the ``nth`` matching request (counting from 1) and up to ``times`` requests in all. ``times=None`` is
         unlimited, until ``remove()``.
         """
+        self._service.check_process()
         return self.faults.on(request, node=node, topic=topic, partition=partition, nth=nth, times=times)
 
     async def stop(self, node: int) -> None:
@@ -461,6 +465,7 @@ class EmbeddedCluster(Component):
         Meanwhile the transactions that end are decided but not complete: a producer gets CONCURRENT_TRANSACTIONS for
         its next transaction, and readers of committed records wait. The object is a context manager too.
         """
+        self._service.check_process()
         return self._transaction_requests.hold_markers((topic, partition))
 
     def set_feature(self, name: str, level: int) -> None:
@@ -468,22 +473,26 @@ class EmbeddedCluster(Component):
 
         Clients see it with their next connection to a broker. Raises ConfigurationError.
         """
+        self._service.check_process()
         self._changes.set_feature(name, level)
 
     def cap_versions(self, node: int, request: type[Request[Any]], last: int, *, first: int | None = None) -> None:
         """Limit the versions of an API that a broker offers, from now on."""
+        self._service.check_process()
         versions = self.nodes[node].versions
         lowest, _ = versions[request.api_key]
         versions[request.api_key] = (lowest if first is None else first, last)
 
     def clean_up(self) -> None:
         """Apply retention, compaction, expiration and timeouts of transactions on every running broker, now."""
+        self._service.check_process()
         for broker in self.nodes.values():
             if broker.is_running:
                 broker.clean_up()
 
     def skew_clock(self, node: int, seconds: float) -> None:
         """Set a broker's wall clock ahead, or with a negative number back."""
+        self._service.check_process()
         check_wait(seconds, "seconds")
         self.nodes[node].clock_skew = seconds
 

@@ -17,6 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from ..aio import forks
 from ..errors import ConfigurationError, ErrorCode
 from .configs import TopicConfig
 from .controller import Controller, Refused
@@ -74,6 +75,7 @@ class DataDir(InMemory):
         self._path = path
         self._files = OpenFiles()
         self._lock: IO[bytes] | None = None
+        self._is_inherited = False  # whether this process was forked, so that the directory is its parent's
         self._sections: dict[str, Section] = {}
         self._controller: Controller | None = None
         self._saved: dict[str, Any] = {}  # the state of each section that is on disk
@@ -128,6 +130,7 @@ class DataDir(InMemory):
                 ) from error
             raise
         self._lock = lock
+        forks.notify(self)
 
     def _read_cluster(self) -> dict[str, Any]:
         """The content of ``cluster.json``; empty for a new directory. Raises ConfigurationError for a foreign one."""
@@ -307,7 +310,7 @@ class DataDir(InMemory):
         Before ``open``, nothing is saved. Raises Refused if the write fails. Then the sections have their former
         state again.
         """
-        if self._lock is None:
+        if self._lock is None or self._is_inherited:
             return
         try:
             if name is None:
@@ -323,6 +326,12 @@ class DataDir(InMemory):
 
     def _directory(self, node_id: int, key: PartitionKey, topic_id: bytes) -> LogFiles:
         return LogFiles(self._path / f"node-{node_id}" / f"{key[0]}-{key[1]}", topic_id, self._files)
+
+    def forked(self) -> None:
+        """Leave the directory and its lock to the parent."""
+        self._is_inherited = True
+        if self._lock is not None:
+            forks.detach_file(self._lock.fileno())
 
     def close(self) -> None:
         """Close all files, and release the lock."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
+from ..aio.forks import call_later
 from ..errors import ErrorCode
 from ..protocol.codec import Buffer
 from .classic_members import ClassicMembers
@@ -200,7 +201,7 @@ class HostedGroups(dict[str, HostedGroup]):
     def _classic_group(self, group_id: str) -> Group:
         return Group(
             group_id,
-            call_later=asyncio.get_running_loop().call_later,
+            call_later=call_later(asyncio.get_running_loop()),
             new_id=self.new_classic_id,
             initial_delay=self._settings.seconds("group.initial.rebalance.delay.ms"),
             max_size=self._settings.number("group.max.size"),
@@ -226,7 +227,7 @@ class HostedGroups(dict[str, HostedGroup]):
             metadata=self._metadata,
             setting=partial(group_number, self._settings, group_id),
             max_size=self._settings.number(f"group.{kind}.max.size"),
-            call_later=loop.call_later,
+            call_later=call_later(loop),
             now=loop.time,
             now_ms=self._now_ms,
         )

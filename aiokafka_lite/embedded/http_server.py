@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from ..aio import local_ports
+from ..aio import forks, local_ports
 
 HOST = "127.0.0.1"
 LARGEST_HEAD = 64 * 1024
@@ -48,6 +48,7 @@ class HttpServer:
         self._ssl_context = ssl_context
         self._server: asyncio.Server | None = None
         self._port = 0  # once it has started
+        self._process = forks.generation
         self._connections: set[asyncio.Transport] = set()
 
     @property
@@ -58,7 +59,7 @@ class HttpServer:
     def port(self) -> int:
         """The port while the server runs."""
         assert self._server is not None, "the server has started"
-        return int(self._server.sockets[0].getsockname()[1])
+        return self._port
 
     @property
     def connections(self) -> int:
@@ -76,17 +77,32 @@ class HttpServer:
             ssl=self._ssl_context,
             start_serving=False,
         )
+        self._port = int(self._server.sockets[0].getsockname()[1])
+        self._process = forks.generation
+        forks.notify(self)
         try:
             await self._server.start_serving()
         except BaseException:  # a cancellation, too
             self._server.close()
             self._server = None
             raise
-        self._port = self.port
         local_ports.opened(HOST, self._port)
 
+    def check_process(self) -> None:
+        """Raise IllegalStateError in a process that was forked since the start."""
+        if self._server is not None:
+            forks.check_process(f"the server on port {self.port}", self._process)
+
+    def forked(self) -> None:
+        """Serve nothing in a forked process."""
+        if self._server is not None:
+            forks.detach_server(self._server)
+        for transport in self._connections:
+            forks.detach_transport(transport)
+
     async def close(self) -> None:
-        """Close the port and all connections."""
+        """Close the port and all connections. Raises IllegalStateError in a forked process."""
+        self.check_process()
         server, self._server = self._server, None
         if server is None:
             return

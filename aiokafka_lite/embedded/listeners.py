@@ -10,7 +10,7 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias, cast
 
-from ..aio import local_ports
+from ..aio import forks, local_ports
 from ..errors import ConfigurationError, IllegalStateError
 
 logger = logging.getLogger(__name__)
@@ -121,9 +121,15 @@ class Listener:
             # The text of asyncio repeats the address. A name without an address has no error number.
             reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else error
             raise ConfigurationError(f"{owner} cannot listen on {self.host}:{self.port}: {reason}") from error
+        forks.notify(self)
         self.port = self._server.sockets[0].getsockname()[1]
         local_ports.opened(self.host, self.port)
         await self._server.start_serving()
+
+    def forked(self) -> None:
+        """Accept nothing in a forked process: the connections are for the parent."""
+        if self._server is not None:
+            forks.detach_server(self._server)
 
     def close(self) -> None:
         """Accept no more connections."""

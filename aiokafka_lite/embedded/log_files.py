@@ -24,6 +24,7 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -35,6 +36,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
+from ..aio import forks
 from .documents import DamagedDocument, flush_directory, read_document, unused_name, write_document
 from .log import Log, Segment, Segments, StoredBatch
 from .segment_scan import DAMAGED, SegmentScan, scan_segment
@@ -62,14 +64,25 @@ class BrokenLog(OSError):
 
 
 class OpenFiles:
-    """The file descriptors of one cluster, at most ``limit``: the least recently used descriptor is closed."""
+    """The file descriptors of one cluster, at most ``limit``: the least recently used descriptor is closed.
+
+    In a forked process, each call raises OSError: the files belong to the parent.
+    """
 
     def __init__(self, limit: int = MAX_OPEN_FILES) -> None:
         self._limit = limit
         self._open: OrderedDict[Path, int] = OrderedDict()
+        self._is_inherited = False
+        forks.notify(self)
+
+    def forked(self) -> None:
+        self._is_inherited = True
+        for descriptor in self._open.values():
+            forks.detach_file(descriptor)
 
     def get(self, path: Path) -> int:
         """The descriptor, to append and to read. The file is created if it does not exist. Raises OSError."""
+        self._check_process()
         descriptor = self._open.get(path)
         if descriptor is None:
             while len(self._open) >= self._limit:
@@ -80,6 +93,8 @@ class OpenFiles:
         return descriptor
 
     def close(self, path: Path) -> None:
+        """Close the file. Callers do so before they delete or rename it."""
+        self._check_process()
         descriptor = self._open.pop(path, None)
         if descriptor is not None:
             os.close(descriptor)
@@ -87,6 +102,10 @@ class OpenFiles:
     def close_all(self) -> None:
         for path in list(self._open):
             self.close(path)
+
+    def _check_process(self) -> None:
+        if self._is_inherited:
+            raise OSError(errno.EPERM, "the files belong to another process, which forked this one")
 
 
 class FileSegment(Segment):

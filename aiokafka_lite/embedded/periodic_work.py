@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from ..aio import forks
 from .configs import BrokerSettings
 
 logger = logging.getLogger(__name__)
@@ -18,12 +19,15 @@ class PeriodicWork:
         self._node_id = node_id
         self._settings = settings
         self._is_running = is_running
+        self._generation = forks.generation
         self._timers: dict[str, asyncio.TimerHandle] = {}  # by the setting that has the interval
 
     def repeat(self, setting: str, action: Callable[[], None]) -> None:
         """Call ``action`` at the interval of a setting (milliseconds), at most ten times a second."""
 
         def act() -> None:
+            if self._generation != forks.generation:
+                return  # in a forked process, the logs are the parent's
             if self._is_running():  # a frozen broker acts in the next interval
                 try:
                     action()

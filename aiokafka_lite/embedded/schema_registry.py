@@ -177,6 +177,7 @@ class EmbeddedSchemaRegistry(AsyncContext):
 
     def fail(self, status: int, *, times: int = 1) -> None:
         """Answer the next ``times`` requests with this HTTP status, such as 503, whatever they ask for."""
+        self._server.check_process()
         self._failures = _Failures(whole("status", status, 400, 599), whole("times", times, 1))
 
     def _answer(self, request: HttpRequest) -> HttpResponse:

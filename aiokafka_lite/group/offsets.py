@@ -88,6 +88,7 @@ class Offsets:
         on_error: Callable[[KafkaError], None] = lambda error: None,
     ) -> None:
         self._client = client
+        self._service = client.service
         self._config = config
         self._client_config = client_config
         self._identity = identity
@@ -207,6 +208,8 @@ class Offsets:
     def _checked(
         self, partition: TopicPartition, offset: int, metadata: str, leader_epoch: int | None
     ) -> TopicPartition:
+        if self._service.is_inherited:
+            self._service.check_process()
         check_mark(offset, metadata, leader_epoch)
         # Hot, runs for each record: an assigned partition needs no further check.
         if type(partition) is TopicPartition and partition in self._committed:
@@ -278,6 +281,7 @@ class Offsets:
         dropped: Callable[[], dict[TopicPartition, KafkaError]] = dict,
     ) -> CommitResult:
         check_timeout(timeout)
+        self._service.check_process()
         limit = self._client_config.api_timeout if timeout is None else timeout
         attempt = CommitAttempt({})
         try:

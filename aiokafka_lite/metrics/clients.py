@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Protocol
 
+from ..aio import forks
 from ..arguments import check_methods, must_be
 from ..errors import ConfigurationError, IllegalStateError
 from .instruments import Measured, Sample, samples_of
@@ -34,6 +35,11 @@ class ObservedClients:
             raise IllegalStateError("an exporter of metrics must be made in the event loop of the clients")
         self._loop = loop
         self._loops = {loop: weakref.WeakKeyDictionary[Client, str]()}
+        forks.notify(self)
+
+    def forked(self) -> None:
+        """Observe nothing in a forked process: the clients run in its parent."""
+        self._loops.clear()
 
     @property
     def is_over(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import anyio
 
+from ..aio import forks
 from ..arguments import check_methods
 from ..errors import ConnectionLost
 from ..types import printable
@@ -176,6 +177,7 @@ async def _connect_socket(
     family: socket.AddressFamily, address: tuple[object, ...], local_address: str | None
 ) -> socket.socket:
     created = socket.socket(family, socket.SOCK_STREAM)
+    forks.guard(created)
     try:
         if local_address is not None:
             _bind(created, local_address)

@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from ..aio import forks
 from ..aio.framed_stream import Frame
 from ..arguments import in_seconds
 from ..errors import KafkaError, KafkaTimeout
@@ -153,6 +154,7 @@ class InFlightRequests:
         self._max_open = max_open
         self._counters = TrafficCounters() if counters is None else counters
         self._loop = asyncio.get_running_loop()
+        self._generation = forks.generation
         self._protocol: ClientProtocol[_Promise] = ClientProtocol(peer)
         self._held = _NONE_HELD
         self._is_logging_in = False
@@ -331,6 +333,8 @@ class InFlightRequests:
             self._throttle_timer = self._loop.call_at(until, self._throttle_ended)
 
     def _throttle_ended(self) -> None:
+        if self._generation != forks.generation:  # the requests are for the parent of this process
+            return
         self._throttle_timer = None
         self.throttled_until = 0.0
         self._release()
@@ -374,6 +378,8 @@ class InFlightRequests:
         self._timer, self._timer_at = self._loop.call_at(when, self._check_deadlines), when
 
     def _check_deadlines(self) -> None:
+        if self._generation != forks.generation:  # the answers go to the parent of this process
+            return
         now = self._loop.time()
         late, self._timer, self._timer_at = now - self._timer_at, None, math.inf
         if late > LATE_TIMER:

@@ -3,6 +3,7 @@ batches."""
 
 from __future__ import annotations
 
+from ..aio import forks
 from ..config import ProducerConfig
 from ..protocol.records import HEADER_SIZE, BatchBuilder
 from ..protocol.records.columns import EncodedRecords
@@ -72,6 +73,7 @@ class Batch(BatchResult):
         self._followers = None
         self._error = None
         self._failure = None
+        self._generation = forks.generation
         self.builder: BatchBuilder = builder
         self.opened: float = opened
         self.deadline: float = deadline

@@ -17,6 +17,7 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Final, NoReturn
 
+from ..aio import forks
 from ..aio.callbacks import RAISED, CallbackErrors
 from ..compiled import mypyc_attr
 from ..errors import IllegalStateError
@@ -175,6 +176,7 @@ class BatchResult:
         "_error",
         "_failure",
         "_followers",
+        "_generation",
         "_waiters",
         "base_offset",
         "has_failed",
@@ -199,6 +201,7 @@ class BatchResult:
         self._followers: list[Callable[[], None]] | None = None
         self._error: Exception | None = None
         self._failure: _Failure | None = None
+        self._generation: int = forks.generation
 
     @property
     def error(self) -> Exception | None:
@@ -210,8 +213,17 @@ class BatchResult:
         """The partition, or the topic if no partition was chosen yet."""
         return self.topic if self.partition < 0 else f"{self.topic}-{self.partition}"
 
+    def check_process(self) -> None:
+        """Raise IllegalStateError if only a parent of this process will see the records settled."""
+        if not self.settled and self._generation != forks.generation:
+            raise IllegalStateError(
+                f"a delivery for topic {self.topic!r} belongs to another process, whose producer sent the record "
+                "before a fork; await it there"
+            )
+
     def wait(self) -> asyncio.Future[None]:
         """A future for one waiter, done when this result is settled. It never carries an error."""
+        self.check_process()
         if self._waiters:
             # The loop is looked up once for all waiters, because the lookup asks the system for the process id on
             # Python 3.11.
@@ -232,6 +244,7 @@ class BatchResult:
 
     def follow(self, function: Callable[[], None]) -> None:
         """Call ``function`` when this result is settled. ``function`` must not raise, and the result must be open."""
+        self.check_process()
         if self._followers is None:
             self._followers = [function]
         else:
@@ -348,7 +361,9 @@ class Delivery:
 
     def done(self) -> bool:
         """Whether the record is acknowledged or has failed."""
-        return self._follow().settled
+        result = self._follow()
+        result.check_process()
+        return result.settled
 
     def result(self) -> RecordMetadata:
         """The record's metadata, without waiting. Raises its error, or IllegalStateError if it is not settled yet."""
@@ -357,6 +372,7 @@ class Delivery:
             result.observe()
             raise error
         if not result.settled:
+            result.check_process()
             raise IllegalStateError(f"a record for topic {result.topic!r} is not settled yet: await its delivery")
         return self._metadata(result)
 

@@ -93,8 +93,9 @@ class Failures(AsyncIteration):
     takes records too slowly. Made by ``Producer.failures``. One task takes from it.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, check_process: Callable[[], None]) -> None:
         self.dropped: int = 0
+        self._check_process = check_process
         self._max_bytes = max_bytes
         self._size = 0
         self._groups: deque[_Group] = deque()
@@ -106,7 +107,11 @@ class Failures(AsyncIteration):
         return self
 
     async def __anext__(self) -> FailedRecord:
-        """The next failed record. A cancelled wait loses no record."""
+        """The next failed record. A cancelled wait loses no record.
+
+        Raises IllegalStateError in a forked process: the producer's tasks are in its parent.
+        """
+        self._check_process()
         while True:
             for record in self._reading:
                 return record
@@ -145,16 +150,17 @@ class Failures(AsyncIteration):
 class FailureStreams:
     """The streams of one producer. A stream that its user has dropped is removed and costs nothing."""
 
-    __slots__ = ("_is_over", "_on_failure", "_streams")
+    __slots__ = ("_check_process", "_is_over", "_on_failure", "_streams")
 
-    def __init__(self) -> None:
+    def __init__(self, check_process: Callable[[], None]) -> None:
+        self._check_process = check_process
         self._on_failure: OnFailure | None = None
         self._streams: WeakSet[Failures] = WeakSet()
         self._is_over = False
 
     def open(self, max_bytes: int) -> Failures:
         """A new stream."""
-        stream = Failures(max_bytes)
+        stream = Failures(max_bytes, self._check_process)
         self._streams.add(stream)
         if self._is_over:
             stream.end()

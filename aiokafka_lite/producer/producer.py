@@ -100,7 +100,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         self._partitioner = DefaultPartitioner(random=random) if partitioner is None else partitioner
         self._interceptors = Interceptors(interceptors)
         self._serialization = Serialization(key_serializer, value_serializer)
-        self._failures = FailureStreams()
+        self._failures = FailureStreams(self._service.check_process)
         self._pipeline: Pipeline | None = None
 
     # Lifetime.
@@ -354,6 +354,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         ``max_bytes`` of records, by default ``buffer_memory``, and counts further ones in ``dropped``. May be called at
         any time; each call makes another stream. Raises TypeError and ValueError for wrong ``max_bytes``.
         """
+        self._service.check_process()
         limit = self.config.buffer_memory if max_bytes is None else whole("max_bytes", max_bytes, 1, INT64_MAX)
         return self._failures.open(limit)
 
@@ -362,6 +363,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         from ..cluster.metrics import client_metrics
         from .metrics import snapshot  # imported here: the dataclasses of the snapshot take 2 ms to import
 
+        self._service.check_process()
         client, memory = client_metrics(self._client), self.config.buffer_memory
         if self._pipeline is None:
             return snapshot(Counters(), {}, client, buffer_memory=memory)
@@ -377,6 +379,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         """
         from .diagnosis import producer_health
 
+        self._service.check_process()
         return producer_health(self._service, self._client, self._pipeline, max_silence)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
@@ -384,6 +387,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
 
         A bootstrap address has a negative id. Call it in the event loop.
         """
+        self._service.check_process()
         return self._client.traffic()
 
     def diagnose(self) -> ProducerDiagnosis:
@@ -393,6 +397,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         """
         from .diagnosis import producer_diagnosis
 
+        self._service.check_process()
         return producer_diagnosis(self._service, self._client, self.config, self._pipeline, self.metrics())
 
     def __repr__(self) -> str:

@@ -7,22 +7,25 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TypeVarTuple
 
+from ..aio import forks
+
 Ts = TypeVarTuple("Ts")
 
 
 class Timers:
     """Makes the producer's timers. A callback has no caller to raise to, so its exception goes to ``crash``.
 
-    After ``stop``, no callback runs. Callbacks run in the context of the producer's start, because they handle records
-    of many callers.
+    After ``stop``, no callback runs, nor in a process that was forked: the records are the parent's. Callbacks run in
+    the context of the producer's start, because they handle records of many callers.
     """
 
-    __slots__ = ("_context", "_crash", "_loop", "now", "stopped")
+    __slots__ = ("_context", "_crash", "_generation", "_loop", "now", "stopped")
 
     def __init__(self, crash: Callable[[BaseException], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
         self._crash = crash
+        self._generation = forks.generation
         self.now: Callable[[], float] = self._loop.time
         self.stopped: bool = False
 
@@ -36,7 +39,7 @@ class Timers:
 
     def run(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call ``function(*args)`` now, unless stopped; an exception ends the producer."""
-        if self.stopped:
+        if self.stopped or self._generation != forks.generation:
             return
         try:
             function(*args)

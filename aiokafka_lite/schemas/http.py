@@ -23,7 +23,7 @@ from contextlib import aclosing
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from ..aio import local_ports
+from ..aio import forks, local_ports
 from ..aio.deadline import deadline
 from ..aio.outages import Outages
 from ..aio.retry import Backoff, is_retriable
@@ -67,7 +67,8 @@ _ADVICE = {
 class RegistryHttp:
     """Sends requests to a registry, which may have several addresses. Needs the extra ``schema-registry``.
 
-    Raises ConfigurationError. ``close`` closes the connections. Owned by one event loop.
+    Raises ConfigurationError. ``close`` closes the connections. Owned by one event loop, and by the process that sent
+    the first request: in a forked process, every call raises IllegalStateError.
     """
 
     def __init__(
@@ -105,9 +106,12 @@ class RegistryHttp:
         self._client: Any = None
         self._closing = SharedCalls("the connections to the schema registry were closed by another call")
         self._is_closed = False
+        self._process: int | None = None  # the fork generation of the first request
+        self._connections: dict[int, Any] = {}  # the sockets of open connections, by descriptor
         self._preferred = 0  # the address that answered last
 
     async def close(self) -> None:
+        self.check_process()
         self._is_closed = True
         # A shared call, because httpx keeps the other connections open if the close of one of them is cancelled.
         await self._closing.call("close", self._close_client)
@@ -116,6 +120,24 @@ class RegistryHttp:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
+
+    def check_process(self) -> None:
+        """Raise IllegalStateError in a forked process, if its parent sent requests."""
+        if self._process is not None and self._process != forks.generation:
+            raise IllegalStateError(forks.text_of("the schema registry client"))
+
+    def forked(self) -> None:
+        """Neither read nor write on the connections: they are the parent's."""
+        for connection in self._connections.values():
+            forks.detach_connection(connection.fileno())
+
+    def _watch(self, answer: Any) -> None:
+        """Remember the connection of an answer of httpx, for ``forked``. Closed ones are dropped."""
+        stream = answer.extensions.get("network_stream")
+        connection = None if stream is None else stream.get_extra_info("socket")
+        if connection is not None and connection.fileno() not in self._connections:
+            still_open = (other for other in self._connections.values() if other.fileno() >= 0)
+            self._connections = {other.fileno(): other for other in (*still_open, connection)}
 
     async def request(
         self,
@@ -127,6 +149,7 @@ class RegistryHttp:
         parameters: Mapping[str, str] | None = None,
     ) -> Any:
         """The JSON of the answer. ``subject`` is for the text of an error. Raises KafkaError."""
+        self.check_process()
         backoff = Backoff(*self._backoff, random=self._random)
         failure: KafkaError | None = None
         is_first_round = True
@@ -186,6 +209,7 @@ class RegistryHttp:
         content, problem = None, "the answer is not JSON"
         try:
             async with client.stream(method, url + path, json=body, params=parameters, headers=headers) as answer:
+                self._watch(answer)
                 given = await _content(answer)
             content = json.loads(given)
         except self._httpx.RequestError as error:
@@ -206,6 +230,8 @@ class RegistryHttp:
         if self._is_closed:
             raise IllegalStateError("the schema registry client is closed; create a new one")
         if self._client is None:
+            self._process = forks.generation
+            forks.notify(self)
             is_tls = any(url.startswith("https:") for url in self.urls)
             self._client = self._httpx.AsyncClient(
                 # Loading the system's certificates takes tens of milliseconds.

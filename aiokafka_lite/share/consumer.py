@@ -233,20 +233,24 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions that this consumer reads. Other members may read them too."""
+        self._service.check_process()
         return self._core.assignment
 
     @property
     def member_id(self) -> str:
         """The id of this member. The consumer has chosen it."""
+        self._service.check_process()
         return self._core.membership.member.member_id
 
     @property
     def acquisition_lock_timeout(self) -> float | None:
         """The seconds for which a broker locks a record for this consumer; None before the first record."""
+        self._service.check_process()
         return self._core.lock_timeout
 
     def metrics(self) -> ShareConsumerMetrics:
         """The counters of this consumer so far, and its state now."""
+        self._service.check_process()
         return self._core.metrics()
 
     def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
@@ -260,6 +264,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         """
         from .health import share_health
 
+        self._service.check_process()
         return share_health(self._service, self._core, max_silence=max_silence, max_poll_ago=max_poll_ago)
 
     def diagnose(self) -> ShareConsumerDiagnosis:
@@ -269,6 +274,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         """
         from .diagnosis import share_diagnosis
 
+        self._service.check_process()
         return share_diagnosis(self._service, self._core)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
@@ -276,6 +282,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
 
         A bootstrap address has a negative id. Call it in the event loop.
         """
+        self._service.check_process()
         return self._core.client.traffic()
 
 

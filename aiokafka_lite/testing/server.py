@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast, overload
 
 from anyio.from_thread import start_blocking_portal
 
+from ..aio import forks
 from ..embedded import EmbeddedCluster
 from ..errors import IllegalStateError
 from ..types import Record
@@ -42,6 +43,7 @@ class EmbeddedKafkaServer:
             running = cast("AbstractContextManager[object]", self._portal.wrap_async_context_manager(self.cluster))
             stack.enter_context(running)
             self._stack = stack.pop_all()
+            self._process = forks.generation
         return self
 
     def __exit__(
@@ -49,6 +51,7 @@ class EmbeddedKafkaServer:
     ) -> None:
         stack, self._stack = self._stack, None
         if stack is not None:
+            forks.check_process(self, self._process)
             stack.close()
 
     @property
@@ -65,10 +68,11 @@ class EmbeddedKafkaServer:
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a function, or a coroutine function, in the cluster's event loop. Returns its result or raises its error.
 
-        Raises IllegalStateError outside of ``with``.
+        Raises IllegalStateError outside of ``with``, and in a process that was forked inside of it.
         """
         if self._stack is None:
             raise IllegalStateError(f"{self!r} does not run; use it in 'with'")
+        forks.check_process(self, self._process)  # the thread that would answer is in the parent
 
         async def run() -> Any:
             result = function(*args, **kwargs)

@@ -141,6 +141,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
 
     async def start(self) -> None:
         """Connect, and as a member of a group wait for partitions. Raises KafkaConnectionError if no broker answers."""
+        self._running.check_process()
         self._is_started = True
         self._listening.has_new_topics = True
         await self._ready()
@@ -169,7 +170,10 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         running = self._running
         is_ready = running.is_running and not (self._closed or self._listening.has_new_topics)
         consumer = running.now if is_ready else await self._ready()  # hot: a coroutine less for each record
-        return consumer if self._topics or self._assigned else None
+        if self._topics or self._assigned:
+            return consumer
+        running.check_process()  # in a forked process, the wait for a subscription would not end
+        return None
 
     async def _learn(self, topic: str) -> None:
         with translating():
@@ -177,6 +181,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
 
     async def stop(self) -> None:
         """Commit the returned records, leave the group, and end. As in aiokafka, a commit that fails is logged."""
+        self._running.check_process()
         self._closed = self._listening.is_stopped = True
         try:
             if self._commits and self._running.is_running and self._consumer.assignment:
@@ -193,7 +198,8 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
                 await self._close_client()
 
     def _known_cluster(self) -> ClusterMetadata:
-        return known(self._consumer.traffic(), self._partitions)
+        with translating():
+            return known(self._consumer.traffic(), self._partitions)
 
     @property
     def _coordinator(self) -> GroupCoordinator | None:
@@ -223,6 +229,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
 
         After ``start()`` it takes effect with the next awaited call.
         """
+        self._running.check_process()
         if bool(topics) == bool(pattern):
             raise TypeError("subscribe() needs topics or a pattern, and not both")
         if isinstance(topics, str):
@@ -246,6 +253,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions."""
+        self._running.check_process()
         if self._topics:
             raise IllegalStateError("topics are subscribed; call unsubscribe() first")
         self._assigned = tuple(TopicPartition(*each) for each in partitions)
@@ -255,6 +263,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
 
     def unsubscribe(self) -> None:
         """Read nothing, and leave the group."""
+        self._running.check_process()
         if self._topics or self._assigned:
             self._topics, self._assigned, self._listening.listener = (), (), None
             self._running.replace()
@@ -268,11 +277,13 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
             self._running.start_soon()
 
     def assignment(self) -> set[TopicPartition]:
-        return set(self._consumer.assignment)
+        with translating():
+            return set(self._consumer.assignment)
 
     def subscription(self) -> frozenset[str]:
         """The subscribed topics, or the topics of the partitions given to ``assign``."""
-        return self._consumer.subscription() or frozenset(each.topic for each in self._assigned)
+        with translating():
+            return self._consumer.subscription() or frozenset(each.topic for each in self._assigned)
 
     async def topics(self) -> set[str]:
         """All topics that this user may see."""
@@ -282,6 +293,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The partitions of a subscribed topic; None for others. A read after a rebalance looks them up again."""
+        self._running.check_process()
         return self._partitions.get(topic)
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -293,7 +305,8 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
             self._consumer.resume(partitions)
 
     def paused(self) -> set[TopicPartition]:
-        return set(self._consumer.paused)
+        with translating():
+            return set(self._consumer.paused)
 
     # Reading.
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, Unpack
 
 from ... import producer as native
+from ...aio import forks
 from ...arguments import INT32_MAX, must_be
 from ...cluster.metadata import ClusterView
 from ...errors import KafkaError as NativeKafkaError
@@ -100,7 +101,14 @@ class AIOKafkaProducer(Managed):
             "max_block": connection["api_timeout"],
             **connection,
         }
+        self._process: int | None = None  # the fork generation of the first start
         self._producer = self._made()
+
+    def _check_process(self) -> None:
+        """Raise IllegalStateError in a forked process, if its parent started the producer."""
+        if self._process is not None:
+            with translating():
+                forks.check_process(self._producer, self._process)
 
     def _made(self) -> native.Producer:
         with naming(self._named):
@@ -108,6 +116,8 @@ class AIOKafkaProducer(Managed):
 
     async def start(self) -> None:
         """Connect. Raises KafkaConnectionError if no broker answers within ``request_timeout_ms``."""
+        self._check_process()
+        self._process = forks.generation
         try:
             with connecting():
                 await self._producer.start()
@@ -117,6 +127,7 @@ class AIOKafkaProducer(Managed):
 
     async def stop(self) -> None:
         """Send all accepted records, and close the producer."""
+        self._check_process()
         self._closed = True
         try:
             with translating():
@@ -125,7 +136,8 @@ class AIOKafkaProducer(Managed):
             await self._close_client()
 
     def _known_cluster(self) -> ClusterMetadata:
-        return known(self._producer.traffic(), self._partitions)
+        with translating():
+            return known(self._producer.traffic(), self._partitions)
 
     def _use_of_topics(self) -> Callable[[str], Awaitable[object]]:
         return self.partitions_for
@@ -290,6 +302,7 @@ class AIOKafkaProducer(Managed):
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
+        self._check_process()
         if self._closed:
             raise ProducerClosed("the producer was stopped")
         try:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from ... import consumer as native
+from ...aio import forks
 from ...errors import KafkaError
 from ...method_names import AsyncContext
 from .client import ClientOwner
@@ -58,13 +59,21 @@ class RunningConsumer:
         self._closing: asyncio.Task[None] | None = None
         """The task that closes the oldest replaced consumer. A cancelled caller does not end it."""
         self._replacing: asyncio.Task[None] | None = None
+        self._process: int | None = None  # the fork generation of the first start
         self._loop: asyncio.AbstractEventLoop | None = None  # stored, since ``subscribe()`` may be called outside of it
+
+    def check_process(self) -> None:
+        """Raise aiokafka's IllegalStateError in a forked process, if its parent started the consumer."""
+        if self._process is not None:
+            with translating():
+                forks.check_process(self.now, self._process)
 
     def replace(self) -> None:
         """Use another consumer, made now. The next ``start`` starts it and closes the present consumer.
 
         Raises ValueError for wrong settings.
         """
+        self.check_process()
         made = self._make()
         self._retired.append(self.now)
         self.is_running = False
@@ -76,7 +85,7 @@ class RunningConsumer:
             return
         if self._replacing is not None:
             self._replacing.cancel()
-        self._replacing = self._loop.create_task(self._replaced())
+        self._replacing = self._loop.create_task(forks.OwnProcess(self._replaced()))
 
     async def _replaced(self) -> None:
         with suppress(Exception):  # the next start() tries again, and raises the error
@@ -87,6 +96,7 @@ class RunningConsumer:
 
         The exception is a member whose pattern matches no topic.
         """
+        self.check_process()
         if not self.is_running:
             self._loop = asyncio.get_running_loop()
             async with self._starting:
@@ -97,6 +107,7 @@ class RunningConsumer:
 
     async def _start(self) -> None:
         consumer = self.now
+        self._process = forks.generation
         try:
             with connecting():
                 await consumer.start()
@@ -112,6 +123,7 @@ class RunningConsumer:
 
     async def close(self) -> None:
         """Close all consumers. Raises aiokafka's exception of the last close."""
+        self.check_process()
         if self._replacing is not None:
             self._replacing.cancel()
             await asyncio.wait([self._replacing])
@@ -124,7 +136,7 @@ class RunningConsumer:
     async def _close_retired(self) -> None:
         while self._retired:
             if self._closing is None or self._closing.done():
-                self._closing = asyncio.create_task(self._close_oldest())
+                self._closing = asyncio.create_task(forks.OwnProcess(self._close_oldest()))
             # A cancelled start() must not leave a consumer half closed, so the close is a task of its own.
             await asyncio.shield(self._closing)
 
