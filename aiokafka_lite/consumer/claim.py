@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Self, cast
 
 from ..aio import forks
+from ..aio.gradual import GradualCalls
 from ..aio.retry import Backoff
 from ..arguments import offset as checked_offset
 from ..config import ConsumerConfig
@@ -26,7 +27,8 @@ class ClaimReader:
 
     ``current`` is an iterator over decoded records, as in ``Reader``. Before the next records change, for example by a
     seek, ``settle`` removes this iterator. ``on_room`` is called when the buffer has room again.
-    ``check_process`` raises in a forked process.
+    ``check_process`` raises in a forked process. ``wakes`` spreads the wakes of many readers over iterations of the
+    event loop.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class ClaimReader:
         on_room: Callable[[AssignedPartition], None],
         check_process: Callable[[], None],
         interceptors: ConsumerInterceptors | None,
+        wakes: GradualCalls | None = None,
     ) -> None:
         self.assigned = assigned
         self.current: Iterator[Record] = NOTHING
@@ -55,6 +58,8 @@ class ClaimReader:
         """The offset after the last returned record, once the user has asked for the next one; None while records are
         being returned."""
         self._ready = asyncio.Event()
+        self._wakes = wakes
+        self._is_waking = False
         self._budget = YIELD_BUDGET
         forks.notify(self)
 
@@ -68,7 +73,18 @@ class ClaimReader:
     def notice(self) -> None:
         """Wake the reader, because there may be something to read."""
         if self.assigned.readable:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._wakes is None:
             self._ready.set()
+        elif not self._ready.is_set() and not self._is_waking:
+            self._is_waking = True
+            self._wakes.call(self._wake_now)
+
+    def _wake_now(self) -> None:
+        self._is_waking = False
+        self._ready.set()
 
     def forked(self) -> None:
         """Return no record in a forked process: the parent returns them."""
@@ -80,7 +96,7 @@ class ClaimReader:
         self.current = NOTHING
         if self.assigned.buffer.chunk is not None:
             self.assigned.buffer.chunk.settle()
-        self._ready.set()
+        self._wake()
 
     def end(self) -> None:
         """End the session: return no more records."""

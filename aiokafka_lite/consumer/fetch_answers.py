@@ -56,6 +56,9 @@ been created again, and its epochs begin at 0."""
 TURN_BYTES = 4 << 20
 """Bytes of records that are buffered, and perhaps copied, in one turn of the loop."""
 
+PARTITION_BYTES = TURN_BYTES // 1_000
+"""What a partition counts at least, so that an answer with thousands of small partitions takes several turns."""
+
 
 class FetchAnswers:
     """Applies the answers of one broker. Owner: its ``BrokerFetcher``.
@@ -101,12 +104,11 @@ class FetchAnswers:
                     if is_readable:
                         self._subscription.notify_ready()
                     await asyncio.sleep(0)
-                if given.records:
-                    # A slice keeps the whole frame in memory. That is acceptable for a slice that is most of a frame. A
-                    # small slice of a paused partition would keep megabytes during the whole pause, so it is copied.
-                    if 2 * len(given.records) < total:
-                        given.records = await _copied(given.records)
-                    left -= len(given.records)
+                # A slice keeps the whole frame in memory. That is acceptable for a slice that is most of a frame. A
+                # small slice of a paused partition would keep megabytes during the whole pause, so it is copied.
+                if given.records and 2 * len(given.records) < total:
+                    given.records = await _copied(given.records)
+                left -= max(PARTITION_BYTES, len(given.records or b""))
                 planned = self._planner.find(topic.topic, topic.topic_id, given.partition_index)
                 if planned is None:
                     continue

@@ -115,6 +115,12 @@ class Membership(GroupSide):
         held = self.subscription.select(partitions)
         self.subscription.change(held, lambda each: each.position.pause_for(PauseReason.REVOKING))
 
+    def suspend(self) -> None:
+        self.subscription.replace_pause(PauseReason.NONE, PauseReason.CONFIRMING)
+
+    def resume(self) -> None:
+        self.subscription.replace_pause(PauseReason.CONFIRMING, PauseReason.NONE)
+
     async def wait_until_done(self, partitions: Sequence[TopicPartition]) -> None:
         await self.tracker.wait_until_processed(partitions)
 

@@ -58,6 +58,7 @@ class PauseReason(Enum):
     LOCATING = "the committed offset of the group is being looked up"
     ASSIGNING = "on_assigned() has not returned yet"
     REVOKING = "the partition is about to be revoked"
+    CONFIRMING = "the event loop was blocked beyond the session, and the next heartbeat has to confirm the membership"
 
     def __bool__(self) -> bool:
         return self is not PauseReason.NONE

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import anyio
 
+from ..aio.gradual import GradualEvent
 from ..arguments import check_timeout
 from ..arguments import record as checked_record
 from ..errors import REBALANCED, BrokerError, CommitFailed, IllegalStateError
@@ -39,7 +39,7 @@ class ConsumerGroupSession:
         self,
         partitions: Collection[TopicPartition],
         coordinator: Coordinator,
-        cancelled: asyncio.Event,
+        cancelled: GradualEvent,
         is_current: Callable[[ConsumerGroupSession], bool],
     ) -> None:
         self.gave_metadata: bool = False

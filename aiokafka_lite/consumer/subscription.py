@@ -196,6 +196,11 @@ class Subscription:
             self.update_ready(each)
         self._observer.on_change()
 
+    def replace_pause(self, old: PauseReason, new: PauseReason) -> None:
+        """Give each partition with the reason ``old`` the reason ``new``. Other reasons stay."""
+        matching = [each for each in self.partitions.values() if each.position.pause_reason is old]
+        self.change(matching, lambda assigned: assigned.position.pause_for(new))
+
     def settle(self) -> None:
         """Call this before a fetcher moves a position by itself, for example after a truncation."""
         self._observer.settle()

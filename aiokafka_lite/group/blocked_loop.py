@@ -28,6 +28,7 @@ class BlockedLoop:
 
     ``interval`` returns the seconds between two heartbeats: a shorter block causes no warning.
     ``needs_heartbeats`` returns whether the member has a session now. ``consequence`` is the end of the warning's text.
+    ``confirm`` is called after each block that is long enough for a warning, also if it is not logged.
     """
 
     def __init__(
@@ -38,12 +39,14 @@ class BlockedLoop:
         interval: Callable[[], float],
         needs_heartbeats: Callable[[], bool],
         consequence: str,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self._delay = delay
         self._member = member
         self._interval = interval
         self._needs_heartbeats = needs_heartbeats
         self._consequence = consequence
+        self._confirm = confirm
         self._blocked_for = 0.0
         self._ended_at = self._warned_at = -math.inf  # the loop's time
 
@@ -66,6 +69,7 @@ class BlockedLoop:
         self._blocked_for, self._ended_at = seconds, asyncio.get_running_loop().time()
         if seconds <= self._interval() or not self._needs_heartbeats():
             return
+        self._confirm()
         began = self._ended_at - seconds
         if began - self._warned_at > QUIET:
             logger.warning(

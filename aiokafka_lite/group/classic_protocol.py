@@ -33,6 +33,7 @@ from .heartbeats import Heartbeats
 from .member import Member
 from .member_requests import LEAVE_TIMEOUT, MemberRequests
 from .payloads import read_assignment
+from .reading import Reading
 from .requests import MAX_UNLISTED, leave_request, leaves_by_id
 from .states import MemberState
 from .topic_watcher import Spawn, TopicWatcher
@@ -46,9 +47,16 @@ earlier."""
 GATHER_TIMEOUT = 5.0
 """Seconds that the leader waits for the metadata of unknown topics. After that, it assigns without them."""
 
-MANY_MEMBERS = 1_000
-"""The number of members from which the leader computes the assignment in a thread. With 50,000 members, the computation
-would block the event loop for a second."""
+LARGE_GROUP = 20_000
+"""The partitions of a group, plus its members times its topics, from which the leader computes the assignment in a
+thread. Each of them costs up to 10 us, and with 50,000 members the computation would hold the event loop for a
+second."""
+
+LARGE_SUBSCRIPTIONS = 128 << 10
+"""Bytes of all subscriptions from which the leader reads them in a thread."""
+
+MEMBER_BYTES = 128
+"""What a member counts beside its subscription."""
 
 BYTES_OF_A_NUMBER = 4
 """The size of a partition number in an assignment."""
@@ -76,6 +84,7 @@ class ClassicProtocol:
         spawn: Spawn,
         is_overdue: Callable[[], bool],
         post: Callable[[Event], None],
+        reading: Reading,
     ) -> None:
         self._client = client
         self._config = config
@@ -97,6 +106,7 @@ class ClassicProtocol:
             post=post,
             on_answer=lambda code, node_id: requests.record(code, node_id, "Heartbeat"),
             on_error=requests.report,
+            reading=reading,
         )
 
     @property
@@ -110,10 +120,16 @@ class ClassicProtocol:
 
     def is_large(self, event: Event) -> bool:
         """Whether the member takes long to handle this event, because it leads a large group."""
-        if isinstance(event, JoinAnswer):
-            return len(event.response.members) > MANY_MEMBERS
-        leadership = self._member.leadership
-        return isinstance(event, TopicsGathered) and leadership is not None and len(leadership.members) > MANY_MEMBERS
+        match event:
+            case JoinAnswer():
+                sizes = [MEMBER_BYTES + len(member.metadata) for member in event.response.members]
+                return sum(sizes) > LARGE_SUBSCRIPTIONS
+            case TopicsGathered():
+                leadership = self._member.leadership
+                members = 0 if leadership is None else len(leadership.members)
+                return members * len(event.topics) + sum(map(len, event.topics.values())) > LARGE_GROUP
+            case _:
+                return False
 
     def perform(self, action: Action) -> None:
         """Send the request of this action."""

@@ -30,6 +30,7 @@ from .events import (
     TopicsNamed,
 )
 from .member_requests import MemberRequests
+from .reading import Reading
 from .requests import heartbeat_interval
 from .states import MemberState
 from .topic_watcher import Spawn
@@ -74,6 +75,7 @@ class ConsumerProtocol:
         is_overdue: Callable[[], bool],
         poll_left: Callable[[], float],
         post: Callable[[Event], None],
+        reading: Reading,
     ) -> None:
         self._client = client
         self._client_config = client_config
@@ -95,7 +97,10 @@ class ConsumerProtocol:
             interval=lambda: self._interval,
             needs_heartbeats=lambda: member.state.sends_heartbeats,
             consequence="the coordinator evicts a member whose session ends",
+            confirm=self._confirm,
         )
+        self._reading = reading
+        self._confirming_since: float | None = None
         self.calm_at: float = 0.0
         """The loop's time at which the last successful heartbeat was sent. The next revocation began after it."""
 
@@ -120,6 +125,17 @@ class ConsumerProtocol:
 
     def follow(self) -> None:
         """Apply the member's state."""
+
+    def _confirm(self) -> None:
+        """Return no more records until a heartbeat is answered, if the session may have ended during a block.
+
+        The coordinator does not tell how long a session is, but it is several intervals.
+        """
+        now = asyncio.get_running_loop().time()
+        if now - self.calm_at >= MISSED_INTERVALS * self._interval:
+            if self._confirming_since is None:
+                self._reading.suspend()
+            self._confirming_since = now
 
     async def _pause(self, action: PauseHeartbeat) -> HeartbeatDue:
         loop = asyncio.get_running_loop()
@@ -162,6 +178,9 @@ class ConsumerProtocol:
         if code is ErrorCode.NONE and problem is None:
             self._counters.succeeded(began, asyncio.get_running_loop().time())
             self.calm_at = began
+            if self._confirming_since is not None and began >= self._confirming_since:
+                self._confirming_since = None
+                self._reading.resume()
             # At least a second, because the timeout of a request is a multiple of this. Else a busy broker could exceed
             # it.
             self._interval = max(heartbeat_interval(response.heartbeat_interval_ms), 1.0)

@@ -154,6 +154,7 @@ class Coordinator:
             is_overdue=self._is_overdue,
             poll_left=self._poll_left,
             post=self._post,
+            reading=self._reading,
         )
 
     def _classic_protocol(self) -> ClassicProtocol:
@@ -176,6 +177,7 @@ class Coordinator:
             spawn=self._spawn,
             is_overdue=self._is_overdue,
             post=self._post,
+            reading=self._reading,
         )
 
     def _use_member(self, member: BaseMember) -> MemberRequests:

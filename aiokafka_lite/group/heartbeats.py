@@ -16,6 +16,8 @@ Rule 4: A member that reaches no coordinator for ``session_timeout`` counts its 
         heartbeat. So the session ends here before it ends at the coordinator. It ends only after a failed attempt. A
         member whose event loop was blocked sends a heartbeat first, even if the loop was blocked during the failed
         attempt.
+Rule 5: A member whose event loop was blocked beyond the end of its session may have lost its partitions. It returns no
+        more records until a heartbeat that was sent after the block is answered.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from .blocked_loop import BlockedLoop
 from .counters import RequestCounters
 from .events import Event, HeartbeatAnswer, PollOverdue, SessionExpired
 from .member import Member
+from .reading import Reading
 from .requests import REFUSALS, heartbeat_request
 
 logger = logging.getLogger(__name__)
@@ -77,6 +80,7 @@ class Heartbeats:
         post: Callable[[Event], None],
         on_answer: Callable[[ErrorCode, int], None],
         on_error: Callable[[KafkaError], None],
+        reading: Reading,
     ) -> None:
         self._client = client
         self._config = config
@@ -99,7 +103,10 @@ class Heartbeats:
             interval=lambda: config.heartbeat_interval,
             needs_heartbeats=lambda: member.needs_session,
             consequence=f"the session ends after {config.session_timeout:g} s",
+            confirm=self._confirm,
         )
+        self._reading = reading
+        self._is_confirming = False  # rule 5
 
     @property
     def calm_at(self) -> float:
@@ -170,9 +177,19 @@ class Heartbeats:
         self._post(SessionExpired(member.identity))
         await asyncio.sleep(0)  # rule 2
 
+    def _confirm(self) -> None:
+        """Return no more records if the session may have ended while the loop was blocked (rule 5)."""
+        if asyncio.get_running_loop().time() >= self._session_ends and not self._is_confirming:
+            self._is_confirming = True
+            self._reading.suspend()
+
     def _renew_session(self, since: float) -> None:
         # ``max``, because ``follow`` may have renewed the session after the heartbeat was sent.
         self._session_ends = max(self._session_ends, since + self._config.session_timeout)
+        # The answer to a heartbeat that was sent before the block does not confirm anything.
+        if self._is_confirming and asyncio.get_running_loop().time() < self._session_ends:
+            self._is_confirming = False
+            self._reading.resume()
 
     def _pause(self, early: Backoff) -> float:
         return early.next() if self._member.cooperative else self._config.heartbeat_interval

@@ -9,8 +9,8 @@ from ..types import OffsetAndMetadata, TopicPartition
 
 
 class Reading(Protocol):
-    """The reader's side of a membership. Calls come one at a time, except ``stop``, ``idle_for``, ``marked``,
-    ``collect_marks`` and ``committed``.
+    """The reader's side of a membership. Calls come one at a time, except ``stop``, ``suspend``, ``resume``,
+    ``idle_for``, ``marked``, ``collect_marks`` and ``committed``.
 
     A partition is revoked in four steps: ``stop``, ``wait_until_done``, ``finish``, ``revoked``. A lost partition has
     two: ``stop`` and ``lost``.
@@ -18,6 +18,12 @@ class Reading(Protocol):
 
     def stop(self, partitions: Sequence[TopicPartition]) -> None:
         """Return no more records of these partitions, because they are about to be revoked or lost."""
+
+    def suspend(self) -> None:
+        """Return no more records until ``resume``: the membership has to be confirmed after a blocked event loop."""
+
+    def resume(self) -> None:
+        """Return records again. Partitions that were revoked or lost meanwhile are not affected."""
 
     async def wait_until_done(self, partitions: Sequence[TopicPartition]) -> None:
         """Wait until the user has processed the returned records. The caller cancels this call after a limit."""

@@ -9,7 +9,9 @@ same way.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 
 from ...types import TopicPartition
 from .strategy import Assignment, GroupMember, TopicRacks, subscribers
@@ -37,7 +39,7 @@ class RangeStrategy:
             _match_racks(group)
             for topic in group:
                 topic.deal_remaining()
-                for member_id, partitions in topic.given.items():
+                for member_id, partitions in topic.shares.items():
                     assignment[member_id] += [TopicPartition(topic.name, number) for number in sorted(partitions)]
         return {member_id: sorted(partitions) for member_id, partitions in assignment.items()}
 
@@ -50,24 +52,26 @@ class _Topic:
         self.racks = racks
         self.readers = readers
         self.remaining = dict.fromkeys(range(len(racks)))
-        self.given: dict[str, list[int]] = {reader.member_id: [] for reader in readers}
+        self.shares: defaultdict[str, list[int]] = defaultdict(list)
         self.share, self.extras = divmod(len(racks), len(readers))
 
     def room(self, reader: GroupMember) -> int:
         """The number of partitions that the reader can still get: its share, and one more while there are extras."""
-        return self.share + (self.extras > 0) - len(self.given[reader.member_id])
+        return self.share + (self.extras > 0) - len(self.shares.get(reader.member_id, ()))
 
     def give(self, reader: GroupMember, partitions: Iterable[int]) -> None:
         for partition in partitions:
             del self.remaining[partition]
-            got = self.given[reader.member_id]
-            got.append(partition)
-            if len(got) == self.share + 1:
+            share = self.shares[reader.member_id]
+            share.append(partition)
+            if len(share) == self.share + 1:
                 self.extras -= 1
 
     def deal_remaining(self) -> None:
         for reader in self.readers:
-            self.give(reader, list(self.remaining)[: self.room(reader)])
+            if not self.remaining:
+                return
+            self.give(reader, list(islice(self.remaining, self.room(reader))))
 
     @property
     def racks_matter(self) -> bool:

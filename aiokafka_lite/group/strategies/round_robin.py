@@ -23,9 +23,10 @@ class RoundRobinStrategy:
 
     def assign(self, members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
         assignment: Assignment = {member.member_id: [] for member in members}
-        turn = cycle(sorted(members, key=lambda member: member.order))
+        ordered = sorted(members, key=lambda member: member.order)
+        turn = cycle([(frozenset(member.topics), assignment[member.member_id]) for member in ordered])
         for topic in subscribers(members, topics):
             for partition in range(len(topics[topic])):
-                member = next(member for member in turn if topic in member.topics)
-                assignment[member.member_id].append(TopicPartition(topic, partition))
+                partitions = next(partitions for subscription, partitions in turn if topic in subscription)
+                partitions.append(TopicPartition(topic, partition))
         return assignment

@@ -50,8 +50,8 @@ class AssignmentStrategy(Protocol):
     - ``on_assignment(partitions, user_data, generation) -> None``: each member calls it with its new assignment, before
       its listener. ``partitions`` are all its partitions. ``user_data`` are the leader's bytes for the member, or None.
 
-    No method may wait. An exception of a strategy ends the consumer, and reads raise it. A leader of more than 1,000
-    members calls its strategy in a thread.
+    No method may wait. An exception of a strategy ends the consumer, and reads raise it. The leader of a large group,
+    for example of 100 members with 200 topics, calls its strategy in a thread.
     """
 
     name: str

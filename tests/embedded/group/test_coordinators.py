@@ -337,6 +337,30 @@ async def test_a_blocked_event_loop_costs_the_membership_only_beyond_the_session
     await worker.stop()
 
 
+@pytest.mark.parametrize("blocked", [20.0, 60.0])
+@pytest.mark.parametrize("settings", [{"session_timeout": 45.0}, CONSUMER], ids=["classic", "consumer"])
+async def test_a_member_returns_no_records_after_a_block_beyond_its_session_until_a_heartbeat_is_answered(
+    cluster: EmbeddedCluster, settings: dict[str, Any], blocked: float
+) -> None:
+    """Another member may have the partitions by then, and would process the same records."""
+    loop: Any = asyncio.get_running_loop()
+    fill(cluster, ORDERS[0], 2_000)
+    offsets: list[int] = []
+    async with member_of(cluster, **settings) as consumer:
+        async for record in consumer:
+            if offsets and record.offset != offsets[-1] + 1:
+                break  # the partition was lost and assigned again
+            offsets.append(record.offset)
+            if len(offsets) == 300:
+                break
+            await asyncio.sleep(0.01)
+            if len(offsets) == 10:
+                for request in (HeartbeatRequest, ConsumerGroupHeartbeatRequest, OffsetCommitRequest):
+                    cluster.on(request).delay(0.5)
+                loop.now += blocked  # user code that does not await; time passes for the coordinator too
+    assert len(offsets) == 300 if blocked < 45.0 else len(offsets) in (10, 11)
+
+
 @pytest.mark.parametrize(
     ("request_type", "settings"),
     [(HeartbeatRequest, {"session_timeout": 10.0}), (ConsumerGroupHeartbeatRequest, CONSUMER)],
@@ -399,7 +423,7 @@ async def test_poll_keeps_its_timeout_during_rebalances_and_without_a_coordinato
             elif number % 6 == 3:
                 await others.pop(0).stop()
             elif number in (20, 40):
-                for request in (HeartbeatRequest, ConsumerGroupHeartbeatRequest):
+                for request in (HeartbeatRequest, ConsumerGroupHeartbeatRequest, OffsetCommitRequest):
                     cluster.on(request).fail(ErrorCode.UNKNOWN_MEMBER_ID)
             elif number == 50:
                 await cluster.kill(coordinator_of(cluster))

@@ -20,6 +20,7 @@ from aiokafka_lite.consumer import (
     RebalanceListener,
     ResetReason,
 )
+from aiokafka_lite.consumer.group_run import CLAIMS_PER_ITERATION
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
 from aiokafka_lite.errors import ConfigurationError, CorruptRecord, ErrorCode, IllegalStateError, KafkaTimeout
@@ -476,3 +477,37 @@ async def test_a_storm_of_handlers_processes_every_record_and_commits_only_proce
     if in_time:
         assert storm.clashes == []
     assert await committed(cluster) == dict.fromkeys(ORDERS, 200)
+
+
+async def test_a_member_of_thousands_of_partitions_begins_and_wakes_only_some_claims_in_one_iteration_of_the_loop(
+    cluster: EmbeddedCluster,
+) -> None:
+    """10,000 claims that begin or wake at once would hold the loop for a second."""
+    await cluster.create_topic("wide", 450)
+    iteration, steps = 0, dict[int, int]()
+    begun: set[int] = set()
+
+    async def count_iterations() -> None:
+        nonlocal iteration
+        while True:
+            iteration += 1
+            await asyncio.sleep(0)
+
+    class Handler(ConsumerGroupHandler[Any, Any]):
+        async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[Any, Any]) -> None:
+            begun.add(claim.partition)
+            steps[iteration] = steps.get(iteration, 0) + 1
+            await session.wait_cancelled()
+            steps[iteration] = steps.get(iteration, 0) + 1
+
+    group, handler = group_of(cluster), Handler()
+    counting = asyncio.ensure_future(count_iterations())
+    try:
+        consuming = asyncio.ensure_future(group.consume(["wide"], handler))
+        await until(lambda: len(begun) == 450)
+        await group.close()
+        await consuming
+    finally:
+        counting.cancel()
+    assert sum(steps.values()) == 900
+    assert max(steps.values()) <= 2 * CLAIMS_PER_ITERATION

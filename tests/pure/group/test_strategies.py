@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -146,6 +148,34 @@ def test_cooperative_assigns_no_owned_partition_and_is_stable_after_a_few_rounds
         owned = assignment
     assert sum(map(len, owned.values())) == sum(len(existing[topic]) for topic in wanted)
     assert strategy.assign(rejoin(strategy, owned, members, 5), existing) == owned
+
+
+@pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
+def test_the_work_grows_with_the_input_and_not_with_the_square_of_the_partitions(strategy: AssignmentStrategy) -> None:
+    """A group is scaled out from one member, and its members subscribe to different topics."""
+    names = [f"t{number}" for number in range(100)]
+    existing: TopicRacks = {name: [ANYWHERE] * 10 for name in names}
+    owned = tuple(TopicPartition(name, number) for name in names for number in range(10))
+    members = [member("first", *names, owned=owned, generation=1), *(member(f"all{n}", *names) for n in range(9))]
+    members += [member(f"half{number}", *names[:50]) for number in range(100)]
+    size = len(members) * len(names) + len(owned)
+    assert _count_calls(lambda: strategy.assign(members, existing)) < 25 * size
+
+
+def _count_calls(function: Callable[[], object]) -> int:
+    """Return how many functions are called, builtin ones included."""
+    count = 0
+
+    def profile(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def test_a_partition_that_two_members_of_one_generation_claim_is_first_assigned_to_neither() -> None:
