@@ -67,7 +67,14 @@ class Telemetry:
         self._start_ns = self._begin_ns = self._now_ns()
 
     async def run(self) -> None:
-        """Push at the interval of the subscription, until cancelled."""
+        """Push at the interval of the subscription, until cancelled. An unexpected error ends only the pushing."""
+        try:
+            await self._run()
+        except Exception as error:  # a client must not end because its metrics cannot be made
+            logger.error("no more metrics are pushed to the brokers, because of an unexpected error", exc_info=error)
+            self._subscription = None
+
+    async def _run(self) -> None:
         low, high = FIRST_SHARE
         while True:
             try:

@@ -427,6 +427,11 @@ async def _connect(connector: Connector, host: str, port: int, wire: _Wire) -> N
         raise
     except ADDRESS_ERRORS as error:
         raise ConnectionLost(f"cannot connect to {wire.peer}: {error}", sent=False) from error
+    except Exception as error:
+        # A connector of the user, such as a tunnel, has exceptions of its own. They concern this address alone. Their
+        # text may hold a password of the tunnel.
+        what = f"cannot connect to {wire.peer}: the connector raised {type(error).__name__}"
+        raise ConnectionLost(what, sent=False) from error
 
 
 def _unusable(connection: Connection) -> KafkaError:

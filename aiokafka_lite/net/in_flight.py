@@ -348,7 +348,7 @@ class InFlightRequests:
             entry = held.popleft()
             try:
                 self._write_held(entry)
-            except (ValueError, KafkaError) as error:
+            except Exception as error:  # noqa: BLE001 - this request alone fails, with any error, as if it was not held
                 if entry.promise is not None:
                     entry.promise.fail(error)
                 else:
