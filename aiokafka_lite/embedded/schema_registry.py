@@ -405,14 +405,22 @@ class RegistryState:
     # Compatibility.
 
     def _check(self, request: HttpRequest, name: str, number: str | None = None) -> object:
-        posted = self._posted(request)
+        is_verbose = request.query.get("verbose") == "true"
         subject = self._subjects.get(name) or _Subject()
         level = subject.level or self._level
-        if number is not None:
-            subject = _Subject([self._find(self._existing(name), number)])
-        messages = self._incompatible(subject, posted, level)
+        if number is not None and (number != "latest" or subject.active):
+            try:
+                subject = _Subject([self._find(subject, number)])
+            except LookupError:
+                raise _Refused(HTTPStatus.NOT_FOUND, 40402, f"Version {number} not found.") from None
+        try:
+            messages = self._incompatible(subject, self._posted(request), level)
+        except _Refused as refused:
+            if not is_verbose:
+                raise
+            messages = [str(refused)]
         answer: dict[str, object] = {"is_compatible": not messages}
-        if request.query.get("verbose") == "true":
+        if is_verbose:
             answer["messages"] = messages
         return answer
 

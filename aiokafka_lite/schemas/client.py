@@ -10,13 +10,14 @@ import asyncio
 import random as _random
 import ssl
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
+from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast
 from urllib.parse import quote
 
 from ..aio.shared_calls import SharedCalls
 from ..arguments import check_wait, must_be, text, whole
-from ..errors import ConfigurationError, ProtocolError, harmless
+from ..errors import ConfigurationError, ProtocolError, SchemaRegistryError, harmless
 from ..method_names import SCHEMA_REGISTRY, AsyncContext, checks_constructor, explain
 from ..security import TokenProvider
 from .http import RegistryHttp
@@ -32,6 +33,9 @@ from .schema import (
 from .wire import LARGEST_ID, is_guid
 
 T = TypeVar("T")
+
+_NO_SUBJECT, _NO_VERSION = 40401, 40402
+"""Codes of a registry for a subject, or a version of it, that does not exist."""
 
 
 class SchemaRegistryClient(AsyncContext):
@@ -174,16 +178,37 @@ class SchemaRegistryClient(AsyncContext):
         path = f"/subjects/{_quoted(subject)}/versions/{version}"
         return _registered(_dict(await self._http.request("GET", path, subject=subject)), None)
 
-    async def check_compatibility(self, subject: str, schema: Schema, *, version: int | None = None) -> Compatibility:
+    async def check_compatibility(
+        self, subject: str, schema: Schema, *, version: int | Literal["latest"] | None = None
+    ) -> Compatibility:
         """Whether a schema may become the next version of a subject, by the subject's compatibility level.
 
-        The registry compares with the versions that the level requires, or only with ``version``. A subject without
-        versions is compatible with any schema.
+        The registry compares with the versions that the level requires, or only with ``version``: a number, or
+        ``"latest"``. A subject without versions is compatible with any schema.
+
+        Karapace has no route without a version. There, a check without ``version`` is one with ``"latest"``, for which
+        Karapace looks at all versions if the level is transitive.
         """
         text("subject", subject)
-        path = f"/compatibility/subjects/{_quoted(subject)}/versions"
-        if version is not None:
-            path += f"/{whole('version', version, 1)}"
+        if version is None:
+            try:
+                return await self._check_compatibility(subject, schema, "")
+            except SchemaRegistryError as error:
+                # Confluent's registry has a code of its own for each 404 but an unknown route.
+                if error.status != HTTPStatus.NOT_FOUND or error.code != HTTPStatus.NOT_FOUND:
+                    raise
+            version = "latest"
+        if version != "latest":
+            return await self._check_compatibility(subject, schema, f"/{whole('version', version, 1)}")
+        try:
+            return await self._check_compatibility(subject, schema, "/latest")
+        except SchemaRegistryError as error:
+            if error.code not in (_NO_SUBJECT, _NO_VERSION):
+                raise
+            return Compatibility(is_compatible=True)
+
+    async def _check_compatibility(self, subject: str, schema: Schema, version: str) -> Compatibility:
+        path = f"/compatibility/subjects/{_quoted(subject)}/versions{version}"
         parameters = {"verbose": "true"}
         answer = _dict(await self._http.request("POST", path, _body(schema), subject=subject, parameters=parameters))
         messages = _list(answer.get("messages") or [], object)
@@ -196,7 +221,8 @@ class SchemaRegistryClient(AsyncContext):
         parameters = {"subjectPrefix": text("prefix", prefix)} if prefix else {}
         if deleted:
             parameters["deleted"] = "true"
-        return _list(await self._http.request("GET", "/subjects", parameters=parameters), str)
+        subjects = _list(await self._http.request("GET", "/subjects", parameters=parameters), str)
+        return [subject for subject in subjects if subject.startswith(prefix)]  # Karapace does not know the parameter
 
     async def versions(self, subject: str) -> list[int]:
         """The versions of a subject."""

@@ -60,8 +60,16 @@ async def test_a_schema_may_refer_to_others(registry: SchemaRegistryClient) -> N
 
 async def test_compatibility_is_checked_by_the_level_of_the_subject(registry: SchemaRegistryClient) -> None:
     assert await registry.compatibility("orders") == "BACKWARD"
-    assert (await registry.check_compatibility("orders", BROKEN)).is_compatible
+    for version in (None, "latest"):
+        assert (await registry.check_compatibility("orders", BROKEN, version=version)).is_compatible  # type: ignore[arg-type]
+    with pytest.raises(SchemaRegistryError, match="Version 1 not found"):
+        await registry.check_compatibility("orders", BROKEN, version=1)
     await registry.register("orders", ORDER)
+    for version in (None, "latest", 1):
+        assert not (await registry.check_compatibility("orders", BROKEN, version=version)).is_compatible  # type: ignore[arg-type]
+    for wrong in ("newest", 0, True):
+        with pytest.raises((TypeError, ValueError), match="version must be"):
+            await registry.check_compatibility("orders", BROKEN, version=wrong)  # type: ignore[arg-type]
     refused = await registry.check_compatibility("orders", BROKEN)
     assert not refused.is_compatible
     assert "note" in refused.messages[0]

@@ -65,7 +65,10 @@ async def test_an_import_that_the_registry_does_not_have_must_be_a_reference(
     await registry.register("known", Schema(form(*known), "PROTOBUF"))
     for name in ("google/rpc/status.proto", "google/api/annotations.proto", "google/type/localized_text.proto"):
         schema = Schema(form(*known, name), "PROTOBUF")
-        for call in (registry.register, registry.lookup, registry.check_compatibility):
+        answer = await registry.check_compatibility("known", schema)
+        assert not answer.is_compatible
+        assert f"{name} is not found" in answer.messages[0]
+        for call in (registry.register, registry.lookup):
             with pytest.raises(SchemaRegistryError, match=f"{name} is not found"):
                 await call("known", schema)
         await registry.register(name, Schema(form(), "PROTOBUF"))
