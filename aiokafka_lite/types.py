@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
 
 
 def printable(name: str) -> str:
@@ -100,10 +100,21 @@ else:  # type variables have defaults since Python 3.13; at run time nothing use
     V_contra = TypeVar("V_contra", contravariant=True)
 
 
+TombstoneValue: TypeAlias = Any
+"""The type of the value of a tombstone, which is None.
+
+``V | None`` would make a type checker refuse ``record.value["item"]`` in each program, although most topics have no
+tombstones. So the type is ``V | Any``, as the type checkers advise for a result that is seldom None (``re.Match.group``
+is one): what ``V`` does not have is refused, and ``record.value is None`` can be asked.
+"""
+
+
 class Record(NamedTuple, Generic[K, V]):
     """A record that a consumer returns. ``timestamp`` is in milliseconds since the epoch, -1 if the log has none.
 
-    Keys and values are bytes unless the consumer has deserializers. A null is None. It is a NamedTuple, because a
+    Keys and values are bytes unless the consumer has deserializers. A null is None: ``key`` without a key, and ``value``
+    of a tombstone, which a compacted topic has for a deleted key. A type checker asks for a check of the key, but not
+    of the value. It is a NamedTuple, because a
     program creates millions of records: decoding into frozen dataclasses takes 1.7 times as long
     (``benchmarks/records.py``).
     """
@@ -114,7 +125,7 @@ class Record(NamedTuple, Generic[K, V]):
     timestamp: int
     timestamp_type: TimestampType
     key: K | None
-    value: V | None
+    value: V | TombstoneValue
     headers: tuple[Header, ...] = ()
     leader_epoch: int | None = None
 
@@ -131,7 +142,7 @@ class ShareRecord(NamedTuple, Generic[K, V]):
     timestamp: int
     timestamp_type: TimestampType
     key: K | None
-    value: V | None
+    value: V | TombstoneValue
     headers: tuple[Header, ...]
     leader_epoch: int | None
     delivery_count: int

@@ -44,8 +44,13 @@ class Handler(ConsumerGroupHandler[str, Order]):
             session.mark(record)
 
 async def save(record: Record[str, Order]) -> None:
+    print(record.value.id)
+    print(record.value.identifier)  # wrong
+    if record.value is None:
+        print("a tombstone")
     assert record.value is not None
     print(record.value.id)
+    print(record.key.upper())  # wrong
 
 async def count(record: Record[bytes, bytes]) -> None: ...
 
@@ -104,8 +109,9 @@ async def consumers() -> None:
     assert_type(await consumer.end_offsets([FIRST]), dict[TopicPartition, int])
     await consumer.commit({FIRST: 7, TopicPartition("orders", 1): OffsetAndMetadata(7)})
     async for found in Consumer("localhost:9092", topics=["orders"], value_deserializer=JsonDeserializer()):
-        if found.value is not None:
-            print(found.value["id"])
+        print(found.value["id"])
+        assert found.value is not None
+        print(found.value["id"])
     assert_type(Consumer("localhost:9092", value_deserializer=lambda data: data.decode()), Consumer[bytes, str])
     Consumer("localhost:9092", group_id="g", topics=["orders"], listener=Listener(), auto_offset_reset="earliest")
     Consumer("localhost:9092", auto_offset_reset="earliset", isolation_level="read_committed")  # wrong
