@@ -181,6 +181,7 @@ def _identify(context: ssl.SSLContext, certfile: str, keyfile: str | None, passw
 
 def _read(setting: str, source: str) -> str:
     if is_pem(source):
+        _check_line_breaks(setting, source, source)
         return source
     try:
         with open(source, "rb") as file:  # not pathlib, which takes 3 ms to import
@@ -191,7 +192,18 @@ def _read(setting: str, source: str) -> str:
         raise ConfigurationError(f"{setting}={source!r} must be PEM, got a Java key store; {CONVERT_JKS}")
     if b"-----BEGIN " not in content:
         raise ConfigurationError(f"{setting}={source!r} must be PEM; if it is PKCS#12, {CONVERT_PKCS12}")
-    return content.decode("latin-1")
+    text = content.decode("latin-1")
+    _check_line_breaks(setting, source, text)
+    return text
+
+
+def _check_line_breaks(setting: str, source: str, text: str) -> None:
+    """Raise ConfigurationError for the two characters that stand for a line break in JSON or a variable of a shell."""
+    if any("\\n" in body for _, body in _PEM.findall(text)):
+        raise ConfigurationError(
+            f"{setting}{_named(source)} has the two characters \\n in place of line breaks; "
+            "replace them: text.replace('\\\\n', '\\n')"
+        )
 
 
 CONVERT_PKCS12 = "convert it: openssl pkcs12 -in store.p12 -nodes -out store.pem"

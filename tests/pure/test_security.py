@@ -215,6 +215,20 @@ def test_certificates_and_keys_may_be_paths_or_pem_in_one_file_or_several(pem: P
     tls(ssl_cafile=text["ca"], ssl_certfile=text["certificate"], ssl_keyfile=text["encrypted"], ssl_key_password=SECRET)
 
 
+@pytest.mark.parametrize("is_file", [False, True])
+@pytest.mark.parametrize("setting", ["ssl_cafile", "ssl_certfile", "ssl_keyfile"])
+def test_pem_with_two_characters_for_a_line_break_says_so(
+    pem: Pem, tmp_path: Path, setting: str, *, is_file: bool
+) -> None:
+    settings = {"ssl_cafile": pem.ca, "ssl_certfile": pem.certificate, "ssl_keyfile": pem.key}
+    text = Path(settings[setting]).read_text().replace("\n", "\\n")
+    (tmp_path / "escaped.pem").write_text(text)
+    with pytest.raises(ConfigurationError, match=rf"{setting}.* has the two characters \\n in place of") as caught:
+        tls(**{**settings, setting: str(tmp_path / "escaped.pem") if is_file else text})
+    assert "replace them: text.replace('\\\\n', '\\n')" in str(caught.value)
+    assert text[60:90] not in str(caught.value), "a key is no part of the text"
+
+
 def test_pem_without_line_breaks_is_accepted(pem: Pem) -> None:
     joined = {
         name: Path(getattr(pem, name)).read_text().replace("\n", " ") for name in ("ca", "certificate", "encrypted")
