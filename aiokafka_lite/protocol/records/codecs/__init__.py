@@ -8,6 +8,10 @@ Rules for a decompressor, since bytes from a peer are not trusted:
 1. It decompresses in pieces. ``joining`` takes at most ``max_size`` bytes of them.
 2. It does not allocate memory by the size that a header claims.
 3. It raises only ``CorruptRecord``, for any bytes.
+
+What it reads is what Java's client reads: several members or frames one after the other, and after the end of gzip and
+lz4 any bytes, which are ignored. Data that is cut off is refused. A wrong checksum of the data is refused too, although
+Java's client does not check that of lz4. The batch has a checksum and the number of its records, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ INPUT_PIECE = 1 << 16
 """Bytes of input per call. zlib and lz4 copy the rest of the input in each call, so one large input takes quadratic
 time."""
 
-_FIRST_PIECE, _LARGEST_PIECE = 1 << 16, 1 << 20
+_FIRST_PIECE, LARGEST_PIECE = 1 << 16, 1 << 20
 
 STEP = 1 << 20
 """The smallest number of bytes that ``joining`` decompresses between two yields. A piece is not divided."""
@@ -53,7 +57,7 @@ def piece_sizes() -> Iterator[int]:
     size = _FIRST_PIECE
     while True:
         yield size
-        size = min(2 * size, _LARGEST_PIECE)
+        size = min(2 * size, LARGEST_PIECE)
 
 
 def joining(codec: str, pieces: Iterator[bytes], max_size: int) -> Generator[None, None, bytes]:

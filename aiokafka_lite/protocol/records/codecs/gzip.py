@@ -1,4 +1,7 @@
-"""gzip, by the standard library. A batch may consist of several gzip members, which decompress to one piece."""
+"""gzip, by the standard library. A batch may consist of several gzip members, which decompress to one piece.
+
+Bytes after the last member are ignored, as in Java's client.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from ....errors import CorruptRecord
 from . import INPUT_PIECE, Buffer, Codec, piece_sizes
 
 _MAX_MEMBERS = 1024
+_MEMBER = b"\x1f\x8b\x08"
+"""The first bytes of a member: magic number and deflate."""
 
 
 def _compress(data: Buffer, level: int | None) -> bytes:
@@ -20,7 +25,7 @@ def _pieces(data: memoryview, max_size: int) -> Iterator[bytes]:
     sizes = piece_sizes()
     members = position = 0
     try:
-        while position < len(data) or not members:
+        while not members or data[position : position + len(_MEMBER)] == _MEMBER:
             members += 1
             if members > _MAX_MEMBERS:
                 raise CorruptRecord(f"a gzip batch has far too many members: more than {_MAX_MEMBERS}")

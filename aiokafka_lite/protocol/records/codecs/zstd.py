@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....errors import CorruptRecord
 from ...messages.fetch import FetchRequest
 from ...messages.produce import ProduceRequest
-from . import Buffer, Codec, max_blocks, piece_sizes, too_large
+from . import LARGEST_PIECE, Buffer, Codec, max_blocks, piece_sizes, too_large
 
 if TYPE_CHECKING:
     import zstandard
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _MAGIC = 0xFD2FB528
 _SKIPPABLE = 0x184D2A50  # and the 15 numbers above it
 _USUAL_WINDOW = 8 << 20  # every decoder should accept this window (RFC 8878, section 3.1.1.1.2)
-_MAX_WINDOW = 128 << 20  # the window of the best levels
+_LARGEST_WINDOW = 1 << 31  # that the library accepts
+_LARGEST_BLOCK = 128 << 10  # after decompression (RFC 8878, section 3.1.1.2.4)
 _UINT32 = Struct("<I")
 
 
@@ -46,11 +47,9 @@ def _compress(data: Buffer, level: int | None) -> bytes:
 def _pieces(data: memoryview, max_size: int) -> Iterator[bytes]:
     import zstandard
 
-    window = _largest_window(data, max_size)
-    if window > max(max_size, _USUAL_WINDOW) or window > _MAX_WINDOW:
-        raise too_large("zstd", max_size)
+    data, window = _narrowed(data, max_size)
     if window > _USUAL_WINDOW:  # not kept: its buffers grow to the size of the window
-        decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+        decompressor = zstandard.ZstdDecompressor(max_window_size=window)
         yield from _read(decompressor, data)
         return
     try:
@@ -73,13 +72,60 @@ def _read(decompressor: zstandard.ZstdDecompressor, data: memoryview) -> Iterato
         raise CorruptRecord(f"a zstd batch cannot be decompressed: {error}") from None
 
 
-def _largest_window(data: memoryview, max_size: int) -> int:
-    """Walk the frames (RFC 8878, section 3.1) from block to block; return the largest window size in bytes.
+def _narrowed(data: memoryview, max_size: int) -> tuple[memoryview, int]:
+    """The data with windows no larger than its content needs, and the largest of these windows in bytes.
+
+    A producer with a large window (``zstd --long=28``) puts it into the header of each frame, also of a small one. A
+    decompressor would allocate the window, or refuse it above a limit. But no match reaches back before the frame, so a
+    window of the size of the content is enough. Blocks have at most 128 KiB each, and ``joining`` stops at
+    ``max_size``.
+    """
+    largest, narrowed = 0, None
+    for frame in _frames(data, max_size):
+        window = frame.window
+        if window > _USUAL_WINDOW:
+            if frame.descriptor is None:  # such a frame has its content size instead of a window
+                if window > max_size:
+                    raise too_large("zstd", max_size)
+            else:
+                # With one block above the limit, ``joining`` sees it before a match can reach back too far.
+                needed = min(frame.blocks * _LARGEST_BLOCK, max_size + LARGEST_PIECE, _LARGEST_WINDOW)
+                if needed < window:
+                    narrowed = bytearray(data) if narrowed is None else narrowed
+                    narrowed[frame.descriptor], window = _descriptor_of(needed)
+        largest = max(largest, window)
+    return data if narrowed is None else memoryview(narrowed), largest
+
+
+def _descriptor_of(size: int) -> tuple[int, int]:
+    """The descriptor of the smallest window of at least ``size`` bytes, and its size (RFC 8878, section 3.1.1.1.2)."""
+    for descriptor in range(256):
+        window = _window_of(descriptor)
+        if window >= size:
+            return descriptor, window
+    raise AssertionError("every size is below the largest window")
+
+
+def _window_of(descriptor: int) -> int:
+    return (8 + (descriptor & 7)) << ((descriptor >> 3) + 7)
+
+
+class _Frame(NamedTuple):
+    """A frame's window in bytes, the position of its descriptor, and the number of its blocks."""
+
+    window: int
+    descriptor: int | None
+    blocks: int
+
+
+def _frames(data: memoryview, max_size: int) -> list[_Frame]:
+    """Walk the frames (RFC 8878, section 3.1) from block to block.
 
     The decompressor does not report a frame that is cut off, so this function finds it. Blocks usually have 128 KiB, so
     there are few. A stream of many tiny blocks is refused.
     """
-    window = position = 0
+    frames = []
+    position = 0
     blocks_left = max_blocks(max_size)
     try:
         while position < len(data):
@@ -90,33 +136,36 @@ def _largest_window(data: memoryview, max_size: int) -> int:
             if magic != _MAGIC:
                 raise CorruptRecord(f"a zstd batch is malformed: no frame begins at byte {position}")
             has_checksum = data[position + 4] & 4
-            size, position = _read_frame_header(data, position + 4)
-            window = max(window, size)
+            window, descriptor, position = _read_frame_header(data, position + 4)
+            before = blocks_left
             position, blocks_left = _skip_blocks(data, position, blocks_left)
+            frames.append(_Frame(window, descriptor, before - blocks_left))
             if has_checksum:
                 position += 4
     except (IndexError, struct.error):
         raise CorruptRecord("a zstd batch is cut off") from None
     if position != len(data):
         raise CorruptRecord("a zstd batch is cut off")
-    return window
+    return frames
 
 
-def _read_frame_header(data: memoryview, position: int) -> tuple[int, int]:
-    """Read a frame's header after the magic number. Return the window in bytes and the position of the first block."""
+def _read_frame_header(data: memoryview, position: int) -> tuple[int, int | None, int]:
+    """Read a frame's header after the magic number.
+
+    Return the window in bytes, the position of its descriptor, and the position of the first block.
+    """
     flags = data[position]
     position += 1
     single_segment = flags & 0x20
-    window = 0
+    window, descriptor = 0, None
     if not single_segment:
-        exponent, mantissa = data[position] >> 3, data[position] & 7
-        window = (8 + mantissa) << (exponent + 7)
+        window, descriptor = _window_of(data[position]), position
         position += 1
     position += (0, 1, 2, 4)[flags & 3]  # the dictionary's id
     content_size_bytes = (1 if single_segment else 0, 2, 4, 8)[flags >> 6]
     if single_segment:  # such a frame has no window: all of its content is the window
         window = int.from_bytes(data[position : position + content_size_bytes], "little")
-    return window, position + content_size_bytes
+    return window, descriptor, position + content_size_bytes
 
 
 def _skip_blocks(data: memoryview, position: int, blocks_left: int) -> tuple[int, int]:
