@@ -196,6 +196,10 @@ class Workers(ConsumerGroupHandler[K, V]):
                 await work.ended.wait()
         return not self._claims
 
+    def in_progress(self) -> list[tuple[Record[K, V], float]]:
+        """Return the records whose function runs now, with the loop's time at which it began."""
+        return [(item.record, began) for work in self._claims for item, began in work.active.items()]
+
     def metrics(self) -> WorkersMetrics:
         """The present counters."""
         self._check_process()
@@ -298,6 +302,8 @@ class _ClaimWork(Generic[K, V]):
         claim: Claim[K, V],
     ) -> None:
         self.unfinished = 0
+        self.active: dict[_Item[K, V], float] = {}
+        """The records whose function runs now, with the loop's time at which it began."""
         self.process: int = forks.generation
         self.ended = asyncio.Event()
         self._plan = plan
@@ -466,7 +472,7 @@ class _ClaimWork(Generic[K, V]):
 
     async def _work(self) -> None:
         """Process ready records until there is none."""
-        task = asyncio.current_task()
+        task, time_now = asyncio.current_task(), asyncio.get_running_loop().time
         self._starting -= 1
         self._running.add(task)
         try:
@@ -478,9 +484,12 @@ class _ClaimWork(Generic[K, V]):
                     if self._is_stopping or not self._ready or is_inherited:
                         return
                     self._counts.active += 1
+                    item = self._ready.popleft()
+                    self.active[item] = time_now()
                     try:
-                        await self._process(self._ready.popleft())
+                        await self._process(item)
                     finally:
+                        del self.active[item]
                         self._counts.active -= 1
         finally:
             self._running.discard(task)

@@ -3,6 +3,11 @@
 An outage of ten minutes has thousands of failures, but only two lines in the log. The first failure is logged at
 WARNING, or at the level that the caller names. Later failures of the same outage are logged at DEBUG, and the recovery
 at INFO with the number of failed attempts. The counts stay for ``diagnose()``.
+
+An outage that stops the work of the client has a ``problem``: a text for ``health()``. Health shows the problem from
+the WARNING until the recovery, so log and health agree. An outage that began below WARNING gets its WARNING from
+``cluster.standstill`` after some seconds, if it still lasts. So a place that fails for a moment in normal operation is
+reported at INFO, with a problem.
 """
 
 from __future__ import annotations
@@ -19,6 +24,9 @@ from .retry import is_refusal
 
 MAX_PLACES = 100
 """Places that are remembered. The place that has been healthy for the longest time is dropped first."""
+
+STALE = 60.0
+"""Seconds without a further failure after which an outage is no problem any more. Longer than a request timeout."""
 
 
 class Ended(NamedTuple):
@@ -45,6 +53,12 @@ class Outage:
     """Whether the latest failure was a refusal: of the login, a certificate, or a permission."""
     count_before: int = 0
     """The value of ``count`` when the present outage began."""
+    problem: str = ""
+    """What the client cannot do while the outage lasts; empty if the client works nevertheless."""
+    is_partial: bool = False
+    """Whether the problem concerns a part of the work only, so that the client is ready nevertheless."""
+    is_warned: bool = False
+    """Whether the present outage has a WARNING in the log."""
 
 
 class Outages:
@@ -72,19 +86,22 @@ class Outages:
         *arguments: object,
         level: int = logging.WARNING,
         refused: bool = False,
+        problem: str = "",
+        is_partial: bool = False,
     ) -> None:
         """Count a failure and log ``message % arguments``, at ``level`` if it begins an outage, otherwise at DEBUG.
 
-        ``refused``: it counts as a refusal, whatever the error is.
+        ``refused``: it counts as a refusal, whatever the error is. ``problem`` says what the client cannot do while the
+        outage lasts, as in ``reading the committed offsets of group 'g' fails: ...``. ``health()`` shows it from the
+        WARNING on. The client is not ready then, unless the problem ``is_partial``. Call ``recovered`` or ``forget``
+        for the place in any case, otherwise it stays.
         """
-        begins = self.failed(place, error, refused=refused)
+        begins = self.failed(place, error, refused=refused, problem=problem, is_partial=is_partial)
         logger.log(level if begins else logging.DEBUG, message, *arguments, stacklevel=2)
+        if begins:
+            self._by_place[place].is_warned = level >= logging.WARNING
         if isinstance(error, KafkaError) and is_refusal(error):
             self.on_refusal(place, error)
-
-    def is_ongoing(self, place: str) -> bool:
-        """Whether the place fails now."""
-        return place in self._ongoing
 
     def recovered(self, logger: logging.Logger, place: str, message: str, *arguments: object) -> bool:
         """Record a success. If it ends an outage, log ``message`` with the outage's figures, and return True.
@@ -97,8 +114,10 @@ class Outages:
         logger.info(f"{message} after %s", *arguments, ended, stacklevel=2)  # noqa: G004 - the message is a template
         return True
 
-    def failed(self, place: str, error: BaseException, *, refused: bool = False) -> bool:
-        """Count a failure. Returns True if it begins an outage."""
+    def failed(
+        self, place: str, error: BaseException, *, refused: bool = False, problem: str = "", is_partial: bool = False
+    ) -> bool:
+        """Count a failure. Returns True if it begins an outage. ``report`` explains the arguments."""
         now = asyncio.get_running_loop().time()
         # Removed and added again, so that the latest failure is the last one.
         outage = self._by_place.pop(place, None)
@@ -109,7 +128,9 @@ class Outages:
         begins = outage.began is None
         if begins:
             outage.began, outage.count_before = now, outage.count
+            outage.is_warned = False
             self._ongoing.add(place)
+        outage.problem, outage.is_partial = problem, is_partial
         outage.count += 1
         outage.last = now
         outage.error = f"{type(error).__name__}: {error}"
@@ -138,6 +159,26 @@ class Outages:
     def all(self) -> list[Outage]:
         """All places that ever failed, the latest failure first."""
         return list(reversed(self._by_place.values()))
+
+    def is_ongoing(self, place: str) -> bool:
+        """Whether this place fails now."""
+        return place in self._ongoing
+
+    def problems(self) -> list[Outage]:
+        """The ongoing outages that have a problem, in the order of their last failures.
+
+        Without a failure for ``STALE`` seconds, nobody retries any more, so the client does not wait for it.
+        """
+        oldest = asyncio.get_running_loop().time() - STALE
+        return [
+            outage
+            for outage in self._by_place.values()
+            if outage.problem and outage.place in self._ongoing and outage.last >= oldest
+        ]
+
+    def is_warned(self, place: str) -> bool:
+        """Whether this place fails now, and the log has a WARNING about it."""
+        return place in self._ongoing and self._by_place[place].is_warned
 
     def _make_room(self) -> None:
         if len(self._by_place) < MAX_PLACES:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -30,9 +30,10 @@ from ..protocol.schema import Request
 from ..types import Node, TopicPartition
 from .bootstrap import parse_bootstrap_servers
 from .brokers import Brokers
-from .coordinators import CoordinatorKey, CoordinatorKind, Coordinators
+from .coordinators import CoordinatorKey, CoordinatorKind, Coordinators, place_of
 from .metadata import ClusterView, Endpoint, TopicView
 from .requests import Requests
+from .standstill import Standstill
 from .topic_lookup import wait_for_topic
 from .topics import check_topic_name
 from .updater import Updater
@@ -79,6 +80,7 @@ class Client(Component):
         self.config = config
         self.runtime: Runtime = runtime or Runtime()
         self.outages: Outages = Outages()
+        self.standstill: Standstill = Standstill(self.outages)
         self.loop_delay: LoopDelay = LoopDelay()
         self._report_metrics = report_metrics
         self._telemetry: Telemetry | None = None
@@ -94,6 +96,7 @@ class Client(Component):
             lambda broker: self._requests.mark_unreachable(broker),
             self._service.start_child,
             config.request_timeout,
+            self.outages,
         )
         self._requests = Requests(
             self._brokers, self._updater, self._coordinators, self.retry_backoff, config.request_timeout
@@ -155,6 +158,7 @@ class Client(Component):
         bound = self.config.api_timeout if self._service.start_timeout is None else None
         with deadline(bound, lambda: self._updater.describe_unreachable(self.config.api_timeout)):
             await self._updater.wait_served(self._updater.demand())
+        self._service.start_child(self.standstill.run, name="Client: standstill")
         self._push_metrics()
 
     async def _on_close(self) -> None:
@@ -262,6 +266,17 @@ class Client(Component):
         """
         self._updater.creates_topics = allowed
 
+    def is_new(self, partition: TopicPartition) -> bool:
+        """Whether the partition was created after this client began to track its topic.
+
+        All its records are younger than the client then.
+        """
+        return self._updater.history.is_new(partition)
+
+    def add_list_of_topics(self, names: Collection[str]) -> None:
+        """Record a complete list of the cluster's topics: a topic that appears in later lists is new."""
+        self._updater.history.add_list(names)
+
     def add_topics(self, names: Iterable[str]) -> None:
         """Track the topics until ``remove_topics``. Unknown topics are requested at once, or by ``start``."""
         wanted = list(names)
@@ -364,6 +379,10 @@ class Client(Component):
             return await self._service.while_running(find())
         what = f"the coordinator of {key}"
         return await self._service.while_running(self._requests.repeat(find, what, self._bound(timeout)))
+
+    def lacks_coordinator(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> bool:
+        """Whether the last lookup of this coordinator has failed."""
+        return self.outages.is_ongoing(place_of(CoordinatorKey(kind, name)))
 
     def refresh_coordinator(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
         """Look the coordinator up in the background. The cached coordinator stays until the answer."""

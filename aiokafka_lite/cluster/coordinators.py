@@ -13,6 +13,8 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ..aio.hedged import hedged
+from ..aio.outages import Outages
+from ..aio.retry import is_refusal
 from ..errors import (
     AuthenticationError,
     ConnectionLost,
@@ -72,11 +74,13 @@ class Coordinators:
         on_unreachable: Callable[[Broker], None],
         spawn: Callable[[Callable[[CoordinatorKey], Coroutine[Any, Any, None]], CoordinatorKey], object],
         request_timeout: float,
+        outages: Outages,
     ) -> None:
         self._candidates = candidates
         self._on_unreachable = on_unreachable
         self._spawn = spawn
         self._request_timeout = request_timeout
+        self._outages = outages
         self._known: dict[CoordinatorKey, Node] = {}
         self._logged: dict[CoordinatorKey, Node] = {}
         self._lookups: dict[CoordinatorKey, _Lookup] = {}
@@ -129,12 +133,21 @@ class Coordinators:
         try:
             lookup.node = await self._ask(key)
             self._known[key] = lookup.node
+            self._recovered(key)
             # If the coordinator is the same as before an outage, nothing is logged.
             if self._logged.get(key) != lookup.node:
                 self._logged[key] = lookup.node
                 logger.info("the coordinator of %s is %s", key, lookup.node)
         except (KafkaError, ValueError) as error:  # ValueError: a name that no request can carry
             lookup.error = error
+            # The caller reports a refusal.
+            if isinstance(error, KafkaError) and not is_refusal(error):
+                # DEBUG: a caller that waits gets the error. ``Standstill`` logs it if it stays.
+                problem = f"the coordinator of {key} is not found: {error}"
+                what = "finding the coordinator of %s failed: %s"
+                self._outages.report(
+                    logger, place_of(key), error, what, key, error, level=logging.DEBUG, problem=problem
+                )
         except asyncio.CancelledError:
             # The lookup is a task of the client, so it is cancelled only when the client ends. Its callers must not
             # hang then.
@@ -143,6 +156,12 @@ class Coordinators:
         finally:
             del self._lookups[key]
             lookup.done.set()
+
+    def _recovered(self, key: CoordinatorKey) -> None:
+        is_warned = self._outages.is_warned(place_of(key))
+        ended = self._outages.over(place_of(key))
+        if is_warned:
+            logger.info("found the coordinator of %s after %s", key, ended)
 
     async def _ask(self, key: CoordinatorKey) -> Node:
         """The first answer, which may be an error.
@@ -180,6 +199,11 @@ class Coordinators:
         if not answers:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the answer does not name the coordinator of {key}")
         return _node(answers[0], key)
+
+
+def place_of(key: CoordinatorKey) -> str:
+    """The name under which failed lookups of a coordinator are counted as an outage."""
+    return f"coordinator of {key}"
 
 
 def _node(answer: FindCoordinatorResponse | FindCoordinatorResponseCoordinator, key: CoordinatorKey) -> Node:

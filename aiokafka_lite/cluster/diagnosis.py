@@ -82,6 +82,14 @@ class OutageReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitReport:
+    """Something that the client waits for, and the seconds since it was first seen."""
+
+    text: str
+    lasts_for: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopReport:
     """The delay of timers in the event loop, in seconds.
 
@@ -105,6 +113,7 @@ class Diagnosis(Snapshot):
     cluster: ClusterReport
     brokers: tuple[BrokerReport, ...]
     outages: tuple[OutageReport, ...]
+    waits: tuple[WaitReport, ...]
     event_loop: LoopReport
     tasks: tuple[str, ...]
 
@@ -127,6 +136,9 @@ def common(service: Service, client: Client, *configs: object, fatal: BaseExcept
         "cluster": _cluster(client),
         "brokers": tuple(map(_broker, client.brokers)),
         "outages": tuple(_outages(client)),
+        "waits": tuple(
+            WaitReport(text=text, lasts_for=round(loop_time() - since, 3)) for text, since in client.standstill.waits()
+        ),
         "event_loop": _loop(client),
         "tasks": tuple(sorted(counted((*service.task_names, *client.service.task_names)))),
     }

@@ -17,8 +17,9 @@ class Health(Snapshot):
     """The health of a client at one moment.
 
     ``is_live`` is False if the client cannot recover by itself, so that the process should be restarted. ``is_ready``
-    is False while the client cannot do its work: it has not started, it closes, no broker answers, or it is not a
-    member of its group. ``problems`` has a text for each reason.
+    is False while the client cannot do its work: it has not started, it closes, no broker answers, it is not a member
+    of its group, or it stands still for another reason. ``problems`` has a text for each reason, and for each part of
+    the work that stands still while the client is ready for the rest.
     """
 
     is_live: bool
@@ -40,7 +41,8 @@ def health_of(
 ) -> Health:
     """The health of a component with this client. ``fatal`` and ``transient`` are the component's own problems.
 
-    The client is not ready after ``max_silence`` seconds without a response of any broker, if requests fail or wait.
+    The client is not ready after ``max_silence`` seconds without a response of any broker, if requests fail or wait. It
+    is not ready either while it stands still, as ``client.standstill`` has found.
     """
     check_wait(max_silence, "max_silence")
     failure = service.failure or client.service.failure
@@ -56,10 +58,12 @@ def health_of(
     silence, is_asking = metrics.last_response_ago, metrics.outages or metrics.requests_in_flight
     if silence is not None and silence > max_silence and is_asking:
         transient.append(f"no broker has answered for {silence:.0f} s")
+    transient.extend(client.standstill.problems(is_partial=False))
+    partial = client.standstill.problems(is_partial=True)
     return Health(
         is_live=not fatal,
         is_ready=not (fatal or transient),
-        problems=(*fatal, *transient),
+        problems=(*fatal, *transient, *partial),
     )
 
 

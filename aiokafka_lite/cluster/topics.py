@@ -62,6 +62,10 @@ class TrackedTopics:
     def __len__(self) -> int:
         return len(self._last_use)
 
+    def is_added(self, name: str) -> bool:
+        """Whether the topic stays until it is removed."""
+        return self._last_use.get(name) == math.inf
+
     def add(self, names: Iterable[str]) -> None:
         """Keep the topics until they are removed."""
         for name in names:

@@ -53,6 +53,7 @@ from .answer import Answer, ReadTopics
 from .brokers import Brokers
 from .metadata import ClusterView, Endpoint, TopicView, merge_leader, merging
 from .tickets import Tickets
+from .topic_history import TopicHistory
 from .topics import MissingTopics, TrackedTopics
 
 logger = logging.getLogger(__name__)
@@ -102,6 +103,7 @@ class Updater:
         self._unsettled = False
         self._read_topics: ReadTopics[TopicView] = ReadTopics()  # of the last large answer
         self._missing = MissingTopics(logger)
+        self.history: TopicHistory = TopicHistory()
         # Consecutive rounds before the first answer in which every address failed with a final error; see _is_hopeless.
         self._hopeless_rounds = 0
         self._wake = LightEvent()
@@ -213,7 +215,9 @@ class Updater:
             message = "cannot reach the cluster, trying until start() times out: %s"
         else:
             message = "no broker answers metadata requests: %s"
-        self._outages.report(logger, _PLACE, error, message, failures)
+        # Before the first answer, ``start`` raises the error.
+        problem = "" if self.view.updated_at is None else f"no broker answers metadata requests: {failures}"
+        self._outages.report(logger, _PLACE, error, message, failures, problem=problem)
         if self.view.updated_at is None and self._is_hopeless():
             self._fail(_joined(self.failures))
             return True
@@ -348,6 +352,7 @@ class Updater:
         self._not_before = now + self._pace.next()
         self._unsettled = any(True for _ in view.unsettled(self.tracked.names))
         self._missing.update(view, self.tracked, now)
+        self.history.update(view, asked.intersection(answer.names), self.tracked, now)
         self.failures.clear()
         self._brokers.follow(view)
         if changed:

@@ -46,6 +46,8 @@ class ClaimReader:
         self.assigned = assigned
         self.current: Iterator[Record] = NOTHING
         self.has_ended: bool = False
+        self.is_waiting: bool = False
+        """Whether the claim waits for its next record now, so that it has processed or passed on the last one."""
         self._subscription = subscription
         self._check_crc = config.check_crcs
         self._max_size = config.max_decompressed_size
@@ -121,6 +123,13 @@ class ClaimReader:
 
         Raises IllegalStateError in a forked process.
         """
+        self.is_waiting = True
+        try:
+            return await self._next_record(deserializing)
+        finally:
+            self.is_waiting = False
+
+    async def _next_record(self, deserializing: Deserializing | None) -> Record:
         chunk = self.assigned.buffer.chunk
         if chunk is not None:
             self._after_last = chunk.last_taken + 1

@@ -7,27 +7,18 @@ meantime, reading begins at that offset.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Sequence
 
-from ..aio.retry import is_momentary, is_refusal
-from ..arguments import plural
 from ..cluster.client import Client
 from ..config import GroupConfig
-from ..errors import KafkaError
 from ..group.handover import COMMIT_TIMEOUT_AT_CLOSE
 from ..group.offsets import Offsets
-from ..types import OffsetAndMetadata, TopicPartition
+from ..types import TopicPartition
 from .group_side import GroupSide
 from .interceptor import ConsumerInterceptors
 from .partition import AssignedPartition
 from .position import PauseReason
 from .subscription import Subscription
-
-logger = logging.getLogger(__name__)
-
-PLACE = "looking up committed offsets"
 
 
 class CommitOnlyGroup(GroupSide):
@@ -78,7 +69,7 @@ class CommitOnlyGroup(GroupSide):
             self._spawn(self._locate, waiting, name="committed offsets of assigned partitions")
 
     async def _locate(self, waiting: Sequence[AssignedPartition]) -> None:
-        committed = await self._committed([each.partition for each in waiting])
+        committed = await self.offsets.lookups.locate([each.partition for each in waiting])
 
         def begin(assigned: AssignedPartition) -> None:
             found = self.offsets.located(assigned.partition, committed[assigned.partition])
@@ -87,18 +78,3 @@ class CommitOnlyGroup(GroupSide):
             assigned.position.pause_for(PauseReason.NONE)
 
         self.subscription.change(waiting, begin)
-
-    async def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        outages, backoff = self._client.outages, self._client.retry_backoff()
-        while True:
-            try:
-                committed = await self.offsets.fetch(partitions)
-            except KafkaError as error:
-                if not is_momentary(error):
-                    raise
-                outages.report(logger, PLACE, error, "looking up committed offsets failed; retrying: %s", error)
-                if is_refusal(error):  # a timeout has already taken long
-                    await asyncio.sleep(backoff.next())
-                continue
-            outages.recovered(logger, PLACE, "found the committed offsets of %s", plural(len(partitions), "partition"))
-            return committed

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..aio import forks
 from ..aio.service import Service, ServiceState
+from ..cluster.standstill import Check
 from ..errors import IllegalStateError, KafkaError
 from ..types import TopicPartition
 from .claim import ClaimReader
@@ -129,6 +130,10 @@ class ConsumerCore(ReadingCore):
         return reader
 
     # The group.
+
+    def _checks(self) -> Sequence[Check]:
+        checks = super()._checks()
+        return checks if self.coordinator is None else (*checks, self.coordinator.waits)
 
     @property
     def coordinator(self) -> Coordinator | None:

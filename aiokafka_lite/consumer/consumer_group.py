@@ -87,6 +87,8 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
         self._strategies = checked_strategies(strategies_of(self._options.group, strategies))
         self._run: GroupRun | None = None
         self._process: int | None = None  # the fork generation of the first consume()
+        self._failure: Exception | None = None
+        """The error that the last ``consume`` raised."""
         self._closed = False
         self._closed_during_start = False
         self._idle = asyncio.Event()
@@ -117,15 +119,23 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
             self._options, wanted, handler, strategies=self._strategies, on_error=self._errors.add
         )
         self._idle.clear()
+        self._failure = None
+        try:
+            await self._perform(run)
+        except Exception as error:
+            self._failure = error
+            raise
+        finally:
+            self._run = None
+            self._idle.set()
+
+    async def _perform(self, run: GroupRun) -> None:
         try:
             async with run:
                 await run.wait()
         except IllegalStateError:
             if not self._closed_during_start:
                 raise
-        finally:
-            self._run = None
-            self._idle.set()
         # A claim or ``cleanup`` may also fail while the run closes, after ``wait`` has returned.
         if run.handler_error is not None:
             raise run.handler_error
@@ -179,14 +189,23 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
             raise IllegalStateError(f"{self!r} is not consuming; there is nothing to diagnose")
         return self._run.diagnose()
 
-    def health(self, *, max_silence: float = 60.0) -> Health:
-        """Return ``Consumer.health()`` of the running ``consume``. While none runs, the group is live and not ready."""
-        self._check_process()
-        if self._run is None:
-            from ..cluster.health import Health
+    def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
+        """Return ``Consumer.health()`` of the running ``consume``.
 
-            return Health(is_live=not self._closed, is_ready=False, problems=("consume() does not run",))
-        return self._run.health(max_silence)
+        The group is not live if the handler works on one record for more than ``max_poll_ago`` seconds
+        (``max_poll_interval`` by default), and if ``consume`` has raised. Before ``consume``, and after it has
+        returned, the group is live and not ready.
+        """
+        self._check_process()
+        if self._run is not None:
+            return self._run.health(max_silence, max_poll_ago)
+        from ..cluster.health import Health
+
+        problem = "consume() does not run"
+        if self._failure is not None:
+            problem = f"consume() has failed: {type(self._failure).__name__}: {self._failure}"
+        is_live = self._failure is None and not self._closed
+        return Health(is_live=is_live, is_ready=False, problems=(problem,))
 
     def metrics(self) -> ConsumerMetrics:
         """Return ``Consumer.metrics()`` of the running ``consume``. Raises IllegalStateError while none runs."""

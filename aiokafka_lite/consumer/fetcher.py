@@ -176,13 +176,18 @@ class BrokerFetcher:
         if self._refused_sessions >= LOGGED_ATTEMPTS:
             error = error_for(code, f"fetching from broker {self.node_id}")
             what = "broker %s answers each fetch with %s; retrying"
-            self._client.outages.report(logger, self._place, error, what, self.node_id, code.name)
+            problem = f"fetching from broker {self.node_id} fails: {error}"
+            self._client.outages.report(
+                logger, self._place, error, what, self.node_id, code.name, problem=problem, is_partial=True
+            )
         await asyncio.sleep(self._backoff.next())
 
     async def _recover(self, error: KafkaError) -> None:
         """Handle a failed request: leave preferred followers, refresh metadata, and back off."""
+        what = "fetching from broker %s failed; retrying: %s"
+        problem = f"fetching from broker {self.node_id} fails: {error}"
         self._client.outages.report(
-            logger, self._place, error, "fetching from broker %s failed; retrying: %s", self.node_id, error
+            logger, self._place, error, what, self.node_id, error, problem=problem, is_partial=True
         )
         asked = self.planner.wanted()
         # A follower that fails must not keep its partitions, because the leader may be healthy (KIP-392).

@@ -34,6 +34,7 @@ from ..aio.children import ChildScope
 from ..aio.gradual import GradualCalls, GradualEvent
 from ..aio.retry import Backoff
 from ..aio.service import Component, Service
+from ..cluster.standstill import Check
 from ..errors import KafkaError
 from ..group.coordinator import Coordinator
 from ..group.strategies import AssignmentStrategy
@@ -42,7 +43,9 @@ from ..types import OffsetAndMetadata, TopicPartition
 from .callbacks import call
 from .claim import Claim, ClaimReader
 from .diagnosis import ConsumerDiagnosis
+from .group_side import begin_offsets
 from .handler import ConsumerGroupHandler
+from .handler_watch import HandlerWatch
 from .partition import AssignedPartition
 from .position import PauseReason, ResetReason
 from .reading_core import ReadingCore
@@ -189,6 +192,7 @@ class GroupCore(ReadingCore):
         self._reset: dict[TopicPartition, _Reset] = {}
         # The positions at the end of the last session, or of a later reset: claims have taken only records before them.
         self._reached: dict[TopicPartition, int] = {}
+        self._watch = HandlerWatch(handler, self._running_readers)
         self.coordinator: Coordinator = Coordinator(
             self.client,
             options.group,
@@ -240,6 +244,10 @@ class GroupCore(ReadingCore):
 
     def _readers(self) -> Iterable[ClaimReader]:
         return () if self._run is None else self._run.readers.values()
+
+    def _running_readers(self) -> list[ClaimReader]:
+        run = self._run
+        return [] if run is None else [run.readers[partition] for partition in run.tasks]
 
     # The coordinator's calls.
 
@@ -299,6 +307,7 @@ class GroupCore(ReadingCore):
                 self._on_handler_error(error)
                 return
         await self.positions.until_announced(list(added), limit)
+        begin_offsets(self.coordinator.offsets, self.subscription, self.subscription.select(added))
         await self._begin_session(owned)
 
     def collect_marks(self) -> None:
@@ -328,9 +337,22 @@ class GroupCore(ReadingCore):
         return 0.0  # a claim may work on one record without a bound; heartbeats show that the process is alive
 
     def _group_metrics(self) -> GroupMetrics:
+        from ..cluster.metrics import loop_time
         from .metrics import group_metrics
 
-        return group_metrics(self._config.group_id, self.coordinator.offsets, self.coordinator, 0.0)
+        now = loop_time()
+        busy = self._watch.longest(now)
+        working_for = 0.0 if busy is None else now - busy.since
+        return group_metrics(self._config.group_id, self.coordinator.offsets, self.coordinator, working_for)
+
+    def _checks(self) -> Sequence[Check]:
+        now = asyncio.get_running_loop().time
+        return (*super()._checks(), self.coordinator.waits, lambda: self._watch.waits(now()))
+
+    def _late_program(self) -> str | None:
+        now = asyncio.get_running_loop().time()
+        busy = self._watch.longest(now)
+        return None if busy is None else busy.describe(now)
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
@@ -554,8 +576,8 @@ class GroupRun(Component):
     def metrics(self) -> ConsumerMetrics:
         return self._core.metrics()
 
-    def health(self, max_silence: float) -> Health:
-        return self._core.health(max_silence, None)
+    def health(self, max_silence: float, max_poll_ago: float | None) -> Health:
+        return self._core.health(max_silence, max_poll_ago)
 
     def _fail_by_handler(self, error: Exception) -> None:
         if self.handler_error is None:

@@ -14,11 +14,20 @@ from ..group.topic_watcher import Topics
 from ..types import GroupMetadata as GroupMetadata
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .interceptor import ConsumerInterceptors
+from .partition import AssignedPartition
 from .poll_tracker import PollTracker
 from .rebalance import RebalanceListener
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
+
+
+def begin_offsets(offsets: Offsets, subscription: Subscription, partitions: Sequence[AssignedPartition]) -> None:
+    """Call ``Offsets.begin_at`` for the partitions whose first offset depends on the time of its lookup."""
+    if subscription.skips_old_records:
+        for assigned in partitions:
+            if assigned.offset is not None:
+                offsets.begin_at(assigned.partition, assigned.offset)
 
 
 class GroupSide:
@@ -94,6 +103,10 @@ class GroupSide:
     def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
         """Record that these partitions leave the assignment."""
         self.tracker.take_away(partitions)
+
+    def begin_offsets(self, partitions: Sequence[AssignedPartition]) -> None:
+        """Let the group know where these partitions begin, if the policy has chosen it by the time."""
+        begin_offsets(self.offsets, self.subscription, partitions)
 
     # Marks and commits.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Generic
 
-from ..types import K, V
+from ..types import K, Record, V
 from .claim import Claim
 from .session import ConsumerGroupSession
 
@@ -27,6 +28,14 @@ class ConsumerGroupHandler(Generic[K, V]):
         same session, from the last commit: see ``ConsumerGroupSession.group_metadata``.
         """
         raise NotImplementedError(f"{type(self).__name__} must override consume_claim()")
+
+    def in_progress(self) -> Iterable[tuple[Record[K, V], float]] | None:
+        """Return the records that are processed now, with the loop's time at which the work on each began.
+
+        Override it in a handler that reads ahead, so that ``health()`` detects a record that never ends. With None, the
+        time since a claim last asked for a record counts.
+        """
+        return None
 
     async def cleanup(self, session: ConsumerGroupSession) -> None:
         """Called when a session ends and all claims have returned.

@@ -19,13 +19,18 @@ def consumer_health(
     *,
     max_silence: float,
     max_poll_ago: float,
+    late_program: str | None = None,
 ) -> Health:
-    """The health at this moment. ``member`` is None for a consumer that is not a member of a group."""
+    """The health at this moment. ``member`` is None for a consumer that is not a member of a group.
+
+    ``late_program`` is the text for a program that has not asked for records for too long.
+    """
     check_wait(max_poll_ago, "max_poll_ago")
     fatal, transient = [], []
     if member is not None:
         if member.last_poll_ago > max_poll_ago:
-            fatal.append(f"the program has not asked for records for {member.last_poll_ago:.0f} s")
+            late = late_program or f"the program has not asked for records for {member.last_poll_ago:.0f} s"
+            fatal.append(late)
         if member.state in _OUTSIDE:
             transient.append(f"it is not a member of its group: {member.state}")
         elif not member.rebalances.latency.count:

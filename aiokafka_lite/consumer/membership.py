@@ -154,6 +154,7 @@ class Membership(GroupSide):
         self.has_assignment: bool = bool(self._topics)
         # This comes before the listener. With "latest", records that are written after ``on_assigned`` must be read.
         await self._positions.until_announced(list(added), self._position_timeout)
+        self.begin_offsets(partitions)
         await self._call("on_assigned()", lambda each: each.on_assigned(self._handle, list(added)))
         # A revocation may have begun while the listener ran. Then the partition stays paused.
         kept = [each for each in partitions if each.position.pause_reason is PauseReason.ASSIGNING]

@@ -58,7 +58,7 @@ class MemberMetrics(Snapshot):
 
     A rebalance lasts from joining to the assignment; ``rebalances.failures`` counts rebalances that ended without an
     assignment. ``last_poll_ago`` is the time in seconds since the program last asked for records, 0 while it waits for
-    some. It is always 0 for a ``ConsumerGroup``, because its handler may work on a record for any time.
+    some. For a ``ConsumerGroup``, it is the time that the handler has worked on a record, the longest of all.
     """
 
     state: str

@@ -35,6 +35,7 @@ class AssignedPartition:
         "failure",
         "has_reader",
         "high_watermark",
+        "is_new",
         "last_served",
         "last_stable_offset",
         "node_id",
@@ -67,6 +68,10 @@ class AssignedPartition:
         """Whether metadata had the partition once, here or at the leader of the group. A broker with outdated metadata
         may omit the partition for a while. A partition that was never listed is more likely a mistake in
         ``assign()``."""
+
+        self.is_new: bool = False
+        """Whether the partition was created after the consumer had first known its topic, and is read from its
+        beginning for that reason."""
 
         self.node_id: int | None = None
         """The broker that this partition is fetched from."""

@@ -55,7 +55,13 @@ class PositionCalls:
         limit = self.limit(timeout)
         group, coordinator = core.group, core.coordinator
         if group is not None and coordinator is not None:
-            with deadline(limit, lambda: f"no assignment within {limit:g} s; the membership is {coordinator.member!r}"):
+
+            def describe() -> str:
+                waits = core.client.standstill.describe()
+                text = f"no assignment within {limit:g} s; the membership is {coordinator.member!r}"
+                return f"{text}: {waits}" if waits else text
+
+            with deadline(limit, describe):
                 await core.service.while_running(group.wait_assigned())
             core.service.check()  # while the consumer closes, it has no assignment any more
         return tuple(self._subscription.partitions)
@@ -90,7 +96,7 @@ class PositionCalls:
         def move(assigned: AssignedPartition) -> None:
             found: OffsetAndMetadata | None = committed[assigned.partition]
             if found is None:
-                assigned.reset_by(self._subscription.reset)
+                assigned.reset_by(self._subscription.reset_of(assigned.partition))
             else:
                 assigned.seek(found.offset, found.leader_epoch)
 

@@ -43,7 +43,7 @@ from .offsets import (
     read_lookup,
 )
 from .partition import AssignedPartition
-from .position import PositionState, Reset
+from .position import PauseReason, PositionState, Reset
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class PositionKeeper:
 
     async def _look_up(self, node_id: int, lookups: Sequence[_Lookup]) -> None:
         """Ask one leader for the offsets of its partitions, some thousands at a time."""
-        outages, place = self._client.outages, f"looking up offsets at broker {node_id}"
+        outages, place = self._client.outages, place_of_lookups(node_id)
         for first in range(0, len(lookups), LOOKUPS_PER_REQUEST):
             try:
                 await self._look_up_part(node_id, lookups[first : first + LOOKUPS_PER_REQUEST])
@@ -330,11 +330,17 @@ def _lacks(topic: TopicView, assigned: AssignedPartition, since: float, view: Cl
     return not assigned.was_listed and topic.is_usable and is_confirmed(view, since)
 
 
+def place_of_lookups(node_id: int) -> str:
+    """The name under which failed lookups at a broker are counted as an outage."""
+    return f"looking up offsets at broker {node_id}"
+
+
 def why_unknown(assigned: AssignedPartition, view: ClusterView) -> str:
     """The reason why the position of a partition is not known, for the text of an error."""
     position = assigned.position
-    if position.pause_reason:
-        return position.pause_reason.value
+    # While a partition is ASSIGNING, its position is looked up.
+    if position.pause_reason and position.pause_reason is not PauseReason.ASSIGNING:
+        return str(position.pause_reason.value)
     leader = view.leader_of(assigned.partition)
     if leader is None:
         return _why_leaderless(assigned.partition, view.topics.get(assigned.partition.topic))

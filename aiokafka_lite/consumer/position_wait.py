@@ -90,7 +90,8 @@ def _warn(error: KafkaTimeout) -> None:
 def _is_open(assigned: AssignedPartition) -> bool:
     """Whether the position is unknown and depends on the time of its lookup."""
     position = assigned.position
-    depends_on_time = position.reset in (Reset.LATEST, Reset.BY_DURATION)
+    # A new partition is waited for as well, because the group commits where its reading begins.
+    depends_on_time = assigned.is_new or position.reset in (Reset.LATEST, Reset.BY_DURATION)
     return (
         not position.is_known
         and assigned.failure is None

@@ -15,12 +15,14 @@ from ..aio.callbacks import in_copy
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
+from ..cluster.standstill import Check
 from ..types import TopicPartition
 from .fetching import Fetching
 from .position import Reset, ResetReason
 from .position_wait import PositionWait
 from .settings import ReadingOptions
 from .subscription import Subscription, SubscriptionObserver
+from .waits import paused_partitions, unread_partitions
 
 if TYPE_CHECKING:
     from ..cluster.health import Health
@@ -47,7 +49,11 @@ class ReadingCore(SubscriptionObserver):
             report_metrics=self._report_metrics,
         )
         self.subscription: Subscription = Subscription(
-            Reset.of(options.consumer), options.consumer.max_partition_fetch_bytes, self, whole_topics
+            Reset.of(options.consumer),
+            options.consumer.max_partition_fetch_bytes,
+            self,
+            whole_topics,
+            is_new=self.client.is_new,
         )
         self.fetching: Fetching = Fetching(self.client, self.subscription, options.consumer, service.start_child)
         self.positions: PositionWait = PositionWait(self.client, self.subscription)
@@ -66,8 +72,16 @@ class ReadingCore(SubscriptionObserver):
             partitions = (TopicPartition(name, each.partition) for each in topic.partitions)
             self.subscription.extend([each for each in partitions if each not in self.subscription.partitions])
         self.client.on_view_change(self._view_changed)
+        self.client.standstill.watch(lambda: repr(self.service), self._checks())
         self._is_fetching = True
         self.fetching.start()
+
+    def _checks(self) -> Sequence[Check]:
+        """What this component may wait for without end: the table for ``Client.standstill``."""
+        return (
+            lambda: unread_partitions(self.subscription, self.client),
+            lambda: paused_partitions(self.subscription),
+        )
 
     async def close(self) -> None:
         """Stop fetching."""
@@ -121,7 +135,12 @@ class ReadingCore(SubscriptionObserver):
             None if group is None else group.member,
             max_silence=max_silence,
             max_poll_ago=interval if max_poll_ago is None else max_poll_ago,
+            late_program=self._late_program(),
         )
+
+    def _late_program(self) -> str | None:
+        """What the program has done since it last asked for records, if that is known."""
+        return None
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """The traffic with each broker, by its id."""

@@ -62,7 +62,8 @@ class SubscriptionObserver:
 class Subscription:
     """The assigned partitions, in the order of the assignment. Owner: the consumer.
 
-    All partitions of ``whole_topics`` are assigned, also partitions that are added later.
+    All partitions of ``whole_topics`` are assigned, also partitions that are added later. ``is_new`` returns whether a
+    partition was created after the consumer had first known its topic.
     """
 
     def __init__(
@@ -71,6 +72,8 @@ class Subscription:
         fetch_size: int,
         observer: SubscriptionObserver,
         whole_topics: Sequence[str] = (),
+        *,
+        is_new: Callable[[TopicPartition], bool] = lambda partition: False,
     ) -> None:
         self.reset = reset
         self.whole_topics: tuple[str, ...] = tuple(whole_topics)
@@ -86,6 +89,7 @@ class Subscription:
         """The topics that a broker has let this consumer read."""
         self._fetch_size = fetch_size
         self._observer = observer
+        self._is_new = is_new
         self._answers = 0
 
     def __repr__(self) -> str:
@@ -138,7 +142,7 @@ class Subscription:
             for each in removed:
                 before[each].fetch_from(None, None)
                 self.earlier_assignments[each] = self.consumed(before[each])
-        self.partitions = {each: before.get(each) or self._new(each, self.reset, pause_reason) for each in wanted}
+        self.partitions = {each: before.get(each) or self._new(each, None, pause_reason) for each in wanted}
         # Filtered, not built again, so that the partitions keep their turns.
         self.ready = {each: assigned for each, assigned in self.ready.items() if each in wanted}
         self._observer.on_change()
@@ -164,7 +168,7 @@ class Subscription:
         self._observer.settle()
         added: list[AssignedPartition] = []
         for partition in partitions:
-            assigned = self._new(partition, self.reset if reset is None else reset, pause_reason)
+            assigned = self._new(partition, reset, pause_reason)
             assigned.was_listed = True
             prepare(assigned)
             self.partitions[partition] = assigned
@@ -172,8 +176,23 @@ class Subscription:
         self._observer.on_change()
         return added
 
-    def _new(self, partition: TopicPartition, reset: Reset, pause_reason: PauseReason) -> AssignedPartition:
-        assigned = AssignedPartition(partition, reset, self._fetch_size)
+    def reset_of(self, partition: TopicPartition) -> Reset:
+        """The way to choose the first offset of a partition that has none: the policy, with one exception.
+
+        A policy that skips old records must not skip those of a new partition, because all of them are younger than the
+        consumer. (Java's "latest" skips the records that were written before it detected the partition.)
+        """
+        return Reset.EARLIEST if self.skips_old_records and self._is_new(partition) else self.reset
+
+    @property
+    def skips_old_records(self) -> bool:
+        """Whether the first offset of a partition depends on the time at which it is looked up."""
+        return self.reset in (Reset.LATEST, Reset.BY_DURATION)
+
+    def _new(self, partition: TopicPartition, reset: Reset | None, pause_reason: PauseReason) -> AssignedPartition:
+        chosen = self.reset_of(partition) if reset is None else reset
+        assigned = AssignedPartition(partition, chosen, self._fetch_size)
+        assigned.is_new = chosen is not self.reset
         assigned.position.pause_for(pause_reason)
         return assigned
 

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import anyio
 
 from ..aio.light_event import LightEvent
 from ..aio.retry import is_momentary
 from ..cluster.client import Client
+from ..cluster.standstill import Wait
 from ..config import ClientConfig, GroupConfig
 from ..errors import KafkaError
 from ..types import Node
@@ -56,6 +57,7 @@ from .reading import Reading
 from .states import MemberState
 from .strategies import AssignmentStrategy, checked_strategies
 from .topic_watcher import Spawn, Topics, TopicWatcher
+from .waits import MemberWaits
 
 logger = logging.getLogger(__name__)
 
@@ -111,8 +113,7 @@ class Coordinator:
             config.group_id,
             spawn=spawn,
             post=self._post,
-            # A lambda, because ``_use`` replaces ``_requests``.
-            on_error=lambda error: self._requests.report(error),
+            on_error=on_error,
         )
         # Started before the protocol is decided, so that a failure meanwhile is raised too.
         self._handovers = Handovers(
@@ -121,10 +122,19 @@ class Coordinator:
             lambda: self.member,
             reading,
             self.offsets,
-            client.retry_backoff(),
             calm_at=lambda: self._protocol.calm_at,
             on_released=self._post,
-            on_error=lambda error: self._requests.report(error),
+        )
+        self._waits = MemberWaits(
+            client,
+            config,
+            self._topics,
+            member=lambda: self.member,
+            step=lambda: self._handovers.step,
+            requests_fail=lambda: (
+                client.outages.is_ongoing(self._requests.place) or client.lacks_coordinator(config.group_id)
+            ),
+            rebalances=self.rebalances,
         )
         self.member: BaseMember
         self._use("consumer" if config.group_protocol == "consumer" else "classic")
@@ -236,6 +246,10 @@ class Coordinator:
         self._post(Close(leave))
         await self._gone.wait()
 
+    def waits(self) -> Iterator[Wait]:
+        """What the member waits for now, for ``Client.standstill``."""
+        return self._waits.look()
+
     # The task.
 
     async def run(self) -> None:
@@ -273,6 +287,8 @@ class Coordinator:
             for action in actions:
                 self._perform(action)
             self._count_rebalance(before, actions)
+            if self.member.state is MemberState.UNJOINED:
+                self._client.outages.forget(self._requests.place)  # it sends no more requests that could end the outage
             self._protocol.follow()
         self._gone.set()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from ..net.traffic import Latencies
 
 
@@ -34,15 +36,18 @@ class RebalanceCounters(RequestCounters):
     rebalance.
     """
 
-    __slots__ = ("_began",)
+    __slots__ = ("_began", "recent")
 
     def __init__(self) -> None:
         super().__init__()
+        self.recent: deque[float] = deque(maxlen=6)
+        """The loop's times at which the last rebalances began."""
         self._began: float | None = None
 
     def begin(self, now: float) -> None:
         """Begin a rebalance, because the member joins."""
         self._began = now
+        self.recent.append(now)
 
     def end(self, now: float) -> None:
         """End the rebalance with an assignment."""

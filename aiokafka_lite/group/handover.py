@@ -18,9 +18,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from ..aio.retry import Backoff, is_momentary, is_refusal
 from ..config import ClientConfig, GroupConfig
-from ..errors import KafkaError
 from ..types import OffsetAndMetadata, TopicPartition
 from .base_member import BaseMember
 from .events import Assign, Fail, Lose, Released, Revoke
@@ -39,7 +37,7 @@ class Handovers:
     """The handover task of one member. Owner: the group coordinator.
 
     ``member`` returns the member, ``calm_at`` the loop's time at which the group was last known not to rebalance.
-    ``on_released`` is called when the reader has released partitions, ``on_error`` with errors that are retried.
+    ``on_released`` is called when the reader has released partitions.
     """
 
     def __init__(
@@ -49,21 +47,17 @@ class Handovers:
         member: Callable[[], BaseMember],
         reading: Reading,
         offsets: Offsets,
-        backoff: Backoff,
         *,
         calm_at: Callable[[], float],
         on_released: Callable[[Released], None],
-        on_error: Callable[[KafkaError], None],
     ) -> None:
         self._config = config
         self._client_config = client_config
         self._member = member
         self._reading = reading
         self._offsets = offsets
-        self._backoff = backoff
         self._calm_at = calm_at
         self._on_released = on_released
-        self._on_error = on_error
         self._queue: asyncio.Queue[Assign | Revoke | Lose | Fail] = asyncio.Queue()
         self._leaving: set[TopicPartition] = set()  # the partitions of unfinished revocations and losses (rule 3)
         self._deadlines: dict[int, float] = {}  # the loop's time until which a revocation waits for the user (rule 4)
@@ -73,6 +67,8 @@ class Handovers:
         self._waiting: anyio.CancelScope | None = None
         self._locating: anyio.CancelScope | None = None
         self._closing = False
+        self.step: str = ""
+        """What the present assignment waits for; empty without one."""
 
     def put(self, action: Assign | Revoke | Lose | Fail) -> None:
         """Perform this action after the earlier ones."""
@@ -126,25 +122,16 @@ class Handovers:
         for partition, offset in committed.items():
             self._offsets.begin(partition, offset)
         # Partitions in ``_leaving`` are excluded, because they may have left while the offsets were looked up (rule 3).
+        self.step = "its program has not returned from on_assigned() of its listener, or from setup() of its handler"
         await self._reading.assigned(committed, action.owned - self._leaving)
+        self.step = ""
 
     async def _locate(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets.
-
-        The lookup is retried without a time limit, because the member cannot read without them.
-        """
-        while True:
-            try:
-                committed = await self._offsets.fetch(partitions)
-            except KafkaError as error:
-                if not is_momentary(error):
-                    raise
-                self._on_error(error)
-                if is_refusal(error):  # a timeout has already taken long
-                    await asyncio.sleep(self._backoff.next())
-            else:
-                self._backoff.reset()
-                return committed
+        self.step = "the committed offsets have not been read yet"
+        try:
+            return await self._offsets.lookups.locate(partitions)
+        finally:
+            self.step = ""
 
     async def _revoke(self, action: Revoke) -> None:
         closing = action.closing or self._closing

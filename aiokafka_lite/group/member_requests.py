@@ -114,12 +114,15 @@ class MemberRequests:
 
     def report(self, error: KafkaError) -> None:
         """Log an error that is retried."""
-        outages = self._client.outages
+        outages, group = self._client.outages, self._config.group_id
         if is_refused(error):
             # In an outage of its own, because an operator has to act, and a rebalance begins many outages.
             what = "%r is refused, and tries again: %s"
             outages.report(logger, self._access, error, what, self._member, error, refused=True)
         else:
             # INFO, not WARNING: errors are normal while a group rebalances.
-            outages.report(logger, self.place, error, "%r: %s", self._member, error, level=logging.INFO)
+            problem = f"requests of group {group!r} to its coordinator fail: {error}"
+            outages.report(
+                logger, self.place, error, "%r: %s", self._member, error, level=logging.INFO, problem=problem
+            )
         self._on_error(error)

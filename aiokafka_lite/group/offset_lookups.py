@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from ..aio.deadline import deadline
-from ..aio.retry import Backoff
+from ..aio.retry import Backoff, is_momentary, is_refusal
 from ..arguments import check_timeout
 from ..arguments import partitions as checked_partitions
 from ..cluster.client import Client
@@ -22,6 +23,8 @@ from .commit_attempt import MEMBERSHIP_ERRORS
 from .events import Identity
 from .offset_requests import FetchAnswer, fetch_request, read_fetch, topic_id
 from .requests import is_retriable_by_member
+
+logger = logging.getLogger(__name__)
 
 _REFUSED_MEMBER = (*MEMBERSHIP_ERRORS, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 
@@ -51,15 +54,54 @@ class OffsetLookups:
         self._on_error = on_error
 
     async def fetch(
-        self, partitions: Iterable[TopicPartition], *, timeout: float | None
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout: float | None,
+        on_retry: Callable[[KafkaError], None] = lambda error: None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets; see ``Offsets.fetch``."""
+        """The committed offsets; see ``Offsets.fetch``. ``on_retry`` gets the error of each failed attempt."""
         check_timeout(timeout)
-        lookup = _Lookup(dict.fromkeys(checked_partitions(partitions)))
+        lookup = _Lookup(dict.fromkeys(checked_partitions(partitions)), on_retry=on_retry)
         limit = self._client_config.api_timeout if timeout is None else timeout
         with deadline(limit, lambda: lookup.describe(self._group_id, limit)):
             await repeat_attempts(lambda: self._try_fetch(lookup), self._client.retry_backoff())
         return lookup.found
+
+    async def locate(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The committed offsets, for a reader that cannot read without them: the lookup has no time limit."""
+        wanted, place, outages = list(partitions), f"committed offsets of group {self._group_id}", self._client.outages
+
+        def report(error: KafkaError) -> None:
+            # INFO, not WARNING: errors are normal while a coordinator moves to another broker.
+            outages.report(
+                logger,
+                place,
+                error,
+                "group %s: reading the committed offsets failed; retrying: %s",
+                self._group_id,
+                error,
+                level=logging.WARNING if is_refusal(error) else logging.INFO,
+                problem=f"the committed offsets of group {self._group_id!r} cannot be read: {error}",
+            )
+
+        backoff = self._client.retry_backoff()
+        try:
+            while True:
+                try:
+                    found = await self.fetch(wanted, timeout=None, on_retry=report)
+                except KafkaError as error:
+                    if not is_momentary(error):
+                        raise
+                    self._on_error(error)
+                    if is_refusal(error):  # a timeout has already taken long
+                        report(error)
+                        await asyncio.sleep(backoff.next())
+                    continue
+                outages.recovered(logger, place, "group %s: read the committed offsets", self._group_id)
+                return found
+        finally:
+            outages.forget(place)  # a cancelled lookup is no outage
 
     async def _try_fetch(self, lookup: _Lookup) -> bool:
         """Send one request for the missing partitions. True if some are to be retried."""
@@ -78,6 +120,7 @@ class OffsetLookups:
             if not is_retriable_by_member(error):
                 raise
             lookup.last_error = str(error)
+            lookup.on_retry(error)
             self._on_error(error)
             return True
         answer = read_fetch(self._group_id, wanted, response, view.topic_names)
@@ -94,6 +137,7 @@ class OffsetLookups:
             refused = error_for(answer.whole, f"fetching committed offsets of group {self._group_id!r}")
             if not is_retriable_by_member(refused):
                 raise refused
+            lookup.on_retry(refused)
             return True
         lookup.apply(answer)
         return bool(lookup.missing)
@@ -107,6 +151,7 @@ class _Lookup:
     found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
     last_error: str = ""
     by_name: bool = False  # the coordinator does not know a topic id
+    on_retry: Callable[[KafkaError], None] = lambda error: None
 
     def describe(self, group_id: str, limit: float) -> str:
         """The text of the error that no offsets were found within ``limit`` seconds."""
@@ -127,6 +172,8 @@ class _Lookup:
                 self._settle(partition, None)
             elif not is_retriable_by_member(refused := error_for(code, f"fetching the offset of {partition}")):
                 raise refused
+            else:
+                self.on_retry(refused)
         if self.missing and not answer.errors:
             self.last_error = f"the coordinator did not answer for {', '.join(map(str, list(self.missing)[:3]))}"
 

@@ -100,13 +100,14 @@ class Offsets:
         self._on_refused = on_refused
         self._on_error = on_error
         self._channel = CoordinatorChannel(client, config.group_id)
-        self._lookups = OffsetLookups(
+        self.lookups: OffsetLookups = OffsetLookups(
             client, self._channel, config.group_id, client_config, fetching_identity, on_refused, on_error
         )
         self.commits: RequestCounters = RequestCounters()
         """The requests that commit offsets, each attempt by itself."""
         self._marked: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata | None] = {}  # the keys are the assigned partitions
+        self._initial: dict[TopicPartition, OffsetAndMetadata] = {}  # where reading begins; see ``begin_at``
         # Partitions whose next mark counts even if it goes backwards, because the user moved the position.
         self.moved: set[TopicPartition] = set()
         self._moved_back: set[TopicPartition] = set()  # partitions with a mark that could go backwards
@@ -145,6 +146,15 @@ class Offsets:
             del self._marked[partition]  # rule 2: it was made before the committed offset was known
         return known
 
+    def begin_at(self, partition: TopicPartition, offset: int) -> None:
+        """Let automatic commits include the offset at which reading begins, until a record is marked.
+
+        Call it for an assigned partition without a committed offset, whose first offset depends on the time. Otherwise
+        another member that gets the partition would look up a later offset, and skip the records in between.
+        """
+        if self.auto_commit and partition in self._committed and self._committed[partition] is None:
+            self._initial[partition] = OffsetAndMetadata(offset)
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions that are no longer assigned. Marks that are not committed are refused (rule 5)."""
         for partition in partitions:
@@ -154,6 +164,7 @@ class Offsets:
                 self.refuse(partition, marked.offset)
             # A commit in progress must not send this offset later, even if the partition is assigned again (rule 3).
             self._attempt.dropped.add(partition)
+            self._initial.pop(partition, None)
             self.moved.discard(partition)
             self._moved_back.discard(partition)
 
@@ -202,6 +213,7 @@ class Offsets:
 
     def may_go_back(self, partition: TopicPartition) -> None:
         """Let the next mark count even if it goes backwards, because the user moved the position."""
+        self._initial.pop(partition, None)
         if partition in self._committed:
             self.moved.add(partition)
 
@@ -217,11 +229,15 @@ class Offsets:
         return checked_partition(partition)
 
     def _to_commit(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
-        wanted = self._marked if partitions is None else set(partitions)
+        wanted = None if partitions is None else set(partitions)
+        offsets = self._marked
+        if self._initial:
+            begins = {each: offset for each, offset in self._initial.items() if self._committed.get(each) is None}
+            offsets = begins | offsets
         return {
             partition: offset
-            for partition, offset in self._marked.items()
-            if partition in wanted and self._committed.get(partition) != offset
+            for partition, offset in offsets.items()
+            if (wanted is None or partition in wanted) and self._committed.get(partition) != offset
         }
 
     # Committing.
@@ -242,7 +258,7 @@ class Offsets:
         """Commit the marks of these partitions, or of all, that are not committed yet. Otherwise like ``commit``."""
         self._collect()
         wanted = None if partitions is None else list(partitions)
-        before = self._to_commit(wanted)
+        before = {each: offset for each, offset in self._to_commit(wanted).items() if each in self._marked}
 
         def dropped() -> dict[TopicPartition, KafkaError]:
             """Marks whose partitions were lost during the commit, which may have waited for an earlier commit."""
@@ -396,7 +412,7 @@ class Offsets:
         Raises AuthorizationError and other errors that are not retriable at once, TypeError or ValueError for a wrong
         argument.
         """
-        return await self._lookups.fetch(partitions, timeout=timeout)
+        return await self.lookups.fetch(partitions, timeout=timeout)
 
 
 def _too_late(partition: TopicPartition, offset: int) -> IllegalStateError:

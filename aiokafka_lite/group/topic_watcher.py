@@ -11,9 +11,10 @@ import anyio
 
 from ..aio.children import ChildScope
 from ..aio.light_event import LightEvent
-from ..aio.retry import Backoff, is_momentary
+from ..aio.retry import Backoff, is_momentary, is_refusal
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
+from ..cluster.topics import MISSING_AFTER
 from ..errors import ErrorCode, KafkaError, error_for
 from ..protocol.messages import MetadataRequest
 from .events import Event, Subscribe, TopicsSeen
@@ -54,11 +55,16 @@ class TopicWatcher:
         self._spawn = spawn
         self._post = post
         self._on_error = on_error
+        self._place = f"topics of group {group_id}"
         self._pattern_task: ChildScope | None = None
         # Set when a matching topic was deleted. Then the topics are listed at once.
         self._topic_gone = LightEvent()
         self.subscribed: frozenset[str] = frozenset()
         """The topics to read; for a pattern, the topics that match now."""
+        self.pattern: re.Pattern[str] | None = None
+        """The pattern of the subscription; None for topics by name."""
+        self.listed: frozenset[str] | None = None
+        """The topics of the cluster, as last listed for the pattern; None before the first list."""
         self._watched: frozenset[str] = frozenset()
         self._unknown: set[str] = set()  # topics that had partitions, and are unknown in the last metadata answers
         self._gone: set[str] = set()  # topics that stayed unknown, so they are deleted
@@ -74,6 +80,9 @@ class TopicWatcher:
         if self._pattern_task is not None:
             self._pattern_task.cancel()
             self._pattern_task = None
+            self._client.outages.forget(self._place)
+        self.pattern = topics if isinstance(topics, re.Pattern) else None
+        self.listed = None
         if isinstance(topics, re.Pattern):
             # With a pattern, a request for a matching topic that was just deleted would create it again.
             self._client.allow_topic_creation(False)
@@ -201,6 +210,8 @@ class TopicWatcher:
         """List all topics every ``metadata_max_age`` seconds, and subscribe to those that match."""
         config = self._client.config
         known: frozenset[str] | None = None
+        # Two lists say which topics exist at the start, because one broker may have outdated metadata.
+        listed_again, second = False, min(MISSING_AFTER, config.metadata_max_age)
         backoff = self._client.retry_backoff()
         # The metadata may contain a deleted topic for a while, so the early refresh is repeated with a growing pause.
         early = Backoff(config.retry_backoff, config.metadata_max_age, random=self._client.runtime.random)
@@ -210,10 +221,19 @@ class TopicWatcher:
             except KafkaError as error:
                 if not is_momentary(error):
                     raise
+                what = "group %s: listing the topics for its pattern failed; retrying: %s"
+                problem = f"the topics for the pattern {pattern.pattern!r} cannot be listed: {error}"
+                level = logging.WARNING if is_refusal(error) else logging.INFO
+                self._client.outages.report(
+                    logger, self._place, error, what, self._group_id, error, level=level, problem=problem
+                )
                 self._on_error(error)
                 await asyncio.sleep(backoff.next())
                 continue
+            self._client.outages.recovered(logger, self._place, "group %s: listed the topics", self._group_id)
             backoff.reset()
+            self.listed = frozenset(topic.name for topic in response.topics if topic.name is not None)
+            self._client.add_list_of_topics(self.listed)
             names = frozenset(
                 topic.name
                 for topic in response.topics
@@ -226,8 +246,9 @@ class TopicWatcher:
                 known = names
                 self._subscribe(names)
             self._topic_gone.clear()
-            with anyio.move_on_after(config.metadata_max_age) as waiting:
+            with anyio.move_on_after(config.metadata_max_age if listed_again else second) as waiting:
                 await self._topic_gone.wait()
+            listed_again = True
             if waiting.cancelled_caught:
                 early.reset()
             else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..aio.byte_budget import ByteBudget
@@ -20,6 +20,7 @@ from ..aio.retry import is_retriable
 from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
+from ..cluster.standstill import Wait
 from ..config import ProducerConfig
 from ..errors import IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, UnsupportedVersion, error_for
 from ..protocol.messages import InitProducerIdRequest
@@ -171,9 +172,22 @@ class Pipeline:
     async def start(self) -> None:
         """Start the tasks of the pipeline, as children of the producer. Returns when transactions can begin."""
         self._client.on_view_change(self._view_changed)
+        self._client.standstill.watch(lambda: repr(self._service), [self._waits])
         self._spawn(self._fail_deliveries_at_end, "deliveries")
         if self.transactions is not None:
             await self.transactions.start()
+
+    def _waits(self) -> Iterator[Wait]:
+        from .waits import waits  # imported here: a producer that works for a moment does not need it
+
+        return waits(
+            self._client,
+            self.accumulator.topics.values(),
+            self.settlement.partitions(),
+            self.room,
+            None if self.transactions is None else self.transactions.waiting_error,
+            self.counters.records_delivered,
+        )
 
     def _spawn(self, function: Callable[[], Coroutine[Any, Any, object]], name: str) -> ChildScope:
         return self._service.start_child(function, name=f"Producer: {name}")
@@ -234,7 +248,11 @@ class Pipeline:
                 # A closing producer continues too, because ``close`` waits for records that need the id.
                 if self._service.state not in (ServiceState.RUNNING, ServiceState.CLOSING):
                     raise
-                outages.report(logger, _PLACE, error, "could not obtain a producer id: %s", error)
+                # ``health()`` shows ``id_refusal`` for an error that is not retriable.
+                problem = f"it has no producer id: {error}" if is_retriable(error) else ""
+                level = logging.INFO if is_retriable(error) else logging.WARNING
+                what = "could not obtain a producer id: %s"
+                outages.report(logger, _PLACE, error, what, error, level=level, problem=problem)
                 if not is_retriable(error):
                     # An operator may have to grant a permission. Until then, records fail at once.
                     self.id_refusal = error
@@ -247,8 +265,9 @@ class Pipeline:
             self._dispatcher.offer(partition)
 
     async def _ask_for_producer_id(self) -> ProducerIdAndEpoch:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
         try:
-            answer = await self._client.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
+            answer = await self._client.send(request, retry=False)
         except UnsupportedVersion as error:
             raise UnsupportedVersion(f"{error}; without it, set idempotence=False") from error
         if answer.error_code:

@@ -145,5 +145,6 @@ class TransactionChannel:
             if pauses is concurrent:  # normal after a transaction, so it is not an outage
                 logger.debug("%s; next attempt in %.3f s", failure, pause)
             else:
-                outages.report(logger, _PLACE, failure, "%s failed: %s; next attempt in %.2f s", what, failure, pause)
+                message, problem = "%s failed: %s; next attempt in %.2f s", f"its transaction waits: {failure}"
+                outages.report(logger, _PLACE, failure, message, what, failure, pause, problem=problem)
             await asyncio.sleep(pause)

@@ -406,6 +406,11 @@ class Transactions:
     def _bound(self, timeout: float | None) -> float:
         return self._client.config.api_timeout if timeout is None else timeout
 
+    @property
+    def waiting_error(self) -> KafkaError | None:
+        """The error of the request to the coordinator that is being repeated; None if the last request succeeded."""
+        return self._coordinator.channel.last_error
+
     def _late(self, what: str) -> str:
-        last = self._coordinator.channel.last_error
+        last = self.waiting_error
         return what if last is None else f"{what}; the last error was: {last}"

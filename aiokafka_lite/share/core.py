@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -30,6 +30,7 @@ from ..aio.service import CLOSE_TIMEOUT, Service
 from ..arguments import plural
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
+from ..cluster.standstill import Wait
 from ..errors import ErrorCode, IllegalStateError, KafkaError
 from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
@@ -41,6 +42,7 @@ from .membership import LEAVE_TIMEOUT, Membership
 from .results import AcknowledgementResult
 from .session import TopicIdPartition
 from .settings import ShareOptions
+from .waits import waits
 
 if TYPE_CHECKING:
     from ..cluster.otlp import Report
@@ -119,6 +121,7 @@ class ShareCore:
         await self._service.attach(self.client.service)
         self.client.add_topics(self.options.topics)
         self.client.on_view_change(self._view_changed)
+        self.client.standstill.watch(lambda: repr(self._service), [self._waits])
         self._is_running = True
         self._last_read_at = asyncio.get_running_loop().time()
         self._service.start_child(self.membership.run, name="share group member")
@@ -191,6 +194,9 @@ class ShareCore:
             logger.warning("share group %s: topic %s does not exist", self.options.share.group_id, name)
         self._missing = missing
         self._reassign()
+
+    def _waits(self) -> Iterator[Wait]:
+        return waits(self.client, self.membership.member, self.options.topics, self._missing, self.assignment)
 
     def _reassign(self) -> None:
         if not self._is_running:

@@ -367,7 +367,10 @@ class BrokerShareFetcher:
         if is_refusal(error):
             # In an outage of its own: an operator may have to act, and a move of a leader begins the other outage.
             place, level = self._access, logging.WARNING
-        self._client.outages.report(logger, place, error, what, self.node_id, error, level=level)
+        problem = f"fetching from broker {self.node_id} fails: {error}"
+        self._client.outages.report(
+            logger, place, error, what, self.node_id, error, level=level, problem=problem, is_partial=True
+        )
 
     def _lose(self, error: KafkaError, sent: Sequence[Acknowledgements]) -> None:
         """Drop the lost session and all records that were acquired in it (rule 4)."""

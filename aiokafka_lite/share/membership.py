@@ -169,4 +169,7 @@ class Membership:
             self._client.outages.report(logger, self._access, error, what, self.member, error, refused=True)
             return
         # INFO, not WARNING: errors are normal while a coordinator moves to another broker.
-        self._client.outages.report(logger, self._place, error, "%r: %s", self.member, error, level=logging.INFO)
+        problem = f"requests of share group {self.member.group_id!r} to its coordinator fail: {error}"
+        self._client.outages.report(
+            logger, self._place, error, "%r: %s", self.member, error, level=logging.INFO, problem=problem
+        )

@@ -1,0 +1,162 @@
+"""Standing still is never silent: whatever a client waits for, log, ``health()`` and ``diagnose()`` name it.
+
+A client waits in two ways, and this module watches both.
+
+- Requests fail and are retried. The code that retries reports an outage with a ``problem`` (``aio.outages``). An outage
+  that was reported below WARNING gets its WARNING here when it has lasted for ``FAILS_FOR`` seconds.
+- No request fails, and yet nothing happens: a partition has no leader, a pattern matches no topic. The component has a
+  table of checks, and passes it to ``watch``. A check returns a ``Wait`` for each thing that the client waits for at
+  the moment. A wait that is there for ``after`` seconds without a break gets its WARNING.
+
+Each standstill is two lines: the WARNING, and an INFO when it is over. ``health()`` has its text in the meantime, and
+``diagnose()`` from its first sight on.
+
+To add a way of waiting: report an outage with a ``problem`` if requests fail, else add a check to the table of the
+component: ``consumer/waits.py``, ``producer/waits.py`` or ``share/waits.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ..aio.outages import Outages
+
+logger = logging.getLogger(__name__)
+
+PERIOD = 2.0
+"""Seconds between two looks."""
+
+AFTER = 20.0
+"""Seconds after which a wait is a standstill, if normal operation may take long as well, as a rebalance may."""
+
+SOON = 6.0
+"""The same for a state that normal operation passes within seconds."""
+
+FAILS_FOR = 10.0
+"""Seconds after which an outage with a problem gets its WARNING."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something that the client waits for now. Waits with the same ``place`` at two looks are the same wait."""
+
+    place: str
+    text: str
+    """What the client waits for, and what a user can do about it."""
+    is_partial: bool = False
+    """Whether the client does the rest of its work, so that it is ready nevertheless."""
+    is_logged: bool = False
+    """Whether another module has logged it: no line is written for it."""
+    after: float = AFTER
+    """Seconds after which it is a standstill: at most ``AFTER``, so that it is named within 30 seconds."""
+    progress: int = 0
+    """A number that changes if the wait is not the same as at the last look, because something has moved."""
+    level: int = logging.WARNING
+
+
+@dataclass(slots=True)
+class Standing:
+    """A wait that was there at the last look. ``since`` is the loop's time of the first look at it."""
+
+    wait: Wait
+    since: float
+    is_named: bool = False
+    """Whether it has lasted for ``after`` seconds, so that log and health name it."""
+    is_written: bool = False
+    """Whether its line is in the log."""
+
+
+ROOT = "metadata"
+"""The place of the outage of the whole cluster. While it lasts, its line is the only one: everything else follows from
+it."""
+
+Check = Callable[[], Iterable[Wait]]
+
+
+class Standstill:
+    """The standstills of one client. Owner: the ``Client``, which runs ``run`` as a task.
+
+    The checks run in that task, so they must be quick, and neither wait nor raise.
+    """
+
+    def __init__(self, outages: Outages) -> None:
+        self._outages = outages
+        self._name: Callable[[], str] = lambda: "the client"
+        self._checks: tuple[Check, ...] = ()
+        self._standing: dict[str, Standing] = {}
+        self._reachable_since = -math.inf  # the loop's time of the last look at which no broker answered
+
+    def watch(self, name: Callable[[], str], checks: Iterable[Check]) -> None:
+        """Use these checks from now on. ``name`` returns the name of the component for the log."""
+        self._name, self._checks = name, tuple(checks)
+
+    async def run(self) -> None:
+        """Look every ``PERIOD`` seconds, until cancelled."""
+        while True:
+            await asyncio.sleep(PERIOD)
+            self.look()
+
+    def look(self) -> None:
+        """Compare the present waits with those of the last look."""
+        now = asyncio.get_running_loop().time()
+        if self._outages.is_ongoing(ROOT):
+            self._reachable_since = now
+        waits = {wait.place: wait for check in self._checks for wait in check()}
+        for place in [place for place in self._standing if place not in waits]:
+            self._end(self._standing.pop(place), now)
+        for place, wait in waits.items():
+            standing = self._standing.get(place)
+            if standing is not None and standing.wait.progress != wait.progress:
+                self._end(standing, now)
+                standing = None
+            if standing is None:
+                standing = self._standing[place] = Standing(wait, now)
+            standing.wait = wait
+            if not standing.is_named and self._is_late(standing.since, wait.after, now):
+                standing.is_named = True
+            # Another module may log the reason at first, and recover before the wait is over.
+            if standing.is_named and not standing.is_written and not wait.is_logged:
+                standing.is_written = True
+                logger.log(wait.level, "%s stands still: %s", self._name(), wait.text)
+        self._warn_of_outages(now)
+
+    def _is_late(self, since: float, after: float, now: float) -> bool:
+        return now - max(since, self._reachable_since) >= after
+
+    def _end(self, standing: Standing, now: float) -> None:
+        if standing.is_written:
+            logger.info("%s goes on after %.0f s: %s", self._name(), now - standing.since, standing.wait.text)
+
+    def _warn_of_outages(self, now: float) -> None:
+        for outage in self._outages.problems():
+            assert outage.began is not None
+            if not outage.is_warned and self._is_late(outage.began, FAILS_FOR, now):
+                outage.is_warned = True
+                logger.warning("%s stands still: %s", self._name(), outage.problem)
+
+    # For ``health()``, ``diagnose()`` and texts of errors.
+
+    def describe(self) -> str:
+        """Everything that the client waits for at this moment, for the text of a timeout; empty if there is nothing."""
+        outages = [outage.problem for outage in self._outages.problems()]
+        return "; ".join(dict.fromkeys([*outages, *(wait.text for check in self._checks for wait in check())]))
+
+    def waits(self) -> list[tuple[str, float]]:
+        """The texts of all problems and of all waits of the last look, with the loop's time of their first sight."""
+        outages = [(outage.problem, outage.began or outage.last) for outage in self._outages.problems()]
+        return [*outages, *((standing.wait.text, standing.since) for standing in self._standing.values())]
+
+    def problems(self, *, is_partial: bool) -> tuple[str, ...]:
+        """The texts of the standstills that are named, either the partial ones or the others."""
+        # ``health_of`` shows the refusals.
+        outages = [
+            outage
+            for outage in self._outages.problems()
+            if outage.is_warned and outage.is_partial is is_partial and not outage.is_refusal
+        ]
+        waits = [each.wait for each in self._standing.values() if each.is_named and each.wait.is_partial is is_partial]
+        return tuple(dict.fromkeys([*(each.problem for each in outages), *(each.text for each in waits)]))

@@ -1,0 +1,68 @@
+"""What a consumer waits for: its part of the table of ``Client.standstill``. Pure: times are passed in.
+
+``group/waits.py`` has the part of a membership.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from ..arguments import plural
+from ..cluster.client import Client
+from ..cluster.standstill import Wait
+from ..errors import ErrorCode
+from .partition import AssignedPartition
+from .position import PauseReason
+from .position_keeper import place_of_lookups, why_unknown
+from .subscription import Subscription
+
+SHOWN = 3
+"""The number of partitions in one text."""
+
+
+def unread_partitions(subscription: Subscription, client: Client) -> Iterator[Wait]:
+    """The partitions that have no leader or no position, with the reason of the first one."""
+    waiting = [assigned for assigned in subscription if _waits(assigned, client)]
+    if not waiting:
+        return
+    first = waiting[0]
+    others = ""
+    if len(waiting) > 1:
+        shown = ", ".join(str(assigned.partition) for assigned in waiting[1 : 1 + SHOWN])
+        others = f"; so do {shown}" if len(waiting) <= 1 + SHOWN else f"; so do {len(waiting) - 1} others: {shown}, ..."
+    yield Wait(
+        "partitions",
+        f"{first.partition} is not read: {why_unknown(first, client.view)}{others}",
+        is_partial=len(waiting) < len(subscription.partitions),
+        is_logged=_is_logged(first, client),
+    )
+
+
+def _waits(assigned: AssignedPartition, client: Client) -> bool:
+    position = assigned.position
+    # The next read raises a failure. The user has paused a partition. The membership names the two other reasons.
+    if assigned.failure is not None or position.paused or position.pause_reason is PauseReason.REVOKING:
+        return False
+    if position.pause_reason is PauseReason.ASSIGNING and position.is_known:
+        return False
+    return not position.is_known or client.view.leader_of(assigned.partition) is None
+
+
+def _is_logged(assigned: AssignedPartition, client: Client) -> bool:
+    """Whether the failure that is retried, or the missing topic, has a line in the log already."""
+    leader = client.view.leader_of(assigned.partition)
+    places = [str(assigned.partition)]
+    if leader is not None:
+        places.append(place_of_lookups(leader.node_id))
+    topic = client.view.topics.get(assigned.partition.topic)
+    is_missing = topic is not None and topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return is_missing or any(map(client.outages.is_ongoing, places))
+
+
+def paused_partitions(subscription: Subscription) -> Iterator[Wait]:
+    """The pause of all partitions by the program: a read returns nothing then, as the program wants it."""
+    partitions = subscription.partitions
+    if partitions and all(assigned.position.paused for assigned in partitions.values()):
+        text = f"the program has paused all its partitions ({plural(len(partitions), 'partition')})"
+        yield Wait("paused", text, is_partial=True, level=logging.INFO)
