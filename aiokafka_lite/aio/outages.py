@@ -51,6 +51,8 @@ class Outage:
     began: float | None
     is_refusal: bool = False
     """Whether the latest failure was a refusal: of the login, a certificate, or a permission."""
+    was_refused: bool = False
+    """Whether the present outage has had a refusal."""
     count_before: int = 0
     """The value of ``count`` when the present outage began."""
     problem: str = ""
@@ -117,7 +119,10 @@ class Outages:
     def failed(
         self, place: str, error: BaseException, *, refused: bool = False, problem: str = "", is_partial: bool = False
     ) -> bool:
-        """Count a failure. Returns True if it begins an outage. ``report`` explains the arguments."""
+        """Count a failure. Returns True if it begins an outage, or is the first refusal of one.
+
+        ``report`` explains the arguments.
+        """
         now = asyncio.get_running_loop().time()
         # Removed and added again, so that the latest failure is the last one.
         outage = self._by_place.pop(place, None)
@@ -128,7 +133,7 @@ class Outages:
         begins = outage.began is None
         if begins:
             outage.began, outage.count_before = now, outage.count
-            outage.is_warned = False
+            outage.is_warned = outage.was_refused = False
             self._ongoing.add(place)
         outage.problem, outage.is_partial = problem, is_partial
         outage.count += 1
@@ -136,6 +141,9 @@ class Outages:
         outage.error = f"{type(error).__name__}: {error}"
         causes = error.refused.values() if isinstance(error, CommitFailed) else (error,)
         outage.is_refusal = refused or any(map(is_refusal, causes))
+        # An operator may have to act only now: a broker that was down refuses the login.
+        begins = begins or (outage.is_refusal and not outage.was_refused)
+        outage.was_refused = outage.was_refused or outage.is_refusal
         return begins
 
     def over(self, place: str) -> Ended | None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ..aio.retry import Backoff, is_momentary, is_refusal, is_retriable
+from ..aio.retry import Backoff, is_retriable
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..cluster.coordinators import CoordinatorKind
@@ -100,14 +100,14 @@ class TransactionChannel:
         on_lost: Callable[[], None] = lambda: None,
         on_failed: Callable[[KafkaError], None] = lambda error: None,
         refused_item: Callable[[], str] = lambda: "",
-        waits_out_refusals: bool = False,
+        waits_out: Callable[[KafkaError], bool] = lambda error: False,
     ) -> None:
         """Repeat an attempt until it succeeds, or is no longer needed. Raises an error if a retry cannot help.
 
         ``is_outdating``: a lost answer makes the epoch outdated, and calls ``on_lost``. ``channel`` is the channel that
         the attempt uses, by default the channel of the transactional id. ``on_failed`` gets each error before the
         pause. ``refused_item`` names the item with the code that the attempt returned, for the text of the error.
-        ``waits_out_refusals``: a refused login and a missing permission are retried too.
+        ``waits_out`` returns whether to retry an error that is not retriable.
         """
         backoff = self._client.retry_backoff()
         concurrent = Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
@@ -126,7 +126,7 @@ class TransactionChannel:
                 if is_outdating and is_sent and not (isinstance(error, ConnectionLost) and not error.sent):
                     self._ids.is_outdated = True
                     on_lost()
-                if not (is_retriable(error) or (waits_out_refusals and is_momentary(error))):
+                if not (is_retriable(error) or waits_out(error)):
                     raise
                 failure: KafkaError = error
             else:
@@ -135,7 +135,7 @@ class TransactionChannel:
                     outages.recovered(logger, _PLACE, "the transaction coordinator answers")
                     return
                 failure = refused(code, what + refused_item(), self._transactional_id, self._transaction_timeout)
-                if not (code.retriable or (waits_out_refusals and is_refusal(failure))):
+                if not (code.retriable or waits_out(failure)):
                     raise failure
                 if code in _PREVIOUS_IS_OPEN:
                     pauses = concurrent

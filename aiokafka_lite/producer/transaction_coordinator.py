@@ -34,6 +34,7 @@ from contextlib import nullcontext, suppress
 
 import anyio
 
+from ..aio.retry import is_momentary, is_refusal
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..errors import (
@@ -154,7 +155,7 @@ class TransactionCoordinator:
             attempt,
             is_outdating=False,
             # At the start, the caller gets a refusal at once.
-            waits_out_refusals=present is not None,
+            waits_out=is_momentary if present is not None else lambda error: False,
         )
 
     async def add_partitions(self, is_wanted: Callable[[], bool], on_failed: Callable[[KafkaError], None]) -> None:
@@ -205,7 +206,8 @@ class TransactionCoordinator:
 
         what = "committing the transaction" if committed else "aborting the transaction"
         # A refusal does not say whether an earlier attempt, whose answer was lost, has ended the transaction (rule 1).
-        await self.channel.repeat(what, attempt, waits_out_refusals=True)
+        # After UNKNOWN_SERVER_ERROR, a commit is followed by an abort, as in Java's client.
+        await self.channel.repeat(what, attempt, waits_out=is_refusal if committed else is_momentary)
         if generation >= 2:
             self._markers_until = asyncio.get_running_loop().time() + LONGEST_MARKER_WAIT
 
