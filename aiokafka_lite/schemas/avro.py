@@ -26,6 +26,9 @@ from .serializing import (
     referenced,
 )
 
+_SCHEMA_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What a text that is JSON and no schema causes."""
+
 GivenAvro = str | Mapping[str, Any] | list[Any] | Schema
 """A schema of Avro: JSON text, the parsed JSON, or a ``Schema``, which may have references."""
 
@@ -71,10 +74,7 @@ class AvroSerializer(SchemaSerializer[T]):
     async def _writer(self, schema: Schema) -> Write:
         check_type(schema, "AVRO", "AvroSerializer")
         # The data has the shape of this serializer's schema. The registry's newer schema must be able to represent it.
-        try:
-            return writer(await _resolved(self._registry, schema))
-        except (ValueError, KeyError, TypeError) as error:
-            raise _wrong_schema(error) from None
+        return _writer_of(await _resolved(self._registry, schema))
 
 
 class AvroDeserializer(SchemaDeserializer[T]):
@@ -127,10 +127,7 @@ def _checked(given: GivenAvro) -> Schema:
     """The schema as a ``Schema``. Raises ConfigurationError if it is not JSON, or not an Avro schema."""
     schema, parsed = given_schema(given, "AVRO", (Mapping, list), "JSON text, a dict, a list or a Schema")
     if not schema.references:  # a schema with references is resolved when the registry has sent the referenced schemas
-        try:
-            writer(_parse(resolved(parsed)))
-        except (ValueError, KeyError, TypeError) as error:
-            raise _wrong_schema(error) from None
+        _writer_of(_parse(_resolve(parsed, [])))
     return schema
 
 
@@ -138,8 +135,23 @@ async def _resolved(registry: SchemaRegistryClient, schema: Schema) -> Any:
     """The schema with the types that it refers to. Raises ConfigurationError."""
     used = await referenced(registry, schema)
     try:
-        return resolved(json.loads(schema.text), [json.loads(each.text) for each in used.values()])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        parsed = [json.loads(each.text) for each in (*used.values(), schema)]
+    except (ValueError, RecursionError) as error:
+        raise _wrong_schema(error) from None
+    return _resolve(parsed.pop(), parsed)
+
+
+def _resolve(schema: Any, used: list[Any]) -> Any:
+    try:
+        return resolved(schema, used)
+    except _SCHEMA_ERRORS as error:
+        raise _wrong_schema(error) from None
+
+
+def _writer_of(schema: Any) -> Write:
+    try:
+        return writer(schema)
+    except _SCHEMA_ERRORS as error:
         raise _wrong_schema(error) from None
 
 
@@ -152,7 +164,7 @@ def _parse(schema: Any) -> Any:
     fastavro = extra("fastavro", "avro")
     try:
         return fastavro.parse_schema(schema)
-    except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, KeyError, TypeError) as error:
+    except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, *_SCHEMA_ERRORS) as error:
         raise _wrong_schema(error) from None
 
 

@@ -46,7 +46,10 @@ def logical_type(schema: Any) -> LogicalType | None:
         return None
     kind = schema["type"], schema["logicalType"]
     if kind in (("bytes", "decimal"), ("fixed", "decimal")):
-        return _decimal(schema)
+        precision, scale = schema.get("precision"), schema.get("scale", 0)
+        # Java ignores a logical type that is not valid.
+        is_valid = isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and precision > 0
+        return _decimal(schema) if is_valid else None
     return _BY_NAME.get(kind)
 
 

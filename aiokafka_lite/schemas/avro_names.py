@@ -45,6 +45,8 @@ def full_name(schema: Mapping[str, Any], namespace: str) -> str:
     if not isinstance(name, str) or not name:
         raise ValueError(f"the {schema['type']} has no name")
     space = schema.get("namespace", namespace)
+    if space is not None and not isinstance(space, str):
+        raise ValueError(f"the namespace of {name} must be a str")
     return name if "." in name or not space else f"{space}.{name}"
 
 
@@ -112,7 +114,7 @@ class _Definitions:
             namespace = name.rpartition(".")[0]
             definition["fields"] = [
                 {**field, "type": self.inline(field.get("type"), namespace, defined, name_of)}
-                for field in definition.get("fields", ())
+                for field in definition["fields"]
             ]
         return definition
 

@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..arguments import INT32_MAX, INT64_MAX, plural
-from ..errors import ConfigurationError
 from .avro_logical import LogicalType, logical_type
 from .mismatch import Mismatch, wrong
 
@@ -641,7 +640,7 @@ def _latin(default: Any) -> Any:
 def _whole(schema: Mapping[str, Any], name: str) -> int:
     value = schema.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ConfigurationError(f"the {name} of {schema['name']} must be a whole number >= 0, got {value!r}")
+        raise ValueError(f"the {name} of {schema['name']} must be a whole number >= 0, got {value!r}")
     return value
 
 

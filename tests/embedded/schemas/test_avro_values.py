@@ -15,8 +15,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from aiokafka_lite import Producer
 from aiokafka_lite.embedded import EmbeddedCluster, EmbeddedSchemaRegistry
-from aiokafka_lite.errors import SerializationError
+from aiokafka_lite.errors import ConfigurationError, SerializationError
 from aiokafka_lite.schemas import AvroDeserializer, AvroSerializer, Schema, SchemaReference, SchemaRegistryClient
+from aiokafka_lite.schemas.avro_writing import writer
 from tests.embedded.schemas.formats import finished
 from tests.pure.schemas.test_avro_table import TABLE, is_written
 
@@ -129,3 +130,37 @@ async def test_types_that_references_define_are_known_at_any_depth_and_order(
     assert data[5:] == b"\x00" + b"\x02x\x02" * 2 + b"\x02" + b"\x02x\x02"
     assert await finished(AvroDeserializer(registry).deserialize("orders", data, ())) == order
     assert await finished(AvroDeserializer(registry, schema).deserialize("orders", data, ())) == order
+
+
+R = {"type": "record", "name": "R"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *(7, None, True, [7], {"type": 7}, {"type": None}, {"type": "recrod"}, {"type": {}}, {"type": [None]}),
+        *(R, {**R, "fields": 7}, {**R, "fields": [7]}, {**R, "fields": ["f"]}, {**R, "fields": [{"name": "f"}]}),
+        *({**R, "fields": [{"type": "int"}]}, {**R, "name": 7, "fields": []}, {**R, "namespace": 7, "fields": []}),
+        *({"type": "enum", "name": "E"}, {"type": "enum", "name": "E", "symbols": 7}, {"type": "enum", "symbols": []}),
+        *(
+            {"type": "fixed", "name": "F"},
+            {"type": "fixed", "name": "F", "size": -1},
+            {"type": "array"},
+            {"type": "map"},
+        ),
+        *({"type": "array", "items": 7}, ["int", "int"], [R, "Unknown"]),
+    ],
+    ids=json.dumps,
+)
+async def test_a_text_that_is_no_schema_is_refused(registry: SchemaRegistryClient, schema: Any) -> None:
+    text = json.dumps(schema)
+    for make in (AvroSerializer, AvroDeserializer):
+        with pytest.raises(ConfigurationError, match="schema must be a schema of Avro"):
+            make(registry, text)
+
+
+async def test_a_decimal_without_a_valid_precision_is_plain_bytes() -> None:
+    for more in ({}, {"precision": 0}, {"precision": 2, "scale": 3}, {"precision": "2"}):
+        schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": {"type": "bytes", **more}}]}
+        schema["fields"][0]["type"]["logicalType"] = "decimal"  # type: ignore[index]
+        assert writer(schema)({"f": b"x"}) == b"\x02x"
