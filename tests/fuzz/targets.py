@@ -6,6 +6,8 @@ A target raises nothing for any input: it catches the errors that its parser dec
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import logging
 import tempfile
 from collections.abc import Callable, Mapping
@@ -15,6 +17,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.avro_compatibility import AvroSchema
+from aiokafka_lite.embedded.referring_schemas import check_imports
 from aiokafka_lite.errors import ConfigurationError, CorruptRecord, ProtocolError
 from aiokafka_lite.properties import client_settings, consumer_settings, producer_settings, read_properties
 from aiokafka_lite.protocol import messages
@@ -25,6 +29,10 @@ from aiokafka_lite.protocol.records import decompress, split_batches
 from aiokafka_lite.protocol.records.columns import READ_COLUMNS, ArrowDecoder, PackedBatch
 from aiokafka_lite.protocol.records.scan import checking_lengths, scan
 from aiokafka_lite.protocol.schema import Message, Request, Response
+from aiokafka_lite.schemas.avro_names import resolved
+from aiokafka_lite.schemas.avro_writing import writer
+from aiokafka_lite.schemas.mismatch import Mismatch
+from aiokafka_lite.schemas.protobuf_names import message_types
 from aiokafka_lite.types import Compression, TopicPartition
 
 from .inputs import batches, compressed, damaged, encoded
@@ -226,6 +234,39 @@ def read_settings(data: bytes) -> None:
                     settings(properties)
 
 
+AVRO = b"""{"type": "record", "name": "a.R", "fields": [{"name": "f", "type": ["null", {"type": "enum", "name": "E",
+"symbols": ["A"]}], "default": null}, {"name": "g", "type": {"type": "array", "items": {"type": "fixed", "name": "F",
+"size": 2, "logicalType": "decimal", "precision": 3}}}, {"name": "h", "type": {"type": "map", "values": "R"}}]}"""
+PROTOBUF = b"""syntax = "proto3"; package a; import "b.proto"; // c
+message M { message N { } /* d */ map<string, int32> m = 1 [json_name = "{"]; oneof o { int32 i = 2; }
+enum E { A = 0; } }
+"""
+NO_SCHEMA = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+def make_schema(random: Random) -> bytes:
+    kind, text = random.choice(((b"a", AVRO), (b"p", PROTOBUF), (b"p", base64.b64encode(b"\n\x01a\x1a\x01b" * 3))))
+    return kind + damaged(random, text)
+
+
+def read_schema(data: bytes) -> None:
+    """The serializers and the embedded registry refuse a text that is no schema. A writer refuses or writes a dict."""
+    text = data[1:].decode("latin-1")
+    if data[:1] == b"p":
+        message_types(text)
+        with suppress(ValueError):
+            check_imports(text, ["b.proto"])
+        return
+    with suppress(*NO_SCHEMA):
+        AvroSchema(text)
+    try:
+        write = writer(resolved(json.loads(text)))
+    except NO_SCHEMA:
+        return
+    with suppress(Mismatch):
+        write({"f": "A", "g": [b"ab"], "h": {}})
+
+
 class Broker:
     """An embedded broker that gets damaged requests. After some requests a new broker replaces it."""
 
@@ -287,5 +328,6 @@ def all_targets(broker: Broker) -> Mapping[str, Target]:
         "batches": Target(make_batches, read_batches),
         "compressed": Target(make_compressed, read_compressed),
         "properties": Target(make_properties, read_settings),
+        "schemas": Target(make_schema, read_schema),
         "broker": Target(make_request, broker.read),
     }

@@ -25,6 +25,7 @@ COUNTS = {
     "batches": 60,
     "compressed": 20,
     "properties": 50,
+    "schemas": 200,
 }
 
 
