@@ -35,7 +35,8 @@ class ModelSerializer(Generic[T]):
     """Writes objects of one class as JSON: ``ModelSerializer(Order)``.
 
     ``model`` is a pydantic model, a msgspec Struct, a dataclass, a class of attrs, or a ``ModelAdapter`` for another
-    type. Objects of other classes are refused. Raises ConfigurationError for any other ``model``.
+    type. Objects of other classes are refused, and objects with a field that the class does not take: what is written
+    can be read. Raises ConfigurationError for any other ``model``.
     """
 
     def __init__(self, model: type[T] | ModelAdapter[T]) -> None:
@@ -43,7 +44,7 @@ class ModelSerializer(Generic[T]):
         self._to_json = adapter_of(model).to_json
 
     def serialize(self, topic: str, data: T, headers: list[Header]) -> bytes:
-        """The bytes to write. Raises TypeError for an object of another class."""
+        """The bytes to write. Raises TypeError for another class, ValueError for a field of another type."""
         if self._type is not None and not isinstance(data, self._type):
             raise TypeError(f"the type must be {self._type.__name__}")
         return self._to_json(data)
@@ -73,9 +74,26 @@ class _Functions(Generic[T]):
 
 
 def _pydantic_json(value: Any) -> bytes:
-    """The JSON of an object, with the aliases that pydantic reads. A subclass is written with all its fields."""
-    made: bytes = type(value).__pydantic_serializer__.to_json(value, by_alias=True)
+    """The JSON of an object, with the aliases that pydantic reads. A subclass is written with all its fields.
+
+    Raises ValueError for a field that has another type than the model says: pydantic does not check assignments.
+    """
+    made: bytes = type(value).__pydantic_serializer__.to_json(value, by_alias=True, warnings="error")
     return made
+
+
+def _read_before_sent(to_json: Callable[[T], bytes], from_json: Callable[[bytes], T]) -> Callable[[T], bytes]:
+    """A ``to_json`` that reads what it has written. Raises ValueError for JSON that the class does not take.
+
+    Nothing checks the fields of an object, so ``Order(id="seven")`` would be a record that no consumer can read.
+    """
+
+    def write(value: T) -> bytes:
+        data = to_json(value)
+        from_json(data)
+        return data
+
+    return write
 
 
 def adapter_of(model: type[T] | ModelAdapter[T]) -> ModelAdapter[T]:
@@ -92,13 +110,16 @@ def adapter_of(model: type[T] | ModelAdapter[T]) -> ModelAdapter[T]:
         return _Functions(_pydantic_json, adapter.validate_json)
     if hasattr(model, "__struct_fields__"):
         msgspec = extra("msgspec.json", "models")
-        return _Functions(msgspec.Encoder().encode, msgspec.Decoder(model).decode)
+        decode = msgspec.Decoder(model).decode
+        return _Functions(_read_before_sent(msgspec.Encoder().encode, decode), decode)
     if dataclasses.is_dataclass(model) or hasattr(model, "__attrs_attrs__"):
         from .plain_models import reader, to_plain
 
         read = reader(model)
         encode = json.JSONEncoder(default=to_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-        return _Functions(
-            lambda value: encode(value).encode(), lambda data: cast(T, read(json.loads(data), model.__name__))
-        )
+
+        def from_json(data: bytes) -> T:
+            return cast(T, read(json.loads(data), model.__name__))
+
+        return _Functions(_read_before_sent(lambda value: encode(value).encode(), from_json), from_json)
     raise ConfigurationError(must_be("model", what, model))

@@ -65,6 +65,17 @@ def test_other_objects_and_other_data_are_refused(model: Any) -> None:
             ModelDeserializer(model).deserialize("orders", data, ())
 
 
+@each_class
+def test_an_object_with_a_field_of_another_type_is_refused(model: Any) -> None:
+    order = model(id=7, at=AT)
+    for wrong in ("seven", 19.99, [7], None):
+        if wrong is None and model is PydanticOrder:
+            continue  # pydantic writes None for each field
+        order.id = wrong
+        with pytest.raises(ValueError, match=r"id|int"):
+            ModelSerializer(model).serialize("orders", order, [])
+
+
 class Aliased(pydantic.BaseModel):
     order_id: int = pydantic.Field(alias="orderId")
 
