@@ -20,6 +20,10 @@ Rule 4: The outcome of a commit is never guessed. A commit whose outcome is not 
 Rule 5: After an abort, each partition that is still held is read again from the first record of the transaction. A
         partition that was lost or revoked is not moved: its position, if it was assigned again, is the committed one.
 Rule 6: ``_finish`` can be cancelled anywhere and called again. It then continues with its earlier decision.
+Rule 7: A batch must be processed and committed within ``transaction_timeout`` and ``max_poll_interval``. The first
+        batch is one record, and the next ones are what the program processes in a quarter of that time. A batch that
+        was too slow after all is returned again, in smaller batches. Until the program asks for the next batch, what it
+        sends is dropped: an error of a send would end the program, and again after its restart.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from typing import Any, Generic, Self
 import anyio
 
 from .aio import forks
+from .aio.pace import Pace
 from .aio.retry import Backoff, is_retriable
 from .aio.service import Component, ServiceState
 from .arguments import must_be, plural, whole
@@ -56,6 +61,9 @@ from .producer import Producer
 from .types import K, OffsetAndMetadata, Record, TopicPartition, V
 
 logger = logging.getLogger(__name__)
+
+FIRST = 1
+"""Records of the first batch, whose program is not known yet."""
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Seconds before the records of an aborted transaction are read again. The pause doubles with each abort in a row."""
@@ -98,6 +106,8 @@ class _Transaction:
     """Whether the commit has begun. From then on, a loss of partitions cannot prevent it (rule 4)."""
     has_sent_offsets: bool = False
     is_aborted: bool = False
+    took: float = 0.0
+    """Seconds until the user has asked for the next batch."""
 
     def add(self, records: Sequence[Record[Any, Any]]) -> None:
         self.records += len(records)
@@ -143,7 +153,8 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
     The request for the next batch commits the present batch: its offsets, and the records that were sent for it, become
     visible together. With ``commit_interval`` in seconds, several batches are one transaction. It is committed at the
     first request after that time, or when the time ends and no records arrive. A batch has at most ``max_records``
-    records.
+    records, and no more than the program processes in a quarter of ``transaction_timeout`` or ``max_poll_interval``;
+    the first one has one record.
 
     If the group revokes a partition before the commit, or the cluster aborts the transaction, consumers with
     ``read_committed`` get nothing of the transaction. The records are returned again, here or by the new owner of the
@@ -156,7 +167,8 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
     producer. The constructor raises ConfigurationError for a wrong consumer, producer or argument. Iterating raises
     ProducerFenced if another producer has the same ``transactional_id``, and other errors if a retry does not help.
     If a transaction was open for longer than ``transaction_timeout``, brokers before Kafka 4.0 fence the producer.
-    Newer brokers let it repeat the batch.
+    With newer brokers its records are returned again, in smaller batches, and a WARNING is logged. Until then, what the
+    body sends is dropped: ``send`` returns metadata with the offset -1, and a ``Delivery`` has the error.
     """
 
     def __init__(
@@ -181,6 +193,9 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
             limit = f"a number of seconds >= 0 and less than transaction_timeout={timeout:g}"
             raise ConfigurationError(must_be("commit_interval", limit, commit_interval))
         self._max_records = whole("max_records", max_records, 1)
+        self._pace = Pace(FIRST)
+        self._timeout = timeout
+        self._window = min(timeout, consumer.max_poll_interval)
         self._commit_interval = commit_interval
         self._consumer = consumer
         self._producer = producer
@@ -215,7 +230,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
         if self._process is None:
             self._process = forks.generation
         forks.check_process(self, self._process)
-        self._is_in_body = False
+        self._leave_body()
         while True:
             if self._ending is not None or self._is_stopped or self._due_in() <= 0:
                 await self._finish_at_positions()
@@ -242,7 +257,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
         """
         if self._process is not None:
             forks.check_process(self, self._process)
-        self._is_in_body = False
+        self._leave_body()
         await self._finish_at_positions()
 
     async def abort(self) -> None:
@@ -253,18 +268,29 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
 
     # Reading.
 
+    def _leave_body(self) -> None:
+        """Record that the program has processed the present batch."""
+        now = asyncio.get_running_loop().time()
+        if self._is_in_body and self._open is not None:
+            self._open.took = now - self._open.begun_at
+        # Half of the window is for batches that take longer than the one before, and for the commit.
+        self._pace.begin_read(now, self._window / 2)
+        self._is_in_body = False
+
     def _due_in(self) -> float:
         """Seconds until the open transaction has to end; infinite if there is none."""
         if self._open is None:
             return math.inf
         if self._open.failure is not None:
             return 0.0
-        return self._open.begun_at + self._commit_interval - asyncio.get_running_loop().time()
+        # The next batch may take a quarter of the window, and the commit needs time.
+        interval = min(self._commit_interval, self._window / 2)
+        return self._open.begun_at + interval - asyncio.get_running_loop().time()
 
     async def _poll(self) -> list[Record[K, V]]:
         """Poll for records. Returns no records if the transaction is due, or if ``_wake`` was called."""
         with anyio.CancelScope() as self._polling:
-            return await self._consumer.poll(self._max_records, self._due_in())
+            return await self._consumer.poll(self._pace.most_returned(self._max_records), self._due_in())
         return []
 
     def _wake(self) -> None:
@@ -278,10 +304,11 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
 
     def _add(self, records: list[Record[K, V]]) -> bool:
         """Add a batch to the open transaction, or to a new one. Returns False if the transaction is new."""
-        is_open = self._open is not None
+        is_open, now = self._open is not None, asyncio.get_running_loop().time()
         if self._open is None:
-            self._open = _Transaction(asyncio.get_running_loop().time())
+            self._open = _Transaction(now)
         self._open.add(records)
+        self._pace.returned(len(records), now)
         self._is_in_body = True
         return is_open
 
@@ -296,7 +323,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
             async with self._finishing:
                 await self._end()
                 if transaction is self._open and transaction.failure is None:
-                    await self._producer.begin_transaction()
+                    await self._producer.begin_transaction(defer=_would_be_repeated)
                     transaction.is_begun = True
         finally:
             if not transaction.is_begun:
@@ -356,9 +383,21 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
         if not _would_be_repeated(failure):
             raise failure
         self._pause = self._backoff.next()
+        if transaction.took > self._window:
+            self._log_slow(transaction, failure)
+            return
         level = logging.INFO if isinstance(failure, _ReadAgain) else logging.WARNING
         text = "%r aborted a transaction and will return %s again: %s"
         logger.log(level, text, self, plural(transaction.records, "record"), failure)
+
+    def _log_slow(self, transaction: _Transaction, failure: KafkaError) -> None:
+        limit = "transaction_timeout" if self._window == self._timeout else "max_poll_interval"
+        logger.warning(
+            "%r aborted a transaction: its %s took %.3g s, and %s is %g s. It will return them again, at most %s at "
+            "once; if one record needs as long, raise %s: %s",
+            *(self, plural(transaction.records, "record"), transaction.took, limit, self._window),
+            *(self._pace.most_returned(self._max_records), limit, failure),
+        )
 
     async def _commit(self, transaction: _Transaction) -> bool:
         """Try to commit. Returns False, and sets the failure, if the transaction has to be aborted."""

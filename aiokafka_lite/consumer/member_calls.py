@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ..arguments import must_be
@@ -40,6 +41,11 @@ class MemberCalls:
     def auto_commit(self) -> bool:
         """Whether the consumer commits the offsets of processed records by itself."""
         return self._core.group is not None and self._core.group.config.auto_commit
+
+    @property
+    def max_poll_interval(self) -> float:
+        """Seconds that the program may take between two reads; infinite if the consumer is not a member of a group."""
+        return math.inf if self._core.group is None else self._core.group.config.max_poll_interval
 
     def add_listener(self, listener: RebalanceListener) -> None:
         """Call another listener as well, after the present ones; ``ExactlyOnce`` uses this.

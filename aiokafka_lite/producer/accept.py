@@ -15,6 +15,7 @@ wait for memory in their order.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeAlias
@@ -36,7 +37,7 @@ from ..errors import (
 from ..protocol.records import HEADER_SIZE
 from ..types import Header
 from .accumulator import Accumulator, wrong_partition
-from .delivery import Delivery
+from .delivery import BatchResult, Delivery, FailureLog
 from .fifo_lock import FifoLock
 from .interceptor import Interceptors, ProducerRecord
 from .record import (
@@ -240,6 +241,17 @@ class Acceptor:
         if self._settlement.refusal is not None:
             # The same object is raised for each record. Without this, its traceback would grow with each raise.
             raise self._settlement.refusal.with_traceback(None)
+
+    @property
+    def deferred(self) -> KafkaError | None:
+        """The error of a failed transaction that the commit will raise, and no send; None if there is none."""
+        return self._settlement.refusal if self._settlement.defers_refusal else None
+
+    def failed(self, topic: object, error: KafkaError) -> Delivery:
+        """Return a promise that has failed with this error."""
+        result = BatchResult(str(topic), -1)
+        result.fail(error, FailureLog(error, logging.DEBUG))
+        return Delivery(result, 0, -1, -1, -1)
 
     @property
     def transaction(self) -> int:

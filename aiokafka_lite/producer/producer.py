@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import random as _random
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Never, Unpack
@@ -13,7 +15,7 @@ from ..aio.service import Component
 from ..arguments import INT64_MAX, check_methods, check_timeout, plural, whole
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
-from ..errors import ErrorCode, IllegalStateError
+from ..errors import ErrorCode, IllegalStateError, KafkaError
 from ..method_names import PRODUCER, PRODUCER_ARGUMENTS, checks_constructor, explain, wrong_send
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
@@ -22,14 +24,14 @@ from .accept import Acceptor, largest_pending_record
 from .arguments import ValuesAndKeys
 from .bulk import BulkDelivery, Written
 from .counters import Counters
-from .delivery import Delivery, settled
+from .delivery import Delivery, FailureLog, settled
 from .failures import Failures, FailureStreams
 from .interceptor import Interceptors, ProducerInterceptor
 from .partitioner import DefaultPartitioner
 from .partitioner_interface import Partitioner
 from .pipeline import Pipeline
 from .record import Headers
-from .results import SendResults
+from .results import SendResults, SinglePiece
 from .serializer import GivenSerializer, Serialization
 from .settings import ProducerSettings, configs
 from .transaction import Transaction, TransactionCalls
@@ -180,8 +182,14 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
             sending = self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
             return await within(timeout, sending, _late(self._client, topic, partition, "acknowledged", timeout))
         self._service.check()
-        accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
-        return await (accepted if isinstance(accepted, Delivery) else await accepted)
+        try:
+            accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
+            return await (accepted if isinstance(accepted, Delivery) else await accepted)
+        except KafkaError:
+            # Also of a record that was on its way when the transaction failed.
+            if self._acceptor.deferred is None:
+                raise
+            return RecordMetadata(topic, -1 if partition is None else partition, -1, -1, -1, -1)
 
     async def put(
         self,
@@ -211,8 +219,13 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
             putting = self.put(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
             return await within(timeout, putting, _late(self._client, topic, partition, "accepted", timeout))
         self._service.check()
-        accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
-        return accepted if isinstance(accepted, Delivery) else await accepted
+        try:
+            accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
+            return accepted if isinstance(accepted, Delivery) else await accepted
+        except KafkaError as error:
+            if error is not self._acceptor.deferred:
+                raise
+            return self._acceptor.failed(topic, error)
 
     def send_nowait(
         self,
@@ -234,7 +247,12 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         if more or other:
             raise wrong_send("send_nowait", more, other)
         self._service.check()
-        return self._acceptor.accept_nowait(topic, value, key, headers, partition, timestamp)
+        try:
+            return self._acceptor.accept_nowait(topic, value, key, headers, partition, timestamp)
+        except KafkaError as error:
+            if error is not self._acceptor.deferred:
+                raise
+            return self._acceptor.failed(topic, error)
 
     async def send_many(
         self,
@@ -260,6 +278,9 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         seconds.
         """
         self._service.check()
+        if (deferred := self._acceptor.deferred) is not None:
+            values_left, _ = ValuesAndKeys(topic, values, keys).take(sys.maxsize)
+            return SendResults([SinglePiece(topic, [deferred] * len(values_left), FailureLog(deferred, logging.DEBUG))])
         self._acceptor.check_writable()
         with _bounded(timeout, lambda: f"records for topic {topic!r} were not acknowledged"):
             given = ValuesAndKeys(topic, values, keys)

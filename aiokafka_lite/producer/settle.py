@@ -43,8 +43,9 @@ class Settlement:
     """Owns the unsettled batches of a producer.
 
     ``fatal`` is the error that ended the producer. ``refusal`` is the error with which new records are refused: the
-    same error or, with transactions, the reason why none is open. ``transaction`` is the number of the last
-    transaction. ``expiring`` has the partitions whose last settled batch had expired.
+    same error or, with transactions, the reason why none is open. With ``defers_refusal``, no send raises it.
+    ``transaction`` is the number of the last transaction. ``expiring`` has the partitions whose last settled batch had
+    expired.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Settlement:
     ) -> None:
         self.fatal: KafkaError | None = None
         self.refusal: KafkaError | None = None
+        self.defers_refusal: bool = False
         self.transaction = 0
         self.unsettled: dict[BatchResult, None] = {}  # in the order of their deadlines if ``_is_ordered``
         self.expiring: set[TopicPartition] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypedDict, Unpack
 
@@ -273,14 +273,20 @@ class TransactionCalls(ABC):
     def _transactions(self) -> Transactions:
         """The transactions of the producer, which runs."""
 
-    async def begin_transaction(self, *, timeout: float | None = None) -> None:
+    async def begin_transaction(
+        self, *, timeout: float | None = None, defer: Callable[[KafkaError], bool] | None = None
+    ) -> None:
         """Begin a transaction. Waits until the outcome of the previous one is known, for ``timeout`` seconds.
+
+        ``defer`` is for a program that repeats its work in another transaction; ``ExactlyOnce`` uses it. If the
+        transaction fails with an error for which ``defer`` returns True, ``commit_transaction`` raises the error, and
+        the sends before it do not: a ``Delivery`` has the error, and ``send`` returns metadata with the offset -1.
 
         Raises IllegalStateError if one is open, KafkaTimeout, and the error that ended the producer: ProducerFenced if
         another producer with the same ``transactional_id`` has taken over.
         """
         check_timeout(timeout)
-        await self._transactions().begin(timeout)
+        await self._transactions().begin(timeout, defer)
 
     async def commit_transaction(self, *, timeout: float | None = None) -> None:
         """Flush, and commit. If it returns, all records and offsets of the transaction are visible together.

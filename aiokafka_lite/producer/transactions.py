@@ -116,6 +116,7 @@ class Transactions:
         self._flushing: anyio.CancelScope | None = None
         self._ending: _Ending | None = None  # kept until a caller has got its outcome
         self._begun_at = 0.0
+        self._defer: Callable[[KafkaError], bool] | None = None
         self._committed = 0
         self._aborted = 0
         failures.on_failure(self._record_failed)
@@ -161,8 +162,11 @@ class Transactions:
         self._happened(_E.INITIALIZED)
         self._idle.set()
 
-    async def begin(self, timeout: float | None) -> int:
-        """Begin a transaction, and return its number. Waits until the outcome of the previous one is known."""
+    async def begin(self, timeout: float | None, defer: Callable[[KafkaError], bool] | None = None) -> int:
+        """Begin a transaction, and return its number. Waits until the outcome of the previous one is known.
+
+        Sends do not raise the error of a failed transaction if ``defer`` returns True for it.
+        """
         bound = self._bound(timeout)
         end = self._timers.now() + bound
         while True:
@@ -182,6 +186,7 @@ class Transactions:
         self._coordinator.begin()
         self._ending = None
         self._begun_at = self._timers.now()
+        self._defer = defer
         self._happened(_E.BEGIN)
         return self._machine.number
 
@@ -379,7 +384,9 @@ class Transactions:
     def _happened(self, event: TransactionEvent, cause: Exception | None = None) -> None:
         self._machine.happened(event, cause)
         self._ids.accepts_batches = self.state in (_S.IN_TRANSACTION, _S.COMMITTING)
-        self._settlement.refusal = self._machine.refusal()
+        refusal = self._settlement.refusal = self._machine.refusal()
+        has_failed, defer = self.state is _S.ABORTABLE_ERROR, self._defer
+        self._settlement.defers_refusal = has_failed and defer is not None and refusal is not None and defer(refusal)
         self._settlement.transaction = self._machine.number
         self.open_number = 0 if self.state in (_S.READY, _S.INITIALIZING) else self._machine.number
         if not self._machine.has_failed:

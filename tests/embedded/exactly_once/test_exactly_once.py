@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import Admin, Consumer, ErrorCode, KafkaError, Record, TopicPartition
+from aiokafka_lite import Admin, Consumer, ErrorCode, ExactlyOnce, KafkaError, Producer, Record, TopicPartition
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import AuthorizationError, IllegalStateError, ProducerFenced
 from aiokafka_lite.protocol.messages import (
@@ -395,3 +395,90 @@ async def test_a_consumer_that_lost_its_membership_has_no_identity_to_commit_wit
         await until(lambda: not consumer.assignment)
         with pytest.raises(IllegalStateError, match="not a member of its group now"):
             consumer.group_metadata()
+
+
+SENDS: dict[str, Any] = {
+    "send_nowait": lambda producer, record: producer.send_nowait("bills", record.value),
+    "put": lambda producer, record: producer.put("bills", record.value),
+    "send": lambda producer, record: producer.send("bills", record.value),
+    "send_many": lambda producer, record: producer.send_many("bills", [record.value]),
+}
+
+
+@pytest.mark.parametrize(("how", "strategy"), [*((how, "eager") for how in SENDS), ("send_nowait", "consumer")])
+async def test_a_batch_that_becomes_too_slow_is_returned_again_in_smaller_batches(
+    cluster: EmbeddedCluster, how: str, strategy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = await write(cluster, 200)
+    sizes: list[int] = []
+    async with worker(cluster, "first", strategy, max_records=50) as (session, producer):
+
+        async def bill_slowly_after_a_while() -> None:
+            async for records in session:
+                sizes.append(len(records))
+                for record in records:
+                    sent = SENDS[how](producer, record)
+                    if asyncio.iscoroutine(sent):
+                        await sent
+                    await asyncio.sleep(0.001 if len(sizes) < 3 else 1.0)
+
+        working = asyncio.create_task(bill_slowly_after_a_while())
+        assert await bills(cluster, len(values)) == Counter(values)
+        session.stop()
+        await working
+    slow = next((place for place, size in enumerate(sizes) if place >= 2 and size > 20), 0)
+    assert slow, sizes
+    assert max(sizes[slow + 1 :]) <= 10
+    assert caplog.text.count("transaction_timeout is 20 s. It will return them again") == 1
+
+
+@pytest.mark.parametrize("seconds", [1.0, 15.0])
+async def test_a_slow_program_never_exceeds_the_transaction_timeout(
+    cluster: EmbeddedCluster, seconds: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = await write(cluster, 30)
+    async with worker(cluster, "first", max_records=500) as (session, producer):
+
+        async def bill_slowly() -> None:
+            async for records in session:
+                for record in records:
+                    producer.send_nowait("bills", record.value)
+                    await asyncio.sleep(seconds)
+
+        working = asyncio.create_task(bill_slowly())
+        assert await bills(cluster, len(values), within=2_000.0) == Counter(values)
+        session.stop()
+        await working
+    assert "aborted a transaction" not in caplog.text
+
+
+async def test_a_transaction_begins_at_its_first_send(cluster: EmbeddedCluster) -> None:
+    """A program may compute for longer than ``transaction_timeout`` before it sends."""
+    await write(cluster, 1)
+    async with worker(cluster, "first") as (session, producer):
+        (record,) = await anext(session)
+        await asyncio.sleep(50.0)
+        await producer.send("bills", record.value)
+        await session.commit()
+        assert producer.metrics().transactions is not None
+        assert producer.metrics().transactions.aborted == 0
+    assert await bills(cluster, 1) == Counter(["0"])
+
+
+async def test_a_slow_program_does_not_exceed_the_poll_interval(cluster: EmbeddedCluster) -> None:
+    values = await write(cluster, 40)
+    reading, writing = {"max_poll_interval": 30.0, "session_timeout": 10.0}, {"transaction_timeout": 600.0}
+    async with worker(cluster, "first", max_records=500, reading=reading, writing=writing) as (session, producer):
+        working = asyncio.create_task(bill_one_by_one(session, producer, 1.0))
+        assert await bills(cluster, len(values), within=2_000.0) == Counter(values)
+        session.stop()
+        await working
+        assert producer.metrics().transactions is not None
+        assert producer.metrics().transactions.aborted == 0
+
+
+async def bill_one_by_one(session: ExactlyOnce, producer: Producer, seconds: float) -> None:
+    async for records in session:
+        for record in records:
+            await asyncio.sleep(seconds)
+            producer.send_nowait("bills", record.value)
