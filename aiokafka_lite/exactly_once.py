@@ -224,6 +224,7 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
     def __aiter__(self) -> Self:
         if self._is_in_body and self._open is not None:
             self._open.fail(_ReadAgain("the loop over batches was left before the batch was processed"))
+            self._pace.abandoned()
         return self
 
     async def __anext__(self) -> list[Record[K, V]]:

@@ -52,6 +52,10 @@ class Pace:
         if count:
             self._count, self._returned_at = count, now
 
+    def abandoned(self) -> None:
+        """Record that the program has not processed the records of the last read, which shows no pace."""
+        self._count = 0
+
     def seconds_per_record(self, now: float) -> float:
         """Seconds that the program takes for a record, including the one that it has now; 0 if it is not known."""
         present = (now - self._returned_at) / self._count if self._count else 0.0

@@ -55,6 +55,14 @@ def test_the_record_in_work_counts() -> None:
     assert pace.taken_within(LOCK, now + 60.0, 1) == 0.5
 
 
+def test_records_that_were_not_processed_measure_nothing() -> None:
+    pace = Pace(1)
+    pace.returned(1, 0.0)
+    pace.abandoned()
+    pace.begin_read(0.1, WINDOW)
+    assert pace.most_returned(500) == 1
+
+
 def test_a_read_without_records_measures_nothing() -> None:
     pace, _ = after_reads((1, 1.0), (0, 1_000.0))
     assert pace.most_acquired(1, LOCK, LIMIT) == 15
