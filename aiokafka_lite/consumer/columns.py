@@ -84,7 +84,8 @@ class Batch:
         key and value: binary; topic: string; partition: int32; offset: int64; timestamp: microseconds of UTC, null if
         there is none; timestampType: int32 (0 create time, 1 log append time, -1 none). ``headers=True`` adds a list of
         key (string) and value (binary), null for a record without headers. ``columns`` selects columns, in their order.
-        Raises ConfigurationError for an unknown column, and without pyarrow.
+        Raises ConfigurationError for an unknown column, and without pyarrow; DeserializationError for a timestamp that
+        does not fit into microseconds (after the year 294246).
         """
         return to_arrow(self, columns, headers=headers)
 

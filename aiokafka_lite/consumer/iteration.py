@@ -132,7 +132,8 @@ class Batches(AsyncIteration):
 
         No Python object is made for a record, so this is the cheapest way to read. Keys and values are binary: no
         deserializer is called. Batches of the log are not split: a record batch has about ``max_records`` rows. Raises
-        ConfigurationError for an unknown column, and without NumPy and pyarrow.
+        ConfigurationError for an unknown column, and without NumPy and pyarrow. The iteration raises
+        DeserializationError for a timestamp that does not fit into microseconds.
         """
         return ArrowBatches(self._core, self._next, self._max_records, column_names(columns, headers=headers))
 

@@ -60,13 +60,37 @@ class Planner:
     def __repr__(self) -> str:
         return f"<Planner {self._read.selection}>"
 
-    def partitions(self, *, must_exist: bool = True) -> Selected:
-        """The partitions that the query selects now.
+    def partitions(self, *, must_exist: bool = True, known: Iterable[TopicPartition] = ()) -> Selected:
+        """Return the partitions that the query selects now.
 
-        A topic or partition that the query names but that does not exist is left out. With ``must_exist``, it
-        is a ConfigurationError.
+        A broker that has just started may not know a topic yet, so the lookup is repeated up to
+        ``fetchOffset.numRetries`` times while it lacks a topic that the options name, or one of the ``known``
+        partitions. After that, what does not exist is left out. With ``must_exist``, a missing topic or partition that
+        the options name is a ConfigurationError.
         """
+        selection = self._read.selection
+        expected = set(filter(self.selects, known))
+        if isinstance(selection, Assign):
+            expected.update(selection.partitions)
+        for _ in range(self._read.offset_retries):
+            selected = self._run(lambda client: _selected(client, self._read, False))
+            is_complete = expected.issubset(selected.partitions)
+            if isinstance(selection, Subscribe):
+                is_complete &= {partition.topic for partition in selected.partitions}.issuperset(selection.topics)
+            if is_complete:
+                return selected
+            worker_loop().run(asyncio.sleep(self._read.offset_retry_interval))
         return self._run(lambda client: _selected(client, self._read, must_exist))
+
+    def selects(self, partition: TopicPartition) -> bool:
+        """Whether the options select this partition, if it exists."""
+        match self._read.selection:
+            case Subscribe(topics):
+                return partition.topic in topics
+            case SubscribePattern() as pattern:
+                return pattern.matches(partition.topic)
+            case Assign(partitions):
+                return partition in partitions
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each log."""

@@ -249,15 +249,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest is None else to_json(self._latest)
 
     def _end_for(self, begin: PartitionOffsets, begin_ids: TopicIds) -> tuple[dict[TopicPartition, int], TopicIds]:
-        """The present end of the readable records, and the topic ids. Also checks that no records were lost."""
-        if self._target is not None:
-            end, topic_ids = self._target, self._target_ids
-        else:
-            partitions, topic_ids = self._planner.partitions(must_exist=False)
+        """Return the present end of the readable records, and the topic ids. Check that no records were lost.
+
+        A selected topic that metadata lacks keeps its offset (``failOnDataLoss=false``). If it was missing only for a
+        moment, the query would otherwise take it for a new topic, and read it again.
+        """
+        if self._target is None:
+            partitions, topic_ids = self._planner.partitions(must_exist=False, known=begin)
             end = self._planner.latest_from(partitions, begin)
+        else:
+            unknown = [
+                partition for partition in begin if partition not in self._target and self._planner.selects(partition)
+            ]
+            if unknown:  # metadata may have lacked them when the target was set
+                partitions, topic_ids = self._planner.partitions(must_exist=False, known=begin)
+                ends = self._planner.latest(set(unknown).intersection(partitions))
+                self._target, self._target_ids = {**self._target, **ends}, {**topic_ids, **self._target_ids}
+            end, topic_ids = self._target, self._target_ids
         self._latest = end
         self._check_nothing_lost(begin, end, recreated(begin_ids, topic_ids))
-        return end, topic_ids
+        topics = {partition.topic for partition in end}
+        absent = {
+            partition: offset
+            for partition, offset in begin.items()
+            if partition.topic not in topics and self._planner.selects(partition)
+        }
+        absent_ids = {topic: begin_ids[topic] for topic, _ in absent if topic in begin_ids}
+        return {**end, **absent}, {**topic_ids, **absent_ids}
 
     def _check_nothing_lost(
         self, begin: PartitionOffsets, end: PartitionOffsets, other_topics: Mapping[str, str]

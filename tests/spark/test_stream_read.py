@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from aiokafka_lite import Admin, EmbeddedCluster, ErrorCode, Producer, TopicPartition
 from aiokafka_lite.errors import OffsetOutOfRange
-from aiokafka_lite.protocol.messages import ListOffsetsRequest
+from aiokafka_lite.protocol.messages import ListOffsetsRequest, MetadataRequest, MetadataResponse
+from aiokafka_lite.protocol.schema import ZERO_UUID
 from aiokafka_lite.spark import LagListener, options
 from aiokafka_lite.spark.listener import Lag, lags_of
 from aiokafka_lite.spark.offsets import TOPIC_ID
@@ -308,9 +310,13 @@ async def test_a_wrong_option_is_the_only_error_of_a_stream(spark: SparkSession,
 # The reader alone, as Spark calls it on the driver.
 
 
-def reader(servers: str, topic: str, *, clock: Callable[[], float] = time.monotonic, **given: Any) -> StreamReader:
+def reader(
+    servers: str, topic: str | None, *, clock: Callable[[], float] = time.monotonic, **given: Any
+) -> StreamReader:
+    """Return the reader of a query. Without ``topic``, the options select what it reads."""
     texts = {name.replace("__", "."): str(value) for name, value in given.items()}
-    read = options.stream_read({"kafka.bootstrap.servers": servers, "subscribe": topic} | texts)
+    selection = {} if topic is None else {"subscribe": topic}
+    read = options.stream_read({"kafka.bootstrap.servers": servers} | selection | texts)
     return StreamReader(read, VALUE, clock=clock)
 
 
@@ -370,6 +376,72 @@ async def test_partitions_that_are_added_while_a_query_runs_begin_at_0(cluster: 
     assert end["t"] == {"0": 5, "1": 3}
     (task,) = [each.task for each in running.partitions(start, end) if isinstance(each, TaskPartition)]
     assert [(each.partition, each.start, each.end) for each in task] == [(TopicPartition("t", 1), 0, 3)]
+
+
+Metadata = Callable[[MetadataResponse], MetadataResponse]
+
+
+def without_topics(response: MetadataResponse) -> MetadataResponse:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return replace(
+        response,
+        topics=[replace(topic, error_code=unknown, partitions=[], topic_id=ZERO_UUID) for topic in response.topics],
+    )
+
+
+def with_fewer_partitions(response: MetadataResponse) -> MetadataResponse:
+    return replace(response, topics=[replace(topic, partitions=topic.partitions[:1]) for topic in response.topics])
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.parametrize(
+    "selection", [{"subscribe": "t"}, {"subscribePattern": "t"}, {"assign": '{"t": [0, 1]}'}], ids=str
+)
+@pytest.mark.parametrize("stale", [without_topics, with_fewer_partitions])
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+@pytest.mark.parametrize("available_now", [False, True])
+async def test_one_answer_of_a_broker_that_does_not_know_the_topic_yet_changes_nothing(
+    cluster: EmbeddedCluster, selection: dict[str, str], stale: Metadata, fail_on_data_loss: str, available_now: bool
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    await produce(cluster, "t", 10)
+    running = reader(
+        cluster.bootstrap_servers, None, **selection, startingOffsets="earliest", failOnDataLoss=fail_on_data_loss
+    )
+    start = await on_spark(running.initialOffset)
+    first = await on_spark(lambda: running.latestOffset(start, ReadAllAvailable()))
+    assert first["t"] == {"0": 5, "1": 5}
+    await produce(cluster, "t", 4)
+    cluster.on(MetadataRequest, times=1).alter(stale)
+    if available_now:
+        await on_spark(running.prepareForTriggerAvailableNow)
+    second = await on_spark(lambda: running.latestOffset(first, ReadAllAvailable()))
+    assert second["t"] == {"0": 7, "1": 7}
+
+
+@pytest.mark.usefixtures("driver")
+async def test_a_topic_that_is_missing_for_longer_keeps_its_offsets(cluster: EmbeddedCluster) -> None:
+    """It must not be read again when it comes back; its id says whether it is the same topic."""
+    await cluster.create_topic("t", partitions=2)
+    await produce(cluster, "t", 10)
+    settings = {"startingOffsets": "earliest", "failOnDataLoss": "false"}
+    running = reader(cluster.bootstrap_servers, "t", **settings)
+    start = await on_spark(running.initialOffset)
+    first = await on_spark(lambda: running.latestOffset(start, ReadAllAvailable()))
+    with cluster.on(MetadataRequest).alter(without_topics):
+        assert await on_spark(lambda: running.latestOffset(first, ReadAllAvailable())) == first
+        restarted = reader(cluster.bootstrap_servers, "t", **settings)
+        assert await on_spark(lambda: restarted.latestOffset(first, ReadAllAvailable())) == first
+    await produce(cluster, "t", 2)
+    end = await on_spark(lambda: running.latestOffset(first, ReadAllAvailable()))
+    assert end["t"] == {"0": 6, "1": 6}
+    await cluster.delete_topic("t")
+    gone = await on_spark(lambda: running.latestOffset(end, ReadAllAvailable()))
+    assert gone["t"] == end["t"]
+    await cluster.create_topic("t", partitions=1)
+    await produce(cluster, "t", 3, partition=0)
+    other = await on_spark(lambda: running.latestOffset(gone, ReadAllAvailable()))
+    assert other["t"] == {"0": 3}
 
 
 @pytest.mark.usefixtures("driver")

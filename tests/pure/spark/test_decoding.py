@@ -18,10 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafka_lite.consumer.chunk import AbortedTransactions
-from aiokafka_lite.errors import CorruptRecord
+from aiokafka_lite.consumer.columns import Batch
+from aiokafka_lite.errors import CorruptRecord, DeserializationError
 from aiokafka_lite.protocol.messages import AbortedTransaction
 from aiokafka_lite.protocol.records import RecordBatch, encode_batch
-from aiokafka_lite.protocol.records.columns import READ_COLUMNS, arrow_types
+from aiokafka_lite.protocol.records.columns import READ_COLUMNS, arrow_types, to_arrow
 from aiokafka_lite.spark.decoding import Decoder
 from aiokafka_lite.spark.offsets import Range
 from aiokafka_lite.spark.reading import Fetched
@@ -79,14 +80,13 @@ def one_by_one(batch: RecordBatch, partition: TopicPartition = ORDERS) -> Iterat
     for offset, time, key, value, headers in zip(
         columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers
     ):
-        fits = 0 <= time < (1 << 63) // 1000
         yield {
             "key": key,
             "value": value,
             "topic": partition.topic,
             "partition": partition.partition,
             "offset": offset,
-            "timestamp": pyarrow.scalar(time * 1000, arrow_types()["timestamp"]).as_py() if fits else None,
+            "timestamp": None if time == -1 else pyarrow.scalar(time * 1000, arrow_types()["timestamp"]).as_py(),
             "timestampType": int(batch.timestamp_type),
             "headers": [{"key": name, "value": value} for name, value in headers] or None,
         }
@@ -103,7 +103,7 @@ def test_many_batches_at_once_give_the_same_rows_as_record_by_record(
         deltas = [gap + index for index, gap in enumerate(accumulate(gaps))]
         kind = data.draw(st.sampled_from([TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME]))
         packed = encode_batch(
-            [(time % 2**41, key, value, headers) for time, key, value, headers in records],
+            [(time % 2**41 - 2**40, key, value, headers) for time, key, value, headers in records],
             base_offset=base,
             compression=compression,
             timestamp_type=kind,
@@ -116,6 +116,50 @@ def test_many_batches_at_once_give_the_same_rows_as_record_by_record(
     low = data.draw(st.integers(0, base))
     high = data.draw(st.integers(low, base))
     assert decoded(batches, low, high) == [row for row in expected if low <= row["offset"] < high]
+
+
+def test_a_time_before_1970_is_kept_and_a_missing_one_is_null() -> None:
+    day = 86_400_000
+    batch = encode_batch([(time, None, b"", ()) for time in (-day, -2, -1, 0, 1)])
+    assert [row["timestamp"] for row in decoded([batch])] == [
+        datetime(1969, 12, 31, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 998_000, tzinfo=UTC),
+        None,
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(1970, 1, 1, 0, 0, 0, 1_000, tzinfo=UTC),
+    ]
+
+
+@pytest.mark.parametrize("time", [1_795_880_612_932_000_000, -(2**62)])
+def test_a_time_that_does_not_fit_into_microseconds_is_an_error_that_names_the_record(time: int) -> None:
+    good = encode_batch([(1, None, b"", ())] * 3, base_offset=4)
+    bad = encode_batch([(1, None, b"a", ()), (time, None, b"b", ()), (2, None, b"c", ())], base_offset=20)
+    with pytest.raises(
+        DeserializationError, match=rf"orders-3 at offset 21: a timestamp of {time} ms .*nanosec"
+    ) as raised:
+        decoded([good, bad])
+    assert (raised.value.topic, raised.value.partition, raised.value.offset) == ("orders", 3, 21)
+    with pytest.raises(DeserializationError, match="orders-3 at offset 21"):
+        decoded([good, bad], 5)
+    with pytest.raises(DeserializationError, match="orders-3 at offset 21"):
+        to_arrow(batch_with(RecordBatch(bad)))
+    assert [row["value"] for row in decoded([good, bad], 0, FOREVER, "value")] == [b"", b"", b"", b"a", b"b", b"c"]
+    assert len(decoded([good, bad], 0, 21)) == 4
+
+
+def batch_with(packed: RecordBatch) -> Batch:
+    columns = packed.columns()
+    return Batch(
+        "orders",
+        3,
+        packed.timestamp_type,
+        None,
+        columns.offsets,
+        columns.timestamps,
+        columns.keys,
+        columns.values,
+        columns.headers,
+    )
 
 
 def test_nulls_stay_nulls_and_empty_stays_empty() -> None:

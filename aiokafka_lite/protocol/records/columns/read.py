@@ -25,7 +25,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from aiokafka_lite.arguments import must_be
-from aiokafka_lite.errors import ConfigurationError, CorruptRecord, ProtocolError
+from aiokafka_lite.errors import ConfigurationError, CorruptRecord, DeserializationError, ProtocolError
 from aiokafka_lite.extras import extra
 from aiokafka_lite.protocol.records.batch import RecordBatch
 from aiokafka_lite.protocol.records.codec import (
@@ -114,9 +114,10 @@ class Columns(Protocol):
 
 
 def to_arrow(records: Columns, names: Sequence[str] | None = None, *, headers: bool = False) -> pyarrow.RecordBatch:
-    """The columns ``names`` (``SPARK_COLUMNS`` if None), and headers if wanted, as an Arrow record batch.
+    """Return the columns ``names`` (``SPARK_COLUMNS`` if None), and headers if wanted, as an Arrow record batch.
 
-    Raises ConfigurationError for an unknown column, and without pyarrow.
+    Raises ConfigurationError for an unknown column, and without pyarrow; DeserializationError for a timestamp that does
+    not fit into microseconds.
     """
     pa, types = extra("pyarrow"), arrow_types()
     wanted = column_names(names, headers=headers)
@@ -155,13 +156,28 @@ def _new_column(value: str | int, count: int, kind: Any) -> Any:
 _kept_column = lru_cache(maxsize=16)(_new_column)
 
 
-def _timestamps(times: Numbers, kind: Any) -> Any:
-    """Milliseconds as UTC microseconds: null for -1 (no timestamp), and for a time that microseconds cannot hold."""
+def _timestamps(times: Numbers, kind: Any, place: Callable[[int], tuple[str, int, int]]) -> Any:
+    """Return milliseconds as UTC microseconds. -1, which means that a record has no timestamp, becomes null.
+
+    ``place`` returns the topic, partition and offset of a row. Raises DeserializationError for a time that microseconds
+    cannot hold, as Spark's own connector does.
+    """
     pa, np = extra("pyarrow"), extra("numpy")
-    if len(times) and (times.min() < 0 or times.max() >= _MICROSECONDS_END):
-        nulls = (times < 0) | (times >= _MICROSECONDS_END)
-        return pa.array(np.where(nulls, 0, times) * 1000, mask=nulls).view(kind)
-    return pa.array(times * 1000).view(kind)
+    if not len(times) or (times.min() >= 0 and times.max() < _MICROSECONDS_END):
+        return pa.array(times * 1000).view(kind)
+    too_large = np.abs(times) >= _MICROSECONDS_END
+    if too_large.any():
+        row = int(too_large.argmax())
+        topic, partition, offset = place(row)
+        raise DeserializationError(
+            f"{topic}-{partition} at offset {offset}: a timestamp of {times[row]} ms does not fit into microseconds; "
+            "the producer probably wrote nanoseconds. Read without the column 'timestamp', or skip the record",
+            topic=topic,
+            partition=partition,
+            offset=offset,
+        )
+    nulls = times == -1
+    return pa.array(np.where(nulls, 0, times) * 1000, mask=nulls).view(kind)
 
 
 _FROM_LISTS: Mapping[str, Callable[[Columns, Any], Any]] = {
@@ -170,7 +186,11 @@ _FROM_LISTS: Mapping[str, Callable[[Columns, Any], Any]] = {
     "topic": lambda records, kind: _repeated(records.topic, len(records.offsets), kind),
     "partition": lambda records, kind: _repeated(records.partition, len(records.offsets), kind),
     "offset": lambda records, kind: extra("pyarrow").array(records.offsets, kind),
-    "timestamp": lambda records, kind: _timestamps(int64_array(records.timestamps), kind),
+    "timestamp": lambda records, kind: _timestamps(
+        int64_array(records.timestamps),
+        kind,
+        lambda row: (records.topic, records.partition, records.offsets[row]),
+    ),
     "timestampType": lambda records, kind: _repeated(int(records.timestamp_type), len(records.offsets), kind),
     "headers": lambda records, kind: extra("pyarrow").array([each or None for each in records.headers], kind),
 }
@@ -416,6 +436,15 @@ class _PackedRecords:
         """The wanted records of a column."""
         return column if self.rows is None else column[self.rows]
 
+    def place(self, row: int) -> tuple[str, int, int]:
+        """Return the topic, partition and offset of a wanted record."""
+        record = row if self.rows is None else int(self.rows[row])
+        topic, partition = self.batches[self._batch_of(record)].partition
+        return topic, partition, int(self.offsets[record])
+
+    def _batch_of(self, record: int) -> int:
+        return int(extra("numpy").searchsorted(self._firsts, record, "right")) - 1
+
     def per_row(self, values: Sequence[int]) -> Numbers:
         """A column from one number per batch: the number is repeated for each wanted record of the batch."""
         return self.chosen(self._per_record(values))
@@ -519,8 +548,7 @@ class _PackedRecords:
             self._refuse_row(int(wrong.argmax()), reason)
 
     def _refuse_row(self, record: int, reason: str) -> NoReturn:
-        index = int(extra("numpy").searchsorted(self._firsts, record, "right")) - 1
-        raise self._corrupt(self.batches[index], reason)
+        raise self._corrupt(self.batches[self._batch_of(record)], reason)
 
 
 def _blob_column(records: _PackedRecords, sizes: Numbers, at: Numbers) -> Any:
@@ -569,7 +597,9 @@ _FROM_PACKED: Mapping[str, Callable[[_PackedRecords], Any]] = {
         records, [each.partition.partition for each in records.batches], arrow_types()["partition"]
     ),
     "offset": lambda records: extra("pyarrow").array(records.chosen(records.offsets)),
-    "timestamp": lambda records: _timestamps(records.chosen(records.timestamps), arrow_types()["timestamp"]),
+    "timestamp": lambda records: _timestamps(
+        records.chosen(records.timestamps), arrow_types()["timestamp"], records.place
+    ),
     "timestampType": lambda records: _per_batch(
         records, [int(each.batch.timestamp_type) for each in records.batches], arrow_types()["timestampType"]
     ),
