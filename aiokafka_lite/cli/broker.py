@@ -12,6 +12,7 @@ from ..arguments import must_be
 from ..embedded import ClusterConfig, EmbeddedCluster, Refused, Security
 from ..errors import ConfigurationError, ErrorCode
 from .arguments import names_and_values, principal_of
+from .running import log_warnings
 
 
 async def broker(
@@ -31,6 +32,7 @@ async def broker(
 
     Raises ConfigurationError for a wrong topic or setting.
     """
+    log_warnings()
     cluster = EmbeddedCluster(
         brokers=brokers,
         ports=port or None,

@@ -538,10 +538,14 @@ def broker(
         list[str] | None,
         typer.Option(metavar="USER", help="Enforce ACLs; this user may do everything. May be repeated."),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print the brokers' log, and the traceback of an error.")
+    ] = False,
 ) -> None:
     """Run the embedded cluster until Ctrl-C.
 
-    The cluster listens on the loopback interface. Without --data-dir it keeps all data in memory.
+    The cluster listens on the loopback interface. Without --data-dir it keeps all data in memory. A warning says why a
+    broker closed a connection.
     """
     from .broker import broker as run_broker
     from .broker import security
@@ -560,7 +564,8 @@ def broker(
                 client_config,
                 data_dir,
                 super_user,
-            )
+            ),
+            verbose=verbose,
         )
     )
 

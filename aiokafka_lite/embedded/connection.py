@@ -33,6 +33,7 @@ from ..protocol.messages import ApiVersionsRequest, ApiVersionsResponse, Produce
 from ..protocol.schema import Request, Response
 from .authentication import Authentication, LoginFailed
 from .certificates import subject_of
+from .closing_log import ClosingLog
 from .connection_limits import ConnectionLimits
 from .controller import Refused
 from .error_responses import error_response, shorten_messages
@@ -67,6 +68,7 @@ class Server(Protocol):
     faults: Faults
     history: History
     limits: ConnectionLimits
+    closings: ClosingLog
     connection_ids: itertools.count[int]
     long_work: asyncio.Lock
     """A request holds this lock while its work takes several steps; other requests with such work wait."""
@@ -92,8 +94,9 @@ class UnsentResponses:
     all of them together exceed ``limit`` bytes, the client that has read nothing for the longest time is disconnected.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, closings: ClosingLog) -> None:
         self._limit = limit
+        self._closings = closings
         self._sizes: dict[ServerStream, int] = {}  # in the order in which the responses were written
         self._sum = 0
 
@@ -103,7 +106,7 @@ class UnsentResponses:
         self._sum += size
         while self._sum > self._limit and len(self._sizes) > 1:
             slowest = next(iter(self._sizes))
-            logger.info("disconnected %s: %d bytes of responses wait for clients to read them", slowest.peer, self._sum)
+            self._closings.closed(slowest.peer, f"{self._sum} bytes of responses wait for clients to read them")
             self.remove(slowest)
             slowest.abort()
 
@@ -195,7 +198,7 @@ class ServerStream(FramedStreamReader):
             return
         size = sum(map(len, frames))
         if not self._memory.take(size):
-            logger.info("disconnected %s: all connections hold %d bytes of requests", self.peer, self._memory.held)
+            self._server.closings.closed(self.peer, f"all connections hold {self._memory.held} bytes of requests")
             self.abort()
             return
         self._held += size
@@ -279,7 +282,7 @@ class ServerConnection:
 
     def replace(self) -> None:
         """Close at once, because the client has sent no request, and another client needs the connection."""
-        logger.info("disconnected %s: it has sent no request, and other clients need the connection", self.stream.peer)
+        self._report("it has sent no request, and other clients need the connection")
         self.stream.drop()
 
     def client_disconnected(self) -> None:
@@ -310,12 +313,17 @@ class ServerConnection:
                 del frame
                 self.idle_since = self._time()
             self.stream.close()
-        except CloseConnection:
+        except CloseConnection as closing:
+            if str(closing):
+                self._report(str(closing))
             self.stream.close()
         except LoginFailed as failed:
             await self._delay_refusal(failed)
             self.stream.close()
-        except (ProtocolError, ConnectionLost) as error:
+        except ProtocolError as error:
+            self._report(str(error))
+            self.stream.abort()
+        except ConnectionLost as error:
             logger.info("%r closed: %.300r", self, str(error))
             self.stream.abort()
         except Exception:
@@ -331,11 +339,16 @@ class ServerConnection:
             self.stream.release_all()
             self.server.disconnected(self)
 
+    def _report(self, reason: str) -> None:
+        """Log why the broker closes this connection."""
+        self.server.closings.closed(f"{self.stream.peer} ({self.listener})", reason)
+
     async def _accept(self) -> None:
         """Wait until the listener accepts this connection. It is served unless its client leaves while it waits."""
         refused_for = await self.server.limits.admit(self.listener, self.client_address)
         if refused_for:
             self.is_refused = True
+            self._report("connection_creation_rate of its IP address is used up")
             await asyncio.sleep(refused_for)
             return
         self._is_accepted = True
@@ -500,12 +513,12 @@ class ServerConnection:
                 self._login_timer.cancel()
 
     def _login_timed_out(self) -> None:
-        logger.info("%r closed: the client did not log in within %g s", self, LOGIN_TIMEOUT)
+        self._report(f"the client did not log in within {LOGIN_TIMEOUT:g} s")
         self.stream.close()
 
     async def _delay_refusal(self, failed: LoginFailed) -> None:
         """Wait before the answer to a failed login, so that passwords cannot be guessed quickly."""
-        logger.info("%r refused a login: %.300s", self, failed)
+        self._report(f"its login was refused: {failed}")
         await self._pause_reading(self.server.parts.settings.seconds("connection.failed.authentication.delay.ms"))
 
     async def _wait_for(self, answer: Answer) -> Response | None:

@@ -300,6 +300,7 @@ class Controller:
         del self.topics[name]
         del self.names[topic.topic_id]
         self._publish(name)
+        logger.info("deleted topic %s", name)
         return topic
 
     def create_partitions(
@@ -365,6 +366,8 @@ class Controller:
         self.topics[topic.name] = topic
         self.names[topic.topic_id] = topic.name
         self._publish(topic.name)
+        if before is None:
+            logger.info("created topic %s with %s", topic.name, plural(len(topic.partitions), "partition"))
         for number, (old, new) in enumerate(zip(() if before is None else before.partitions, topic.partitions)):
             if old.leader != new.leader:
                 elected = "no leader" if new.leader == NO_LEADER else f"node {new.leader} as the leader"

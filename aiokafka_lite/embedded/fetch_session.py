@@ -139,10 +139,10 @@ class FetchSessions:
     def open(self, request: FetchRequest, version: int) -> FetchSession:
         """The session of a request. Its ``error`` is the error of the whole request."""
         if version < FetchRequest.SESSIONS or request.session_epoch == FINAL_EPOCH:
-            self._end(request.session_id)
+            self.end(request.session_id)
             return self._begin(request, 0)
         if request.session_epoch == INITIAL_EPOCH:
-            self._end(request.session_id)
+            self.end(request.session_id)
             session = self._begin(request, self._new_id())
             session.uses_ids = version >= FetchRequest.TOPIC_IDS
             self._keep(session)
@@ -169,7 +169,7 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == LAST_EPOCH else session.epoch + 1
         session.is_incremental = True
         # Removed before it changes and stored again after, because the sum of partitions must match its size.
-        self._end(session.session_id)
+        self.end(session.session_id)
         session.add(request)
         session.forget(request)
         if not session.partitions:
@@ -186,9 +186,10 @@ class FetchSessions:
         self._sessions[session.session_id] = session
         self._partitions += len(session)
         while len(self._sessions) > self._slots or self._partitions > self.most_partitions:
-            self._end(next(iter(self._sessions)))
+            self.end(next(iter(self._sessions)))
 
-    def _end(self, session_id: int) -> None:
+    def end(self, session_id: int) -> None:
+        """End a session, if there is one with this id."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions -= len(session)

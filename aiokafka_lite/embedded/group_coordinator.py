@@ -26,7 +26,7 @@ from .group import Group, check_commit
 from .group_log import CommittedOffset, GroupLog, encode_offset
 from .group_members import JoiningMember, JoinResult, SyncResult
 from .group_records import offset_key
-from .heartbeat_group import JOIN, GroupRefusal
+from .heartbeat_group import GroupRefusal
 from .hosted_groups import AnyGroup, HostedGroup, HostedGroups, tombstones
 from .metadata_view import MetadataView
 from .replica_manager import ReplicaManager
@@ -172,7 +172,7 @@ class GroupCoordinator:
         self, group_id: str, request: MemberHeartbeat, may_describe: Callable[[str], bool]
     ) -> HeartbeatAnswer:
         """ConsumerGroupHeartbeat. The first member creates the group. Raises GroupRefusal."""
-        group = self._consumer_group(group_id, joins=request.epoch == JOIN)
+        group = self._consumer_group(group_id, request.epoch)
         if not request.member_id:
             request = request._replace(member_id=self._hosted.new_id())
         answer = group.heartbeat(request, may_describe)
@@ -181,13 +181,13 @@ class GroupCoordinator:
 
     def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatAnswer:
         """ConsumerGroupHeartbeat of a member that leaves. Raises GroupRefusal."""
-        return self._consumer_group(group_id, joins=False).leave(member_id, instance_id, epoch)
+        return self._consumer_group(group_id, epoch).leave(member_id, instance_id, epoch)
 
-    def _consumer_group(self, group_id: str, *, joins: bool) -> ConsumerGroup:
+    def _consumer_group(self, group_id: str, epoch: int) -> ConsumerGroup:
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             raise GroupRefusal(error, "this broker is not the coordinator of the group")
-        return self._hosted.consumer(group_id, joins=joins)
+        return self._hosted.consumer(group_id, epoch)
 
     def heartbeat_interval_ms(self, group_id: str, kind: str = "consumer") -> int:
         """The interval of heartbeats in a group of this type."""

@@ -126,7 +126,7 @@ def _finalized(handler: Handler, feature: str) -> Handler:
 
 
 class CloseConnection(Exception):
-    """Raised by a handler: the connection must end without a response."""
+    """Raised by a handler: the connection must end without a response. The text is the reason, for the log."""
 
 
 class NamedTopic(Protocol):

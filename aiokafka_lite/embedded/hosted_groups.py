@@ -119,8 +119,8 @@ class HostedGroups(dict[str, HostedGroup]):
         """The classic members of a consumer group."""
         return ClassicMembers(group, self._metadata, self.new_id)
 
-    def consumer(self, group_id: str, *, joins: bool) -> ConsumerGroup:
-        """The group for a heartbeat of a consumer protocol member; a new one, not hosted yet, if the member ``joins``.
+    def consumer(self, group_id: str, epoch: int) -> ConsumerGroup:
+        """The group for a heartbeat of a consumer protocol member; a new one, not hosted yet, if the member joins.
 
         Raises GroupRefusal.
         """
@@ -128,9 +128,11 @@ class HostedGroups(dict[str, HostedGroup]):
         old = None if hosted is None else hosted.group
         if isinstance(old, ConsumerGroup):
             return old
-        if not joins or isinstance(old, StreamsGroup):
-            missing, other = f"Consumer group {group_id} not found.", f"Group {group_id} is not a consumer group."
-            raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, missing if old is None else other)
+        if epoch != JOIN or isinstance(old, StreamsGroup):
+            text = f"Group {group_id} is not a consumer group."
+            if old is None:
+                text = f"{'Consumer group' if epoch > JOIN else 'Group'} {group_id} not found."
+            raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
         new = self._consumer_group(group_id)
         if old is not None and not old.is_empty:
             allowed = self._policy() in ("upgrade", "bidirectional")

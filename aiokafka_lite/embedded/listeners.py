@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 
 from ..aio import forks, local_ports
 from ..errors import ConfigurationError, IllegalStateError
+from .closing_log import ClosingLog
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,14 @@ class _Handshake(asyncio.Protocol):
     asyncio's own server would run the handshake in a task that nothing ends when the cluster closes.
     """
 
-    def __init__(self, new_stream: Callable[[], asyncio.BaseProtocol], context: ssl.SSLContext, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        new_stream: Callable[[], asyncio.BaseProtocol],
+        context: ssl.SSLContext,
+        spawn: Spawn,
+        closings: ClosingLog,
+    ) -> None:
+        self._closings = closings
         self._new_stream = new_stream
         self._context = context
         self._spawn = spawn
@@ -72,7 +80,7 @@ class _Handshake(asyncio.Protocol):
             accepted.resume_reading()
             await handshake
         except OSError as error:
-            logger.info("a TLS handshake with %s failed: %s", accepted.get_extra_info("peername"), error)
+            self._closings.closed(f"client {accepted.get_extra_info('peername')}", f"the TLS handshake failed: {error}")
             return
         except Exception:
             # A defect of the embedded broker. It must not end the other connections.
@@ -110,10 +118,11 @@ class Listener:
         ssl_context: ssl.SSLContext | None,
         owner: str,
         spawn: Spawn,
+        closings: ClosingLog,
     ) -> None:
         """Accept connections, on the same port as before. Raises ConfigurationError if the port cannot be used."""
         loop = asyncio.get_running_loop()
-        accept = new_stream if ssl_context is None else lambda: _Handshake(new_stream, ssl_context, spawn)
+        accept = new_stream if ssl_context is None else lambda: _Handshake(new_stream, ssl_context, spawn, closings)
         try:
             # If this call also started to serve, it would lose the open port when it is cancelled.
             self._server = await loop.create_server(accept, self.host, self.port, backlog=1024, start_serving=False)

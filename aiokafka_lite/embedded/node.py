@@ -10,7 +10,7 @@ import itertools
 import logging
 import math
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -24,6 +24,7 @@ from ..protocol.state import next_state
 from .authentication import Authentication
 from .authorizer import Authorizer
 from .broker_loggers import BrokerLoggers
+from .closing_log import ClosingLog
 from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig
 from .configs import BrokerSettings, TopicConfig
@@ -182,6 +183,7 @@ class BrokerNode:
         )
         self.share_sessions: ShareSessions = ShareSessions(self.settings.number("group.share.max.share.sessions"))
         self.quotas: Quotas = Quotas(cluster.quota_limits, self.time, self.settings)
+        self.closings: ClosingLog = ClosingLog(node_id, self.time)
         self.limits: ConnectionLimits = ConnectionLimits(self.settings, self.quotas, self.time)
         self.parts: BrokerParts = self._make_parts(cluster)
         self._cluster = cluster
@@ -189,10 +191,8 @@ class BrokerNode:
         self._work = PeriodicWork(node_id, self.settings, lambda: self.is_running)
         limit = self.settings.number("queued.max.request.bytes")
         limit = sys.maxsize if limit < 0 else limit
-        self._memory = FrameMemory(
-            limit, reserved=limit // 4, make_room=lambda: _drop_slowest_sender(self.connections, self.time())
-        )
-        self._unsent = UnsentResponses(limit)
+        self._memory = FrameMemory(limit, reserved=limit // 4, make_room=self._drop_slowest_sender)
+        self._unsent = UnsentResponses(limit, self.closings)
 
     def _make_parts(self, cluster: ClusterParts) -> BrokerParts:
         """The parts of this broker and of its cluster that handlers of requests use."""
@@ -280,7 +280,9 @@ class BrokerNode:
                 for listener in self.listeners.values():
                     context = self._cluster.security.server_context(listener.name) if listener.uses_tls else None
                     new_stream = partial(self.new_stream, listener)
-                    await listener.open(new_stream, context, f"broker {self.node_id}", self._cluster.spawn)
+                    await listener.open(
+                        new_stream, context, f"broker {self.node_id}", self._cluster.spawn, self.closings
+                    )
             except BaseException:  # a cancellation, too
                 self._close_listeners()
                 raise
@@ -328,12 +330,14 @@ class BrokerNode:
         listener = stream.listener.name
         has_room = self.limits.make_room(self.connections, listener, stream.client_address)
         if self.state is NodeState.STOPPED or not has_room:
+            if self.state is not NodeState.STOPPED:
+                self.closings.closed(stream.peer, f"the listener {listener} has as many connections as it allows")
             stream.abort()
             return
         try:
             principal = self._cluster.security.principal_of(listener, stream.subject)
         except NoMatchingRule as error:
-            logger.info("disconnected %s: %s", stream.peer, error)
+            self.closings.closed(stream.peer, str(error))
             stream.abort()
             return
         authentication = None
@@ -370,6 +374,7 @@ class BrokerNode:
         self.groups.stop()
         self.transactions.stop()
         self.in_sync.stop()
+        self.closings.flush()
         self._thawed.set()  # so that coroutines of a frozen node can end
         self._work.stop()
         # Requests that wait would otherwise wait for their timeout, and their tasks with them.
@@ -429,6 +434,17 @@ class BrokerNode:
 
     # Housekeeping.
 
+    def _drop_slowest_sender(self) -> bool:
+        """Disconnect the client whose request has been incomplete for longest. False if all are recent."""
+        streams = [each.stream for each in self.connections]
+        waiting = [(since, each) for each in streams if (since := each.incomplete_since) is not None]
+        since, slowest = min(waiting, key=lambda each: each[0], default=(math.inf, None))
+        if slowest is None or since > self.time() - INCOMPLETE_REQUEST:
+            return False
+        self.closings.closed(slowest.peer, "its request is incomplete, and other clients need the memory")
+        slowest.drop()
+        return True
+
     def _clean_up_periodically(self) -> None:
         self.clean_up()
         self._close_idle_connections()
@@ -470,15 +486,3 @@ class Nodes(dict[int, BrokerNode]):
 
     def __missing__(self, node_id: object) -> Never:
         raise ValueError(must_be("node", f"the id of a broker: {', '.join(map(str, self))}", node_id))
-
-
-def _drop_slowest_sender(connections: Iterable[ServerConnection], now: float) -> bool:
-    """Disconnect the client whose request has been incomplete for longest. False if all are recent."""
-    streams = [each.stream for each in connections]
-    waiting = [(since, each) for each in streams if (since := each.incomplete_since) is not None]
-    since, slowest = min(waiting, key=lambda each: each[0], default=(math.inf, None))
-    if slowest is None or since > now - INCOMPLETE_REQUEST:
-        return False
-    logger.info("disconnected %s: its request is incomplete, and other clients need the memory", slowest.peer)
-    slowest.drop()
-    return True

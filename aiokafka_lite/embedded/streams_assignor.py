@@ -34,7 +34,10 @@ def assign_tasks(
     """A new target of each member. ``counts`` are the numbers of tasks by subtopology."""
     if not members:
         return {}
-    tasks = [(name, number) for name, count in sorted(counts.items()) for number in range(count)]
+    # By partition first, as in Kafka: a member that gives up tasks keeps some of each subtopology, so that the load of
+    # every subtopology is shared.
+    tasks = [(name, number) for name, count in counts.items() for number in range(count)]
+    tasks.sort(key=lambda task: (task[1], task[0]))
     kept = frozenset(stateful)
     return _Assignment(members, tasks).assign([each for each in tasks if each[0] in kept], standby_replicas)
 

@@ -76,3 +76,22 @@ async def test_the_properties_of_an_earlier_broker_are_overwritten(tmp_path: Pat
             assert topic in (await run("topics", "list", "-c", str(path))).text
     async with broker("--port", "0", "--client-config", str(path)):
         assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(("options", "is_verbose"), [((), False), (("-v",), True)])
+async def test_the_broker_says_why_it_refused_a_login_and_with_v_what_it_does(
+    tmp_path: Path, options: tuple[str, ...], is_verbose: bool
+) -> None:
+    (tmp_path / "password").write_text("hunter2")
+    arguments = ("--port", "0", "--sasl-user", "alice:alice-secret", "--topic", "orders", *options)
+    async with broker(*arguments) as (process, servers):
+        login = ("-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN")
+        login += ("-X", "sasl.username=alice", "-X", f"sasl.password=file:{tmp_path / 'password'}")
+        assert (await run("topics", "list", "-b", servers, *login, "--timeout", "5")).status == 1
+        process.terminate()
+        _, errors = await process.communicate()
+    text = errors.decode()
+    assert "aiokafka-lite: node 1 closed the connection of client" in text
+    assert "its login was refused" in text
+    assert "hunter2" not in text
+    assert ("created topic orders with 1 partition" in text) is is_verbose

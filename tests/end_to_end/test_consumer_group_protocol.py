@@ -43,6 +43,7 @@ from aiokafka_lite.protocol.messages import (
 from aiokafka_lite.protocol.schema import Request, Response
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.test_groups import write
+from tests.end_to_end.test_share_group_requests import connection
 from tests.real.releases import NEWEST, since
 from tests.waiting import DEADLINE
 
@@ -230,6 +231,7 @@ async def test_requests_that_are_refused(group: RawGroup) -> None:
     assert await group.join("a", subscribed_topic_names=None) == refused(
         invalid, "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
     )
+    assert await group.heartbeat("a", -1) == refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} not found.")
     assert await group.heartbeat("a", -2) == refused(invalid, "InstanceId can't be null.")
     assert await group.heartbeat("a", -3) == refused(invalid, "MemberEpoch is invalid.")
     assert await group.join("a", server_assignor="best") == refused(
@@ -243,6 +245,23 @@ async def test_requests_that_are_refused(group: RawGroup) -> None:
     assert await group.heartbeat("b", -1) == refused(
         ErrorCode.UNKNOWN_MEMBER_ID, f"Member b is not a member of group {group.group_id}."
     )
+
+
+@only_on_the_newest
+async def test_version_0_requires_an_id_of_members_and_for_epoch_minus_1_alone(group: RawGroup) -> None:
+    node = (await group.client.coordinator(group.group_id)).node
+    outcomes = {}
+    async with connection(f"{node.host}:{node.port}") as coordinator:
+        for epoch in (1, -1, -2, -3):
+            request = ConsumerGroupHeartbeatRequest(group_id=group.group_id, member_id="", member_epoch=epoch)
+            answer = await coordinator.ask(request, version=0)
+            outcomes[epoch] = answer.error_message
+    assert outcomes == {
+        1: "MemberId can't be empty.",
+        -1: "MemberId can't be empty.",
+        -2: "InstanceId can't be null.",
+        -3: "MemberEpoch is invalid.",
+    }
 
 
 @only_on_the_newest

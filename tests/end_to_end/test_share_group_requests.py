@@ -46,8 +46,10 @@ class Connection:
         self.protocol: ClientProtocol[None] = ClientProtocol("broker")
         self.stream = FramedStreamReader(1 << 20, "broker")
 
-    async def ask(self, request: Any) -> Any:
-        self.stream.write([self.protocol.encode_request(request, type(request).versions.last, "test", None)])
+    async def ask(self, request: Any, *, version: int | None = None) -> Any:
+        """The response to a request, in the last version by default."""
+        version = type(request).versions.last if version is None else version
+        self.stream.write([self.protocol.encode_request(request, version, "test", None)])
         frame = await self.stream.read_frame()
         assert frame is not None
         return self.protocol.receive(frame)[1]

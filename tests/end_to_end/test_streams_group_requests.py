@@ -140,6 +140,24 @@ async def test_an_admin_client_describes_and_resets_a_group(kafka: Kafka) -> Non
 
 
 @streams
+async def test_a_second_instance_gets_a_part_of_each_subtopology(kafka: Kafka) -> None:
+    async with group_of(kafka, {"a": 4, "b": 4, "c": 2}) as group:
+        reading = [subtopology(str(number), [f"{group.name}-{topic}"]) for number, topic in enumerate("abc")]
+        await group.join("x", *reading)
+        await group.join("y", *reading)
+        members = (await group.describe()).members
+        targets = {member.member_id: task_ids_of(member.target_assignment.active_tasks) for member in members}
+        assert targets == {
+            "x": {"0": [0, 1], "1": [0, 1], "2": [0]},
+            "y": {"0": [2, 3], "1": [2, 3], "2": [1]},
+        }
+
+
+def task_ids_of(tasks: Sequence[Any]) -> dict[str, list[int]]:
+    return {each.subtopology_id: sorted(each.partitions) for each in tasks}
+
+
+@streams
 async def test_tasks_move_as_at_apache_kafka(kafka: Kafka) -> None:
     async with group_of(kafka, {"in": 3}) as group:
         reading = subtopology("0", [f"{group.name}-in"])

@@ -145,7 +145,7 @@ def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
 
 def _close_if_unknown(numbers: Iterable[int]) -> None:
     if UNKNOWN in numbers:
-        raise CloseConnection
+        raise CloseConnection("a request has an unknown type of resource, pattern, operation or permission")
 
 
 def _has_value_of_filters(binding: AclBinding) -> bool:

@@ -91,7 +91,9 @@ def _check_permissions(context: RequestContext, request: ConsumerGroupHeartbeatR
 def _check_request(request: ConsumerGroupHeartbeatRequest, assignors: list[str], version: int) -> None:
     """Raise GroupRefusal, with Kafka's texts, for a request that is invalid in every group."""
     joins = request.member_epoch == JOIN
-    needs_id = version >= ConsumerGroupHeartbeatRequest.MEMBER_CHOOSES_ID or not joins
+    # In v0 the coordinator chooses the id. Kafka requires one of members and for epoch -1, not for the other epochs.
+    is_member = request.member_epoch > JOIN or request.member_epoch == LEAVE
+    needs_id = version >= ConsumerGroupHeartbeatRequest.MEMBER_CHOOSES_ID or is_member
     without_topics = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
     problems = {
         "MemberId can't be empty.": needs_id and not request.member_id.strip(),

@@ -80,7 +80,12 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     throttle = broker.quotas.record_fetch(context.principal, context.client_id, size)
     response = FetchResponse(throttle_time_ms=throttle, session_id=session.session_id, responses=[])
     if throttle:
-        return response  # the session records nothing as sent, so the next fetch returns all of it
+        # The session records nothing as sent, so the next fetch returns all of it. As in Kafka, a throttled request
+        # opens no session.
+        if not session.is_incremental:
+            broker.fetch_sessions.end(session.session_id)
+            response.session_id = 0
+        return response
     fetched = [*refused, *((slots[key], each) for key, each in result.items())]
     for slot, each in session.to_send(fetched):
         _add(context, response, slot, each)

@@ -186,9 +186,7 @@ def _send_response(
 ) -> ProduceResponse | None:
     # There is no response in which to report an error. As in Kafka, the client sees it as a closed connection.
     if request.acks == 0:
-        outcomes = [*split.refused.values(), *results.values()]
-        if any(outcome.error is not ErrorCode.NONE for outcome in outcomes):
-            raise CloseConnection
+        _close_after_failure(split, results)
         return None
     response = ProduceResponse(responses=[], throttle_time_ms=throttle_time_ms)
     answers: dict[tuple[bytes, str], dict[int, ProduceResponsePartition]] = {}
@@ -247,9 +245,17 @@ def _hint(
         )
 
 
+def _close_after_failure(split: _Split, results: dict[PartitionKey, PartitionResponse]) -> None:
+    """Raise CloseConnection if any partition failed."""
+    refused = {(name or topic_id.hex(), index): each for (topic_id, name, index), each in split.refused.items()}
+    for (name, index), outcome in {**refused, **results}.items():
+        if outcome.error is not ErrorCode.NONE:
+            raise CloseConnection(f"Produce with acks=0 to {name}-{index} failed: {outcome.error.name}")
+
+
 def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
     if request.acks == 0:
-        raise CloseConnection
+        raise CloseConnection(f"Produce with acks=0 failed: {code.name}")
     return ProduceResponse(
         responses=[
             ProduceResponseTopic(

@@ -18,6 +18,7 @@ from aiokafka_lite.admin import Admin, ConfigResource
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Security
 from aiokafka_lite.embedded.certificates import distinguished_name
+from aiokafka_lite.embedded.closing_log import ClosingLog
 from aiokafka_lite.embedded.listeners import Listener
 from aiokafka_lite.errors import AuthenticationError, ConfigurationError, KafkaError, ProtocolError
 from tests.waiting import until
@@ -98,7 +99,8 @@ async def test_a_failure_before_a_handshake_ends_its_connection_alone() -> None:
     listener = Listener("SSL", "127.0.0.1", 0)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     async with asyncio.TaskGroup() as group:
-        await listener.open(fails, context, "broker 1", lambda run, name: group.create_task(run(), name=name))
+        closings = ClosingLog(1, asyncio.get_running_loop().time)
+        await listener.open(fails, context, "broker 1", lambda run, name: group.create_task(run(), name=name), closings)
         try:
             reader, writer = await asyncio.open_connection(listener.host, listener.port)
             with suppress(ConnectionResetError):

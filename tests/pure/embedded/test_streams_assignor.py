@@ -60,6 +60,15 @@ def test_a_member_keeps_its_share_and_a_new_member_gets_the_rest() -> None:
     }
 
 
+def test_a_new_instance_gets_half_of_each_subtopology() -> None:
+    counts = {str(subtopology): 4 for subtopology in range(5)}
+    before = assign_tasks(members({"a": 2}, {}), counts, [], 0)
+    after = assign_tasks(members({"a": 2, "b": 2}, before), counts, [], 0)
+    for process, partitions in (("a", (0, 1)), ("b", (2, 3))):
+        tasks = {task for number in range(2) for task in after[f"{process}{number}"].active}
+        assert tasks == {(subtopology, partition) for subtopology in counts for partition in partitions}
+
+
 def test_a_standby_task_takes_over() -> None:
     before = assign_tasks(members({"a": 1, "b": 1, "c": 1}, {}), {"0": 3}, ["0"], 1)
     kept = {name: each for name, each in before.items() if name != "a0"}
