@@ -229,6 +229,7 @@ class EmbeddedCluster(Component):
         self.leadership.stop()
         self.controller.stop()
         self.share_groups.stop()
+        self.faults.log_unused()
         for node in self.nodes.values():
             node.stop(abruptly=True)
             node.replica_manager.checkpoint(is_flushed=True)
@@ -393,6 +394,8 @@ class EmbeddedCluster(Component):
         unlimited, until ``remove()``.
         """
         self._service.check_process()
+        if node is not None:
+            self.nodes[node]  # raises ValueError for a broker that does not exist
         return self.faults.on(request, node=node, topic=topic, partition=partition, nth=nth, times=times)
 
     async def stop(self, node: int) -> None:

@@ -5,7 +5,7 @@ change it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import NamedTuple
@@ -121,12 +121,22 @@ _LARGEST = {
 }
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error text that names the most similar setting; empty if none is similar."""
+    from difflib import get_close_matches  # imported here, because most programs do not need it
+
+    # The ends of long names count most: retention.ms of a topic is log.retention.ms of a broker.
+    similar = [each for each in known if each.endswith(f".{name}") or name.endswith(f".{each}")]
+    similar = similar or get_close_matches(name.lower().replace("_", "."), known, 1)
+    return f"; did you mean {min(similar, key=len)}?" if similar else ""
+
+
 def check_configs(keys: Mapping[str, ConfigKey], values: Mapping[str, str | None]) -> None:
     """Raise InvalidConfig for a name that is not in ``keys``, or a value that its setting does not accept."""
     for name, value in values.items():
         key = keys.get(name)
         if key is None:
-            raise InvalidConfig(f"unknown setting {name!r}")
+            raise InvalidConfig(f"unknown setting {name!r}{nearest(name, keys)}")
         if value is None:
             raise InvalidConfig(f"{name} must have a value")
         key.check(name, value)

@@ -6,16 +6,19 @@ the first fault that matches a request. Handlers do not know of faults.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Self
 
-from ..arguments import must_be
+from ..arguments import check_function, is_whole, must_be, plural, whole
 from ..errors import ErrorCode
 from ..protocol.schema import Request, Response
 from .request_parts import TopicName, partitions_of
+
+logger = logging.getLogger(__name__)
 
 Answer = Callable[[Any], Response | Awaitable[Response | None] | None]
 
@@ -44,6 +47,7 @@ class Fault:
 
     It hits the ``nth`` matching request (counting from 1) and the ``times - 1`` matching requests that follow; with
     ``times=None`` all that follow. ``hits`` counts them. ``remove()`` disables it, as does the end of a ``with`` block.
+    A fault that was never hit is logged as a warning when the cluster closes.
     """
 
     def __init__(
@@ -63,8 +67,9 @@ class Fault:
         self.node = node
         self.topic = topic
         self.partition = partition
-        self.nth = nth
-        self.times = times
+        self.nth = whole("nth", nth, 1)
+        self.times = _times(times)
+        self.of_kind: int = 0
         self.seen: int = 0
         self.hits: int = 0
         self.outcome: Outcome = Outcome.HANDLE
@@ -98,11 +103,13 @@ class Fault:
 
     def fail(self, code: ErrorCode | int, times: int | None = 0) -> Fault:
         """Answer with an error. With a ``topic`` or ``partition`` only that part fails, and the rest is handled."""
-        self.code = ErrorCode.of(code)
+        self.code = _error_code(code)
         return self._with(Outcome.FAIL, times)
 
     def delay(self, seconds: float, times: int | None = 0) -> Fault:
         """Wait this many seconds before the request is handled, or before the fault does anything else."""
+        if not isinstance(seconds, int | float) or not seconds >= 0:
+            raise TypeError(must_be("seconds", "a number of seconds >= 0", seconds))
         self.wait = seconds
         return self._with(self.outcome, times)
 
@@ -120,35 +127,54 @@ class Fault:
 
     def truncate(self, size: int, times: int | None = 0) -> Fault:
         """Handle the request, send the first ``size`` bytes of the response's frame, and close the connection."""
-        self.size = size
+        self.size = whole("size", size)
         return self._with(Outcome.TRUNCATE, times)
 
     def reply_bytes(self, data: bytes, times: int | None = 0) -> Fault:
         """Send ``data`` instead of a response, without adding a frame."""
-        self.bytes = data
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise TypeError(must_be("data", "bytes", data))
+        self.bytes = bytes(data)
         return self._with(Outcome.REPLY_BYTES, times)
 
     def answer(self, function: Answer, times: int | None = 0) -> Fault:
         """Answer with the result of ``function(request)``, which may be a coroutine function; None is no response."""
+        check_function("function", function)
         self.function = function
         return self._with(Outcome.ANSWER, times)
 
     def alter(self, function: Alter, times: int | None = 0) -> Fault:
         """Handle the request and answer with ``function(response)``, which may change the response or make another."""
+        check_function("function", function)
         self.alteration = function
         return self._with(Outcome.ALTER, times)
 
     def _with(self, outcome: Outcome, times: int | None) -> Fault:
         self.outcome = outcome
         if times != 0:
-            self.times = times
+            self.times = _times(times)
         return self
+
+    @property
+    def unused(self) -> str:
+        """Why this fault was never hit, as the end of a sentence; empty if it was hit."""
+        if self.hits:
+            return ""
+        came = f"{plural(self.of_kind, self.request.__name__)} came"
+        if not self.of_kind:
+            came = f"no {self.request.__name__} came"
+        if self.seen:
+            return f"{came}, {self.seen} matched, and nth is {self.nth}"
+        return came if not self.of_kind else f"{came}, and none matched"
 
     # The selection of requests.
 
     def matches(self, node_id: int, request: Request[Any], topic_name: TopicName) -> bool:
         """Whether the fault hits this request. Counts every matching request."""
-        if type(request) is not self.request or (self.node is not None and self.node != node_id):
+        if type(request) is not self.request:
+            return False
+        self.of_kind += 1
+        if self.node is not None and self.node != node_id:
             return False
         if (self.topic is not None or self.partition is not None) and not any(
             self.is_about(topic, partition) for topic, partition in partitions_of(request, topic_name)
@@ -174,6 +200,7 @@ class Faults:
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
+        self._all: list[Fault] = []  # with removed ones that were never hit
 
     def on(
         self,
@@ -187,11 +214,14 @@ class Faults:
     ) -> Fault:
         fault = Fault(request, node=node, topic=topic, partition=partition, nth=nth, times=times, remove=self._remove)
         self._faults.append(fault)
+        self._all.append(fault)
         return fault
 
     def _remove(self, fault: Fault) -> None:
         if fault in self._faults:
             self._faults.remove(fault)
+        if fault.hits and fault in self._all:
+            self._all.remove(fault)
 
     def match(self, node_id: int, request: Request[Any], topic_name: TopicName) -> Fault | None:
         """The first fault that hits this request; None if none does."""
@@ -202,6 +232,40 @@ class Faults:
 
     def clear(self) -> None:
         self._faults.clear()
+        self._all.clear()
+
+    def raise_for_unused(self) -> None:
+        """Raise AssertionError if a fault was never hit: a test that expects its effect has tested nothing."""
+        if unused := self._unused():
+            raise AssertionError("; ".join(unused))
+
+    def log_unused(self) -> None:
+        """Log a warning for each fault that was never hit."""
+        for text in self._unused():
+            logger.warning("%s", text)
+
+    def _unused(self) -> list[str]:
+        return [f"{fault!r} was never hit: {fault.unused}" for fault in self._all if fault.unused]
+
+
+def _error_code(code: object) -> ErrorCode:
+    """The error code. Raises TypeError for a name, ValueError for a number that is no code."""
+    if isinstance(code, str):
+        from difflib import get_close_matches
+
+        near = get_close_matches(code.upper(), ErrorCode.__members__, 1)
+        hint = f"; did you mean ErrorCode.{near[0]}?" if near else ""
+        raise TypeError(must_be("code", "an ErrorCode or its number", code) + hint)
+    if not is_whole(code):
+        raise TypeError(must_be("code", "an ErrorCode or its number", code))
+    found = ErrorCode.of(code)
+    if found != code:
+        raise ValueError(must_be("code", "the number of an ErrorCode", code))
+    return found
+
+
+def _times(times: object) -> int | None:
+    return None if times is None else whole("times", times, 1)
 
 
 @dataclass(slots=True)

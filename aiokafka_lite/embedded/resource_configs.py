@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..arguments import must_be
 from ..errors import ErrorCode
 from .broker_keys import BROKER_KEYS
-from .config_keys import ConfigKey, ConfigType, InvalidConfig, Scope, check_configs
+from .config_keys import ConfigKey, ConfigType, InvalidConfig, Scope, check_configs, nearest
 from .configs import BrokerSettings, ClusterSettings, ConfigSource, Layers, Synonym, broker_synonyms
 from .topic_patterns import InvalidPattern, topic_pattern
 
@@ -85,7 +85,8 @@ def _check_client_metrics(name: str, configs: Mapping[str, str], settings: Clust
         raise InvalidConfig("a subscription must have a name", ErrorCode.INVALID_REQUEST)
     unknown = [each for each in configs if each not in CLIENT_METRICS_KEYS]
     if unknown:
-        raise InvalidConfig(f"unknown setting {unknown[0]!r}", ErrorCode.INVALID_REQUEST)
+        hint = nearest(unknown[0], CLIENT_METRICS_KEYS)
+        raise InvalidConfig(f"unknown setting {unknown[0]!r}{hint}", ErrorCode.INVALID_REQUEST)
     check_configs(CLIENT_METRICS_KEYS, configs)
     interval = int(configs.get("interval.ms", SHORTEST_INTERVAL_MS))
     if not SHORTEST_INTERVAL_MS <= interval <= LONGEST_INTERVAL_MS:

@@ -14,6 +14,10 @@ The versions and special cases:
   records after that time.
 - v2 adds the isolation level: "latest" is the last stable offset or the high watermark. v4 adds leader epochs.
 - If no record is found, the offset is -1, without an error.
+- A new leader does not know at once which records are committed: its high watermark may be lower than the end that the
+  former leader returned. Until it has reached the start of the leader's epoch, "latest" and times without a committed
+  record get OFFSET_NOT_AVAILABLE (KIP-207); LEADER_NOT_AVAILABLE before v5. Otherwise the end of a log would go back,
+  and a reader that planned with the former end would take records for lost.
 - A partition that is named twice gets one answer, INVALID_REQUEST.
 
 OffsetForLeaderEpoch finds the end of the largest epoch that is not above the requested one (KIP-279). v3 adds the
@@ -99,6 +103,13 @@ def _list_one(
         answer.old_style_offsets = _starts(partition, wanted.timestamp)[: max(0, wanted.max_num_offsets)]
         return answer
     _look_up(partition, request, wanted.timestamp, answer)
+    is_behind = request.replica_id == CONSUMER and partition.epoch_start > partition.log.high_watermark
+    is_by_time = wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP
+    if is_behind and (wanted.timestamp == LATEST or (is_by_time and answer.offset < 0)):
+        is_new = context.version >= ListOffsetsRequest.OFFSET_NOT_AVAILABLE
+        return _failed(
+            wanted.partition_index, ErrorCode.OFFSET_NOT_AVAILABLE if is_new else ErrorCode.LEADER_NOT_AVAILABLE
+        )
     if context.version < ListOffsetsRequest.LEADER_EPOCHS:
         answer.leader_epoch = -1
     return answer

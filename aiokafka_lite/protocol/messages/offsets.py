@@ -77,6 +77,7 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
 
     ONE_OFFSET = since(1)
     LEADER_EPOCHS = since(4)
+    OFFSET_NOT_AVAILABLE = since(5)  # KIP-207
     MAX_TIMESTAMP = since(7, kafka="3.0")
     EARLIEST_LOCAL = since(8, kafka="3.4")
     LATEST_TIERED = since(9, kafka="3.9")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -150,3 +153,70 @@ async def test_a_killed_broker_handles_no_more_requests(one: EmbeddedCluster) ->
             await peer.receive()
     await until(lambda: not one.nodes[1].connections, "the killed node has closed its connections")
     assert one.nodes[1].replica_manager.partitions["t", 0].log.end_offset == 0
+
+
+# Faults that cannot have an effect.
+
+
+@pytest.mark.parametrize(
+    ("effect", "problem"),
+    [
+        (lambda fault: fault.fail("NOT_LEADER"), "did you mean ErrorCode.NOT_LEADER_OR_FOLLOWER?"),
+        (lambda fault: fault.fail("STR"), "code must be an ErrorCode or its number, got 'STR'"),
+        (lambda fault: fault.fail(None), "code must be an ErrorCode or its number, got None"),
+        (lambda fault: fault.fail(9999), "code must be the number of an ErrorCode, got 9999"),
+        (lambda fault: fault.fail(6, times=0.5), "times must be a whole number >= 1, got 0.5"),
+        (lambda fault: fault.delay("1"), "seconds must be a number of seconds >= 0, got '1'"),
+        (lambda fault: fault.delay(-1), "seconds must be a number of seconds >= 0, got -1"),
+        (lambda fault: fault.truncate(-1), "size must be a whole number >= 0, got -1"),
+        (lambda fault: fault.reply_bytes("text"), "data must be bytes, got 'text'"),
+        (lambda fault: fault.answer(1), "function must be a function, got 1"),
+        (lambda fault: fault.alter(None), "function must be a function, got None"),
+    ],
+)
+async def test_a_wrong_argument_of_an_effect_is_an_error(
+    one: EmbeddedCluster, effect: Callable[[Any], object], problem: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(problem)):
+        effect(one.on(MetadataRequest))
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"node": 7}, "node must be the id of a broker: 1, got 7"),
+        ({"nth": 0}, "nth must be a whole number >= 1, got 0"),
+        ({"times": 0}, "times must be a whole number >= 1, got 0"),
+    ],
+)
+async def test_a_selection_that_no_request_matches_is_an_error(
+    one: EmbeddedCluster, fields: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        one.on(MetadataRequest, **fields)
+
+
+async def test_a_fault_that_was_never_hit_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        cluster.on(MetadataRequest).delay(0)
+        cluster.on(FetchRequest).disconnect()
+        cluster.on(MetadataRequest, topic="orders").drop()
+        with cluster.on(MetadataRequest, nth=3) as fault:
+            fault.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+            async with Peer(cluster) as peer:
+                await peer.ask(MetadataRequest(topics=None), 9)
+                await peer.ask(MetadataRequest(topics=None), 9)
+        with pytest.raises(AssertionError, match="<Fault FetchRequest DISCONNECT hits=0> was never hit"):
+            cluster.faults.raise_for_unused()
+    assert [line for line in caplog.messages if "never hit" in line] == [
+        "<Fault FetchRequest DISCONNECT hits=0> was never hit: no FetchRequest came",
+        "<Fault MetadataRequest topic=orders DROP hits=0> was never hit: 1 MetadataRequest came, and none matched",
+        "<Fault MetadataRequest FAIL hits=0> was never hit: 1 MetadataRequest came, 1 matched, and nth is 3",
+    ]
+
+
+async def test_no_fault_is_named_if_all_were_hit(one: EmbeddedCluster) -> None:
+    one.on(MetadataRequest).delay(0)
+    async with Peer(one) as peer:
+        await peer.ask(MetadataRequest(topics=None), 9)
+    one.faults.raise_for_unused()

@@ -233,7 +233,7 @@ def test_a_stream_that_was_released_holds_no_memory() -> None:
     cluster = EmbeddedCluster(brokers=1, tcp=False)
     memory = FrameMemory(1_000)
     node = cluster.nodes[1]
-    stream = ServerStream(node, node.listeners["PLAINTEXT"], 1_000, memory, UnsentResponses(1_000))
+    stream = ServerStream(node, node.listeners["PLAINTEXT"], 1_000, memory, UnsentResponses(1_000, node.closings))
     stream.frames_received([b"x" * 10])
     assert memory.held == 10
     stream.release_all()

@@ -228,6 +228,39 @@ async def test_each_version_of_list_offsets_answers(one: EmbeddedCluster, versio
         assert (await peer.offset("t", -1, version=version)).offset == 2
 
 
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (9, ErrorCode.OFFSET_NOT_AVAILABLE)]
+)
+async def test_the_end_of_a_log_does_not_go_back_with_a_new_leader(
+    three: EmbeddedCluster, version: int, code: ErrorCode
+) -> None:
+    """Spark takes records for lost if the end of a log is lower than the end with which it planned a batch."""
+    await three.create_topic("t", assignments=[[1, 2, 3]])
+    async with Peer(three, 1) as peer:
+        await peer.produce("t", now_batch(b"a", b"b"))
+        assert (await peer.offset("t", -1, version=version)).offset == 2
+    await three.freeze(3)
+    replica = three.nodes[2].replica_manager.require(("t", 0))
+    replica.log.high_watermark = 0  # as of a follower that has not heard yet that the records are committed
+    await three.move_leader("t", 0, 2)
+    async with Peer(three, 2) as peer:
+        assert replica.log.high_watermark == 0
+        for timestamp in (-1, 0, -3):
+            answer = await peer.offset("t", timestamp, version=max(version, 7) if timestamp == -3 else version)
+            expected = ErrorCode.OFFSET_NOT_AVAILABLE if timestamp == -3 else code
+            assert (answer.error_code, answer.offset) == (expected, -1)
+        assert (await peer.offset("t", -2, version=version)).offset == 0
+        await three.thaw(3)
+        await until_offset(peer, 2, version)
+
+
+async def until_offset(peer: Peer, offset: int, version: int) -> None:
+    async with asyncio.timeout(10):
+        while (answer := await peer.offset("t", -1, version=version)).error_code:
+            await asyncio.sleep(0.01)
+    assert answer.offset == offset
+
+
 async def test_an_epoch_ends_where_the_next_leader_starts(three: EmbeddedCluster) -> None:
     await three.create_topic("t", assignments=[[1, 2, 3]])
     async with Peer(three, 1) as peer:

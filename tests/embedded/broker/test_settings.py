@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
 
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.controller import Refused
-from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.errors import ConfigurationError, ErrorCode
 from aiokafka_lite.protocol.messages import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -177,3 +178,22 @@ async def test_a_fraction_is_shown_as_by_java(one: EmbeddedCluster, value: str, 
     async with Peer(one) as peer:
         assert await set_on_broker(peer, "1", name, value) is ErrorCode.NONE
         assert await described(peer, name) == {name: shown}
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("auto.create.topic.enable", "auto.create.topics.enable"),
+        ("auto_create_topics_enable", "auto.create.topics.enable"),
+        ("retention.ms", "log.retention.ms"),
+        ("min.insync.replica", "min.insync.replicas"),
+    ],
+)
+def test_an_unknown_setting_of_a_broker_has_a_suggestion(name: str, setting: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f"unknown setting {name!r}; did you mean {setting}?")):
+        EmbeddedCluster(configs={name: "1"})
+
+
+def test_an_unknown_setting_that_resembles_none_has_no_suggestion() -> None:
+    with pytest.raises(ConfigurationError, match=r"unknown setting 'qqqqqqqqqq'$"):
+        EmbeddedCluster(configs={"qqqqqqqqqq": "1"})
