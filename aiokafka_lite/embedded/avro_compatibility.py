@@ -87,7 +87,44 @@ def _define_named(schema: dict[str, Any], namespace: str, names: Names) -> str:
             }
             for each in schema["fields"]
         ]
+        for given, field in zip(schema["fields"], made["fields"], strict=True):
+            if "default" in given and not _is_value(given["default"], field["type"], names):
+                raise ValueError(f"the default {json.dumps(given['default'])[:80]} of {full}.{field['name']} is wrong")
     return full
+
+
+def _is_value(value: Any, schema: Any, names: Names) -> bool:
+    """Whether JSON is a default value of a type. Any type of a union will do, as since Avro 1.12."""
+    if isinstance(schema, list):
+        return any(_is_value(value, branch, names) for branch in schema)
+    if isinstance(schema, str):
+        if schema not in names:
+            return _is_primitive_value(value, schema)
+        schema = names[schema]
+    kind = schema["type"]
+    if kind in ("enum", "fixed"):
+        return isinstance(value, str)
+    if kind == "array":
+        return isinstance(value, list) and all(_is_value(item, schema["items"], names) for item in value)
+    if not isinstance(value, dict):
+        return False
+    if kind == "map":
+        return all(_is_value(item, schema["values"], names) for item in value.values())
+    return all(
+        _is_value(value[field["name"]], field["type"], names) if field["name"] in value else field["has_default"]
+        for field in schema.get("fields", ())
+    )
+
+
+def _is_primitive_value(value: Any, kind: str) -> bool:
+    if kind == "null":
+        return value is None
+    if kind == "boolean" or isinstance(value, bool):
+        return kind == "boolean" and isinstance(value, bool)
+    if kind in ("int", "long"):
+        bits = 31 if kind == "int" else 63
+        return isinstance(value, int) and -(2**bits) <= value < 2**bits
+    return isinstance(value, int | float) if kind in ("float", "double") else isinstance(value, str)
 
 
 def _refuse_twice(what: str, part: str, names: list[str]) -> None:

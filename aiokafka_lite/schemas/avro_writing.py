@@ -3,11 +3,9 @@
 A schema becomes a tree of types with a ``write`` method each. Nothing is converted silently: a number keeps its value,
 or is refused. The bytes are those of Java's ``GenericDatumWriter``, which is less strict: it cuts 19.99 to an int 19.
 
-1. A float is rounded to a "float" of 32 bits, because Python has no other; it may not become infinite. An int is
-   written as a "float" or "double" if that is exact.
-2. A field that is missing gets the default of the schema, or null if the type allows null. Any other key than a field
+1. A field that is missing gets the default of the schema, or null if the type allows null. Any other key than a field
    is refused: it is a misspelled field, or data that would be lost.
-3. A union takes the type that the object fits best: the exact type before one that it is converted to, and the first of
+2. A union takes the type that the object fits best: the exact type before one that it is converted to, and the first of
    two that read the same value. If a dict fits two records, the program has to name the type: ``("shop.Order", {...})``
    or the key ``"-type"``, as with fastavro.
 """
@@ -16,52 +14,36 @@ from __future__ import annotations
 
 import array
 import difflib
-import numbers
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from ..arguments import INT32_MAX, INT64_MAX, plural
-from .avro_logical import LogicalType, logical_type
+from .avro_logical import logical_type
+from .avro_scalars import (
+    EXACT,
+    NO,
+    AnnotatedType,
+    AvroType,
+    BytesType,
+    EnumType,
+    FixedType,
+    encoded_long,
+    primitive_type,
+    utf8,
+    write_long,
+)
 from .mismatch import Mismatch, wrong
-
-NO, CONVERTED, EXACT = 0, 1, 2
-"""How well an object fits a type of a union: not at all, after a conversion, or as it is."""
 
 TYPE_KEY = "-type"
 """The key of a dict that names its record type in a union."""
 
 _MISSING: Any = object()
 _DEEPEST = "is nested too deeply"
-_DOUBLES = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-
-
-class AvroType(Protocol):
-    """One type of a schema."""
-
-    name: str
-    """The full name, or the name of the primitive type, "array", "map" or "union"."""
-
-    what: str
-    """What an object must be, for the text of an error."""
-
-    def fit(self, data: Any) -> int:
-        """How well the object fits: NO, CONVERTED or EXACT. Looks at the outermost object alone."""
-        ...
-
-    def write(self, out: bytearray, data: Any) -> None:
-        """Append the bytes of the object. Raises Mismatch."""
-        ...
-
-    def of_default(self, default: Any) -> Any:
-        """The object for a default value, which is JSON. Raises Mismatch."""
-        ...
 
 
 def writer(schema: Any) -> Callable[[Any], bytes]:
     """Return the function that writes with a resolved schema. It raises Mismatch. Raises ValueError."""
     root = _Compiler().type_of(schema)
-    if isinstance(root, _Bytes) or (isinstance(root, _Logical) and isinstance(root.plain, _Bytes)):
+    if isinstance(root, BytesType) or (isinstance(root, AnnotatedType) and isinstance(root.plain, BytesType)):
         return raw_bytes
 
     def write(data: object) -> bytes:
@@ -83,210 +65,6 @@ def raw_bytes(data: object) -> bytes:
     if not isinstance(data, bytes | bytearray | memoryview):
         raise wrong("bytes", data)
     return bytes(data)
-
-
-def write_long(out: bytearray, number: int) -> None:
-    """Append a whole number of at most 64 bits."""
-    number = (number << 1) ^ (number >> 63)
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-
-
-class _Null:
-    name = "null"
-    what = "None"
-
-    def fit(self, data: Any) -> int:
-        return EXACT if data is None else NO
-
-    def write(self, out: bytearray, data: Any) -> None:
-        if data is not None:
-            raise wrong(self.what, data)
-
-    def of_default(self, default: Any) -> Any:
-        return default
-
-
-class _Boolean:
-    name = "boolean"
-    what = "a bool"
-
-    def fit(self, data: Any) -> int:
-        return EXACT if isinstance(data, bool) else NO
-
-    def write(self, out: bytearray, data: Any) -> None:
-        if not isinstance(data, bool):
-            raise wrong(self.what, data)
-        out.append(data)
-
-    def of_default(self, default: Any) -> Any:
-        return default
-
-
-class _Whole:
-    """The types "int" and "long"."""
-
-    def __init__(self, name: str, largest: int) -> None:
-        self.name = name
-        self._largest = largest
-        self.what = f"a whole number from {-largest - 1} to {largest}"
-
-    def fit(self, data: Any) -> int:
-        is_whole = type(data) is int or (isinstance(data, numbers.Integral) and not isinstance(data, bool))
-        return EXACT if is_whole and -self._largest - 1 <= data <= self._largest else NO
-
-    def write(self, out: bytearray, data: Any) -> None:
-        if type(data) is int and -64 <= data <= 63:  # most numbers of most records: one byte
-            out.append(data << 1 if data >= 0 else ~(data << 1))
-            return
-        if not self.fit(data):
-            raise wrong(self.what, data)
-        write_long(out, int(data))
-
-    def of_default(self, default: Any) -> Any:
-        return default
-
-
-class _Real:
-    """The types "float" and "double"."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._pack = struct.Struct("<f" if name == "float" else "<d")
-        bits = 32 if name == "float" else 64
-        self.what = f"a number that a {name} of {bits} bits can hold"
-
-    def fit(self, data: Any) -> int:
-        if isinstance(data, float):
-            return EXACT if self.name == "double" else CONVERTED
-        is_bool = isinstance(data, bool)
-        return CONVERTED if isinstance(data, numbers.Real) and not is_bool else NO
-
-    def write(self, out: bytearray, data: Any) -> None:
-        if type(data) is not float and not self.fit(data):
-            raise wrong(self.what, data)
-        try:
-            number = float(data)
-            packed = self._pack.pack(number)
-        except OverflowError:  # 1e300 as a float, or a whole number with more than 308 digits
-            raise wrong(self.what, data) from None
-        # A float loses digits as a float of 32 bits in every language. Any other number must keep its value.
-        if not isinstance(data, float) and self._pack.unpack(packed)[0] != data and data == data:
-            raise wrong(f"{self.what} exactly", data)
-        out += packed
-
-    def of_default(self, default: Any) -> Any:
-        return _DOUBLES.get(default, default) if isinstance(default, str) else default
-
-
-class _Bytes:
-    name = "bytes"
-    what = "bytes"
-
-    def fit(self, data: Any) -> int:
-        return EXACT if isinstance(data, bytes | bytearray | memoryview) else NO
-
-    def write(self, out: bytearray, data: Any) -> None:
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise wrong(self.what, data)
-        content = bytes(data)
-        write_long(out, len(content))
-        out += content
-
-    def of_default(self, default: Any) -> Any:
-        return _latin(default)
-
-
-class _String:
-    name = "string"
-    what = "a str"
-
-    def fit(self, data: Any) -> int:
-        return EXACT if isinstance(data, str) else NO
-
-    def write(self, out: bytearray, data: Any) -> None:
-        if not isinstance(data, str):
-            raise wrong(self.what, data)
-        content = _utf8(data)
-        write_long(out, len(content))
-        out += content
-
-    def of_default(self, default: Any) -> Any:
-        return default
-
-
-class _Fixed:
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        self.name = str(schema["name"])
-        self._size = _whole(schema, "size")
-        self.what = f"exactly {plural(self._size, 'byte')}, of the type {self.name}"
-
-    def fit(self, data: Any) -> int:
-        return EXACT if isinstance(data, bytes | bytearray | memoryview) and len(bytes(data)) == self._size else NO
-
-    def write(self, out: bytearray, data: Any) -> None:
-        if not self.fit(data):
-            raise wrong(self.what, data)
-        out += bytes(data)
-
-    def of_default(self, default: Any) -> Any:
-        return _latin(default)
-
-
-class _Enum:
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        self.name = str(schema["name"])
-        self._symbols = {symbol: number for number, symbol in enumerate(schema["symbols"])}
-        self.what = f"one of {', '.join(map(repr, self._symbols))}, the symbols of {self.name}"
-
-    def fit(self, data: Any) -> int:
-        return EXACT if isinstance(data, str) and data in self._symbols else NO
-
-    def write(self, out: bytearray, data: Any) -> None:
-        if not self.fit(data):
-            raise wrong(self.what, data)
-        write_long(out, self._symbols[data])
-
-    def of_default(self, default: Any) -> Any:
-        return default
-
-
-class _Logical:
-    """A type with a logical type. ``plain`` is the type without it."""
-
-    def __init__(self, plain: AvroType, schema: Mapping[str, Any], logical: LogicalType) -> None:
-        self.plain = plain
-        self.name = plain.name
-        self.what = f"{_LOGICAL_WHAT.get(schema['logicalType'], 'a datetime')}, or {plain.what}"
-        self._accepts, self._convert, self._check = logical
-
-    def fit(self, data: Any) -> int:
-        if self._accepts(data):
-            return EXACT
-        return CONVERTED if self.plain.fit(data) else NO
-
-    def write(self, out: bytearray, data: Any) -> None:
-        if self._accepts(data):
-            self.plain.write(out, self._convert(data))
-            return
-        if not self.plain.fit(data):
-            raise wrong(self.what, data)
-        self._check(data)
-        self.plain.write(out, data)
-
-    def of_default(self, default: Any) -> Any:
-        return self.plain.of_default(default)
-
-
-_LOGICAL_WHAT = {
-    "decimal": "a Decimal",
-    "uuid": "a UUID",
-    "date": "a date that is not a datetime",
-    "time-millis": "a time",
-    "time-micros": "a time",
-}
 
 
 class _Array:
@@ -337,7 +115,7 @@ class _Map:
             key = ""
             try:
                 for key, value in data.items():
-                    content = _utf8(key)
+                    content = utf8(key)
                     write_long(out, len(content))
                     out += content
                     self._values.write(out, value)
@@ -354,14 +132,14 @@ class _Map:
 class _Field:
     """A field of a record. ``default`` is the object of its default value; _MISSING if it has none."""
 
-    __slots__ = ("_default", "_encoded", "name", "type", "write")
+    __slots__ = ("_default", "encoded_long", "name", "type", "write")
 
     def __init__(self, name: str, kind: AvroType, default: Any) -> None:
         self.name = name
         self.type = kind
         self.write = kind.write
         self._default = default
-        self._encoded: bytes | None = None
+        self.encoded_long: bytes | None = None
 
     @property
     def is_optional(self) -> bool:
@@ -372,7 +150,7 @@ class _Field:
 
     def write_default(self, out: bytearray) -> None:
         """Append the default value. Without one it is null, as the unset field of Java's GenericRecord."""
-        if self._encoded is None:
+        if self.encoded_long is None:
             buffer = bytearray()
             if self._default is not _MISSING:
                 try:
@@ -383,8 +161,8 @@ class _Field:
                 self.type.write(buffer, None)
             else:
                 raise Mismatch("is missing, and the schema has no default for it")
-            self._encoded = bytes(buffer)
-        out += self._encoded
+            self.encoded_long = bytes(buffer)
+        out += self.encoded_long
 
 
 class _Record:
@@ -459,7 +237,7 @@ class _Union:
         if twice is not None:
             raise ValueError(f"a union has the type {twice!r} twice")
         self._branches = branches
-        self._indexes = [_encoded(number) for number in range(len(branches))]
+        self._indexes = [encoded_long(number) for number in range(len(branches))]
         self._null = next((number for number, branch in enumerate(branches) if branch.name == "null"), None)
         self._others = [number for number, branch in enumerate(branches) if branch.name != "null"]
         self.what = " or ".join(branch.what for branch in branches)
@@ -561,7 +339,7 @@ class _Compiler:
 
     def type_of(self, schema: Any) -> AvroType:
         if isinstance(schema, str):
-            return self._named[schema] if schema in self._named else _primitive(schema)
+            return self._named[schema] if schema in self._named else primitive_type(schema)
         if isinstance(schema, list):
             return _Union([self.type_of(branch) for branch in schema])
         kind = schema["type"]
@@ -573,13 +351,13 @@ class _Compiler:
             return _Map(self.type_of(schema["values"]))
         plain: AvroType
         if kind == "fixed":
-            plain = _Fixed(schema)
+            plain = FixedType(schema)
         elif kind == "enum":
-            plain = _Enum(schema)
+            plain = EnumType(schema)
         else:
-            plain = _primitive(kind)
+            plain = primitive_type(kind)
         logical = logical_type(schema)
-        made = plain if logical is None else _Logical(plain, schema, logical)
+        made = plain if logical is None else AnnotatedType(plain, schema, logical)
         if kind in ("fixed", "enum"):
             self._named[made.name] = made
         return made
@@ -596,52 +374,10 @@ class _Compiler:
         return record
 
 
-def _primitive(name: str) -> AvroType:
-    kinds: dict[str, Callable[[], AvroType]] = {
-        "null": _Null,
-        "boolean": _Boolean,
-        "int": lambda: _Whole("int", INT32_MAX),
-        "long": lambda: _Whole("long", INT64_MAX),
-        "float": lambda: _Real("float"),
-        "double": lambda: _Real("double"),
-        "bytes": _Bytes,
-        "string": _String,
-    }
-    return kinds[name]()
-
-
-def _encoded(number: int) -> bytes:
-    out = bytearray()
-    write_long(out, number)
-    return bytes(out)
-
-
 def _is_list(data: object) -> bool:
     if isinstance(data, Sequence):
         return not isinstance(data, str | bytes | bytearray | memoryview)
     return isinstance(data, array.array) or (hasattr(data, "__array__") and hasattr(data, "tolist"))
-
-
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair; Java writes "?" in its place
-        raise wrong("a str that UTF-8 can hold", text) from None
-
-
-def _latin(default: Any) -> Any:
-    """The bytes of a default: each character of the JSON is one byte."""
-    try:
-        return default.encode("latin-1") if isinstance(default, str) else default
-    except UnicodeEncodeError:
-        return default
-
-
-def _whole(schema: Mapping[str, Any], name: str) -> int:
-    value = schema.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"the {name} of {schema['name']} must be a whole number >= 0, got {value!r}")
-    return value
 
 
 def _conversion(data: object) -> str:

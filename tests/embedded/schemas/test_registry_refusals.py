@@ -36,6 +36,19 @@ ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
         ({"type": "record", "name": "R"}, "fields"),
         (record(name="a-b"), "the name 'a-b' has other characters"),
         (record(field("a", ENUM), field("b", {**ENUM, "symbols": ["B"]})), "the type 'E' is defined twice"),
+        *(
+            (record({**field("a", kind), "default": wrong}), "of R.a is wrong")
+            for kind, wrong in (
+                *(("int", "x"), ("int", True), ("int", 2**31), ("int", 1.5), ("int", None), ("long", 2**63)),
+                *(("double", "NaN"), ("string", 1), ("bytes", 1), ("boolean", 0), ("null", 0), (ENUM, 1)),
+                *(
+                    (["null", "int"], "x"),
+                    ({"type": "array", "items": "int"}, ["x"]),
+                    ({"type": "array", "items": "int"}, {}),
+                ),
+                *(({"type": "map", "values": "int"}, {"a": "x"}), (record(field("b"), name="B"), {})),
+            )
+        ),
         (record(field("a", "Unknown")), "the type 'Unknown' is not defined"),
     ],
 )
@@ -88,3 +101,18 @@ async def test_a_document_of_a_json_schema_must_be_a_reference(registry: SchemaR
         await registry.register("orders-value", Schema(json.dumps({"properties": {"a": {"$ref": ref}}}), "JSON"))
     with pytest.raises(SchemaRegistryError, match="must be an object or a boolean"):
         await registry.register("orders-value", Schema("[]", "JSON"))
+
+
+async def test_valid_defaults_are_accepted(registry: SchemaRegistryClient) -> None:
+    inner = record(field("b"), {**field("c"), "default": 1}, name="B")
+    fields = [
+        {**field("a", ["null", "int"]), "default": None},
+        {**field("d", ["null", "int"]), "default": 5},
+        {**field("e", inner), "default": {"b": 1}},
+        {**field("f", {"type": "map", "values": "double"}), "default": {"a": 1, "b": 1.5}},
+        {**field("g", {"type": "array", "items": ["null", "R"]}), "default": [None]},
+        {**field("h", ENUM), "default": "A"},
+        {**field("i", "bytes"), "default": "\u00ff"},
+        {**field("j", "boolean"), "default": True},
+    ]
+    assert await registry.register("orders-value", Schema(json.dumps(record(*fields))))
