@@ -343,7 +343,9 @@ class BrokerError(KafkaError):
             super().__init__(f"{text.rstrip('.')} ({name})")
             return
         text = f"{message}: {name}" if message else name
-        super().__init__(f"{text} ({self.code.description})")
+        # Some brokers send the description of the code as their message, which the caller has put into its own.
+        is_described = self.code.description.lower() in message.lower()
+        super().__init__(text if is_described else f"{text} ({self.code.description})")
 
 
 class AuthorizationError(BrokerError):
@@ -393,7 +395,7 @@ class CommitFailed(KafkaError):
 
     def __init__(self, refused: Mapping[TopicPartition, KafkaError]) -> None:
         self.refused = refused
-        super().__init__("; ".join(f"{partition}: {error}" for partition, error in refused.items()))
+        super().__init__(_by_partition(refused))
 
 
 class AcknowledgementFailed(KafkaError):
@@ -404,7 +406,13 @@ class AcknowledgementFailed(KafkaError):
 
     def __init__(self, refused: Mapping[TopicPartition, KafkaError]) -> None:
         self.refused = refused
-        super().__init__("; ".join(f"{partition}: {error}" for partition, error in refused.items()))
+        super().__init__(_by_partition(refused))
+
+
+def _by_partition(refused: Mapping[TopicPartition, KafkaError]) -> str:
+    """The errors of partitions in one text. An error that names its partition is not preceded by the name."""
+    texts = ((str(partition), str(error)) for partition, error in refused.items())
+    return "; ".join(error if partition in error else f"{partition}: {error}" for partition, error in texts)
 
 
 _SUBCLASSES: dict[ErrorCode, type[BrokerError]] = {

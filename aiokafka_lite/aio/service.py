@@ -444,7 +444,8 @@ class Service:
         if self.failure is not None:
             # A failure of an attached service is also the failure of this component, so it is not a later error.
             known = [self.failure, *(each.failure for each in self._attached)]
-            if logs and not any(error is each for each in known) and not isinstance(error, BaseExceptionGroup):
+            is_known = any(error is each or repr(error) == repr(each) for each in known)
+            if logs and not is_known and not isinstance(error, BaseExceptionGroup):
                 logger.warning("%r failed with %r; a later error is ignored: %r", self, self.failure, error)
             return
         was = self._state

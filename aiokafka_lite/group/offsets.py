@@ -44,6 +44,12 @@ from .requests import is_retriable_by_member
 logger = logging.getLogger(__name__)
 
 
+_ALONE = (
+    "most likely another consumer subscribes to topics with this group_id; use another group_id for assign(), or stop "
+    "those consumers"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class CommitResult:
     """The result of a commit for each partition. True if no partition was refused."""
@@ -390,7 +396,11 @@ class Offsets:
             self._on_refused(identity, code)
         elif outcome is CommitOutcome.REFUSED:
             del attempt.offsets[partition]
-            attempt.refused[partition] = error_for(code, f"committing offset {offset.offset} of {partition}")
+            reason = None
+            if identity == NO_MEMBER and code is ErrorCode.UNKNOWN_MEMBER_ID:
+                reason = f"group {self._config.group_id!r} has members, and this consumer is none of them; {_ALONE}"
+            what = f"committing offset {offset.offset} of {partition}"
+            attempt.refused[partition] = error_for(code, what, reason=reason)
             if code in MEMBERSHIP_ERRORS:
                 self._on_refused(identity, code)
 

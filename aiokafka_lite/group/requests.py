@@ -217,8 +217,7 @@ def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) 
 def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None, asked: str = "") -> KafkaError:
     """The error for the user when the coordinator refuses the member finally. ``asked`` describes its request."""
     static = "" if instance_id is None else f" as {instance_id!r}"
-    hint = f" ({_HINTS[code]})" if code in _HINTS else ""
-    return error_for(code, f"{api} of group {group_id!r}{static}{asked} was refused{hint}")
+    return error_for(code, f"{api} of group {group_id!r}{static}{asked} was refused", reason=_HINTS.get(code))
 
 
 def is_final(code: ErrorCode, *, was_accepted: bool) -> bool:

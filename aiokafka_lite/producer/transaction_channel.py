@@ -146,5 +146,6 @@ class TransactionChannel:
                 logger.debug("%s; next attempt in %.3f s", failure, pause)
             else:
                 message, problem = "%s failed: %s; next attempt in %.2f s", f"its transaction waits: {failure}"
-                outages.report(logger, _PLACE, failure, message, what, failure, pause, problem=problem)
+                why = str(failure).removeprefix(f"{what}: ")
+                outages.report(logger, _PLACE, failure, message, what, why, pause, problem=problem)
             await asyncio.sleep(pause)

@@ -96,6 +96,9 @@ def _is_abortable(code: ErrorCode) -> bool:
 
 def refused(code: ErrorCode, what: str, transactional_id: str, transaction_timeout: float) -> BrokerError:
     """The error of a request of the transaction that the coordinator refused, with the reason and what to do."""
+    if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:  # the reason says what the description of the code says
+        limit = "is above transaction.max.timeout.ms of the brokers; lower it"
+        return error_for(code, what, reason=f"transaction_timeout={transaction_timeout:g} s {limit}")
     return error_for(code, f"{what}{_hint(code, transactional_id, transaction_timeout)}")
 
 
@@ -110,11 +113,6 @@ def _hint(code: ErrorCode, transactional_id: str, transaction_timeout: float) ->
         )
     if code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
         return ": an earlier transaction, or one of another producer, still has uncommitted offsets of the group"
-    if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
-        return (
-            f": transaction_timeout={transaction_timeout:g} s is above transaction.max.timeout.ms of the brokers; lower"
-            " it"
-        )
     if code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return f": grant WRITE on transactional_id {transactional_id!r}"
     if code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:

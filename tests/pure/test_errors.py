@@ -8,6 +8,7 @@ import pickle
 import pytest
 
 from aiokafka_lite.errors import (
+    AcknowledgementFailed,
     AuthorizationError,
     BrokerError,
     CommitFailed,
@@ -50,6 +51,23 @@ def test_an_error_names_what_was_done_the_code_and_its_meaning() -> None:
     error = error_for(3, "fetching orders-1 from broker 2")
     assert isinstance(error, UnknownTopic)
     assert str(error).startswith("fetching orders-1 from broker 2: UNKNOWN_TOPIC_OR_PARTITION (")
+
+
+def test_a_meaning_that_the_broker_has_sent_is_not_said_twice() -> None:
+    for code in ErrorCode:
+        if code.description:
+            text = str(error_for(code, f"writing 1 record to t-0: {code.description}"))
+            assert text == f"writing 1 record to t-0: {code.description}: {code.name}"
+
+
+def test_a_partition_in_the_error_of_a_commit_is_not_said_twice() -> None:
+    first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    refused: dict[TopicPartition, KafkaError] = {
+        first: KafkaError("committing offset 5 of orders-0"),
+        second: KafkaError("it has no leader"),
+    }
+    text = "committing offset 5 of orders-0; orders-1: it has no leader"
+    assert str(CommitFailed(refused)) == str(AcknowledgementFailed(refused)) == text
 
 
 def test_a_code_newer_than_the_table_keeps_its_number() -> None:

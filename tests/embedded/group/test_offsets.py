@@ -312,6 +312,22 @@ async def test_a_seek_before_the_offsets_are_known_wins(cluster: EmbeddedCluster
         assert (await read_all(consumer, 1))[0].offset == 33
 
 
+@each_protocol
+async def test_a_commit_to_the_group_of_other_members_names_the_likely_cause(
+    cluster: EmbeddedCluster, protocol: dict[str, Any]
+) -> None:
+    settings = {"group_id": "billing", "connector": cluster.connector}
+    async with Consumer(cluster.bootstrap_servers, topics=["orders"], **settings, **protocol) as member:
+        await member.wait_assigned()
+        async with Consumer(cluster.bootstrap_servers, **settings) as alone:
+            alone.assign([FIRST])
+            result = await alone.commit({FIRST: 1})
+    cause = "group 'billing' has members, and this consumer is none of them; most likely another consumer subscribes"
+    assert cause in str(result.refused[FIRST])
+    assert isinstance(result.refused[FIRST], BrokerError)
+    assert result.refused[FIRST].code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 async def test_an_offset_can_be_committed_right_after_assign(cluster: EmbeddedCluster) -> None:
     """A program that sets the start of another one commits before the group's committed offset is known here."""
     async with member_of(cluster, topics=()) as consumer:

@@ -25,7 +25,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
-from aiokafka_lite.types import GroupMetadata
+from aiokafka_lite.types import GroupMetadata, TopicPartition
 from tests.embedded.producer.logs import batches_of, producer_of
 from tests.embedded.producer.transactions import (
     GROUP,
@@ -375,3 +375,21 @@ async def test_metadata_that_no_request_can_carry_is_refused(cluster: EmbeddedCl
         for metadata in ("\ud800", "m" * 40_000):
             with pytest.raises(ValueError, match="metadata must be"):
                 await transaction.send_offsets({HERE: OffsetAndMetadata(1, metadata)}, GROUP)
+
+
+async def test_the_log_names_a_retried_request_once(
+    cluster: EmbeddedCluster, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.on(AddPartitionsToTxnRequest).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    cluster.on(TxnOffsetCommitRequest).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    with caplog.at_level(logging.INFO, "aiokafka_lite.producer"):
+        async with producer.transaction():
+            await producer.send("t", b"x")
+            await producer.send_offsets_to_transaction(
+                {TopicPartition("t", 0): OffsetAndMetadata(1)}, GroupMetadata("g", -1, "", None)
+            )
+    lines = [record.getMessage() for record in caplog.records if " failed: " in record.getMessage()]
+    assert lines
+    for line in lines:
+        what, _, why = line.partition(" failed: ")
+        assert what not in why
