@@ -119,7 +119,8 @@ def _print_failure(seed: int, result: Result, *, shrinks: bool) -> None:
         print(f"    {step}")
     plan = workload(seed)
     transactions = [plan.transactions] if plan.transactions else []
-    for each in (*plan.writers, *plan.groups, *plan.share_groups, *transactions, *plan.chain):
+    churn = [plan.churn] if plan.churn else []
+    for each in (*plan.writers, *plan.groups, *plan.share_groups, *transactions, *plan.chain, *churn):
         print(f"    {each}")
     sys.stdout.flush()
 

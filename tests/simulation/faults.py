@@ -16,12 +16,13 @@ from aiokafka_lite.embedded.share_records import SHARE_STATE_TOPIC
 from aiokafka_lite.embedded.transaction_records import TRANSACTION_TOPIC
 from aiokafka_lite.protocol import messages
 from tests.simulation.chain import Chain, Process
+from tests.simulation.churn import Churn
 from tests.simulation.members import ConsumerMember, Member, SimulatedGroup
 from tests.simulation.network import Network
 from tests.simulation.schedule import NODES, Step
 from tests.simulation.share_members import ShareMember, SimulatedShareGroup
 from tests.simulation.transactor import Transactor
-from tests.simulation.workload import COPIES, FIXED, GROWING, LEDGER, SCRATCH
+from tests.simulation.workload import COPIES, FIXED, GROWING, LEDGER, SCRATCH, VOLATILE
 from tests.simulation.writer import Writer
 
 MOST_MEMBERS = 4
@@ -42,6 +43,7 @@ class Surroundings(Protocol):
     writers: list[Writer]
     transactor: Transactor | None
     chain: Chain
+    churn: Churn
 
     def anomaly(self, text: str) -> None: ...
 
@@ -351,6 +353,20 @@ class Faults:
 
     async def _worker_joins(self, step: Step) -> None:
         self._world.chain.stages[step.node].start_worker()
+
+    # Volatile topics, which only some seeds have.
+
+    async def _topic_created(self, step: Step) -> None:
+        await self._world.churn.topics.create(VOLATILE[step.node], int(step.amount))
+
+    async def _topic_deleted(self, step: Step) -> None:
+        await self._world.churn.topics.delete(VOLATILE[step.node])
+
+    async def _topic_grown(self, step: Step) -> None:
+        await self._world.churn.topics.grow(VOLATILE[step.node])
+
+    async def _topic_recreated(self, step: Step) -> None:
+        await self._world.churn.topics.recreate(VOLATILE[step.node], int(step.amount))
 
     # Admin calls, which run while the next steps are done.
 

@@ -56,6 +56,8 @@ class SimulatedGroup:
         self.plan = plan
         self.journal = GroupJournal(plan.group_id)
         self.members: list[Member] = []
+        self.values: set[object] = set()
+        """The values of all processed records."""
         self._world = world
         self._started = 0
 
@@ -176,6 +178,7 @@ class Member:
         if self.raises:
             raise UserError("the work on a record failed")
         if not self.dead:
+            self._group.values.add(record.value)
             self._group.journal.note_done(partition, record.offset, asyncio.get_running_loop().time())
 
     def _check_order(self, partition: TopicPartition, offset: int) -> None:

@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 SEEDS = "0-100"
 SEEDS_WITH_SHARE_GROUPS = "30400-30500"
 SEEDS_WITH_CHAINS = "50000-50100"
+SEEDS_WITH_CHURN = "70000-70100"
 WORKERS = os.environ.get("WORKERS", "0")
 
 
@@ -42,6 +43,14 @@ class OldBug:
 
 
 OLD_BUGS = (
+    OldBug(
+        "two-readings-of-the-clock",
+        "a record for a missing partition is kept by one reading of the clock, and refused by the next one",
+        "aiokafka_lite/producer/accumulator.py",
+        "                place = self._keep_unplaced(topic, record, sent_at)\n",
+        "                place = self._add_unplaced(topic, record, sent_at)\n",
+        SEEDS_WITH_CHURN,
+    ),
     OldBug(
         "read-while-leaving",
         "a member that reads again while LeaveGroup is in flight never joins again",

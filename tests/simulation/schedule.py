@@ -27,6 +27,9 @@ FIRST_WITH_SHARE_GROUPS = 30_000
 FIRST_WITH_CHAINS = 50_000
 """Two fifths of the seeds from this one on have a chain of exactly-once workers: three groups, from topic to topic."""
 
+FIRST_WITH_CHURN = 70_000
+"""A fifth of the seeds from this one on have topics that are created, deleted, grown and created again."""
+
 CODES = {
     "Produce": (
         "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",
@@ -80,6 +83,10 @@ _CHAIN_REQUESTS = (
     *_TRANSACTION_REQUESTS, "Produce", "InitProducerId", "FindCoordinator", "OffsetFetch", "JoinGroup", "Heartbeat",
     "ConsumerGroupHeartbeat", "Fetch",
 )  # fmt: skip
+_CHURN_REQUESTS = (
+    "Produce", "Produce", "Metadata", "InitProducerId", "Fetch", "ListOffsets", "OffsetFetch", "OffsetCommit",
+    "ConsumerGroupHeartbeat", "Heartbeat", "ShareFetch", "ShareGroupHeartbeat", "AddPartitionsToTxn", "EndTxn",
+)  # fmt: skip
 _RARE_REQUESTS = (*_TRANSACTION_REQUESTS, *_SHARE_REQUESTS, "ConsumerGroupHeartbeat")
 _USUAL_REQUESTS = tuple(each for each in CODES if each not in _RARE_REQUESTS)
 
@@ -114,11 +121,14 @@ class Theme(Enum):
     WRITING = "steps that hit producers, which write in bursts"
     TRANSACTIONS = "steps that hit a transactional producer, which only these seeds have"
     SHARING = "steps that hit share groups, which only these seeds have"
+    CHURN = "topics that come and go under producers, transactions and groups of all kinds"
     CHAIN = "steps that hit a chain of exactly-once workers behind a transactional producer"
 
 
 def theme(seed: int) -> Theme:
     """The theme of a seed."""
+    if seed >= FIRST_WITH_CHURN and Random(seed ^ 0xC4E2).random() < 0.2:
+        return Theme.CHURN
     if seed >= FIRST_WITH_CHAINS and Random(seed ^ 0xC4A1).random() < 0.4:
         return Theme.CHAIN
     if Random(seed ^ 0x7A).random() < 0.25:
@@ -144,6 +154,7 @@ def _kinds(random: Random, wanted: Theme) -> list[tuple[str, _Arguments]]:
         Theme.TRANSACTIONS: _TRANSACTION_STEPS,
         Theme.SHARING: _SHARING_STEPS,
         Theme.CHAIN: _CHAIN_STEPS,
+        Theme.CHURN: _CHURN_STEPS,
     }.get(wanted, _STEPS)
     if wanted is Theme.FEW:
         steps = random.sample(_STEPS, random.randrange(2, 7))
@@ -203,6 +214,15 @@ def _share_request(random: Random) -> dict[str, object]:
 
 def _chain_request(random: Random) -> dict[str, object]:
     return _fault_of(random, random.choice(_CHAIN_REQUESTS), fails=3)
+
+
+def _churn_request(random: Random) -> dict[str, object]:
+    return _fault_of(random, random.choice(_CHURN_REQUESTS), fails=3)
+
+
+def _topic(random: Random) -> dict[str, object]:
+    """A volatile topic, by its number, and a number of partitions."""
+    return {"node": random.randrange(2), "amount": float(random.randrange(1, PARTITIONS + 1))}
 
 
 def _fault_of(random: Random, request: str, *, fails: int) -> dict[str, object]:
@@ -347,6 +367,31 @@ _CHAIN_STEPS: tuple[tuple[int, str, _Arguments], ...] = (
     (2, "worker_slow", _member),
     (1, "worker_raises", _member),
     (2, "worker_joins", _member),
+)
+
+
+_CHURN_STEPS: tuple[tuple[int, str, _Arguments], ...] = (
+    (6, "topic_recreated", _topic),
+    (3, "topic_deleted", _topic),
+    (3, "topic_created", _topic),
+    (4, "topic_grown", _topic),
+    (5, "request", _churn_request),
+    (1, "cut_connections", _node_and(0, 1, 5, 40, 200, 1000)),
+    (1, "latency", _node_and(0.0, 0.02, 0.3, 2.0)),
+    (1, "kill", _node),
+    (1, "start", _nothing),
+    (1, "freeze", _node),
+    (1, "thaw", _nothing),
+    (1, "move_leader", _partition),
+    (1, "move_coordinator", _nothing),
+    (1, "cut_network", _node),
+    (1, "heal_network", _nothing),
+    (1, "block_loop", _amount(0.2, 3.0, 15.0)),
+    (1, "jump_clock", _amount(-3600.0, 3600.0)),
+    (1, "member_joins", _member),
+    (1, "member_leaves", _member),
+    (1, "member_dies", _member),
+    (1, "member_slow", _member),
 )
 
 

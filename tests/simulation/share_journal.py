@@ -11,7 +11,8 @@ answered. The members' half is a ``ShareJournal``. The rules:
    the new leader does not count deliveries that were in progress. A release that a broker has answered counts in any
    case. No count is above the limit.
 4. A member accepts and rejects only what its user has acknowledged so. Its user receives a record only while the lock
-   holds. A confirmed acknowledgement was applied by a broker.
+   holds, which the client may have renewed. A redelivered record may come later, since its next delivery could be the
+   last. A confirmed acknowledgement was applied by a broker.
 5. At the end a user has accepted or rejected each record, or it was acquired as often as the limit allows.
 """
 
@@ -84,6 +85,8 @@ class ShareHistory:
         self.acquired: defaultdict[Place, list[Acquired]] = defaultdict(list)
         self.acknowledged: defaultdict[Place, list[Acknowledged]] = defaultdict(list)
         self._topics = topics
+        self.topics: frozenset[str] = frozenset(topics.values())
+        """The topics whose history this is."""
         self._last_requests: dict[Session, float] = {}
         numbers: defaultdict[tuple[str, int], int] = defaultdict(int)
         for exchange in exchanges:
@@ -106,6 +109,8 @@ class ShareHistory:
         self._last_requests[session] = exchange.at
         applied: set[tuple[bytes, int]] = set()
         for topic in response.responses:
+            if bytes(topic.topic_id) not in self._topics:
+                continue
             for each in topic.partitions:
                 is_fetch = isinstance(request, ShareFetchRequest)
                 if (each.acknowledge_error_code if is_fetch else each.error_code) == ErrorCode.NONE:
@@ -186,11 +191,18 @@ def user_anomalies(journal: ShareJournal, history: ShareHistory, lock: float) ->
             if each.kind in FINAL and each.kind not in journal.acknowledged[each.member, place]:
                 yield f"{each.member} sent {each.kind.name} of {place} at {each.at:.3f} s, and its user did not"
     for member, place, count, at in journal.delivered:
+        if place.partition.topic not in history.topics:
+            continue
         locks = [each for each in history.acquired[place]
                  if (each.session.member, each.delivery_count) == (member, count)]  # fmt: skip
-        if not any(each.at <= at < each.at + lock for each in locks):
+        renewals = [each for each in history.acknowledged[place]
+                    if each.member == member and each.kind is AcknowledgeType.RENEW]  # fmt: skip
+        is_late = count > 1 and any(each.at <= at for each in locks)
+        if not is_late and not (locks and any(each.at <= at < each.at + lock for each in (*locks, *renewals))):
             yield f"{member} returned {place} at {at:.3f} s with delivery count {count}, without a lock"
     for member, place, at in journal.confirmed:
+        if place.partition.topic not in history.topics:
+            continue
         if not any(each.member == member and each.at <= at for each in history.acknowledged[place]):
             yield f"{member} confirmed {place} at {at:.3f} s, and no broker applied an acknowledgement"
 

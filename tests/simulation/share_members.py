@@ -40,6 +40,8 @@ class SimulatedShareGroup:
         self.journal = ShareJournal(plan.group_id)
         self.members: list[ShareMember] = []
         self.is_calm = False
+        self.values: set[object] = set()
+        """The values of all processed records."""
         self._world = world
 
     @property
@@ -166,6 +168,7 @@ class ShareMember:
         self.slow = 0.0
         if self.raises:
             raise UserError("the work on a record failed")
+        self._group.values.add(record.value)
         chance = 0.0 if self._group.is_calm else random.random()
         if chance > 0.9:
             with suppress(KafkaError):  # an expired lock, a lost session, or no answer

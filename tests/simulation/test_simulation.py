@@ -17,7 +17,7 @@ from tests.simulation.old_bugs import OLD_BUGS, ROOT, OldBug, put_back
 from tests.simulation.schedule import Step, schedule, shrink
 from tests.simulation.world import simulate
 
-SEEDS = (*range(4), 10_001, 10_003, 30_000, 50_003)
+SEEDS = (*range(4), 10_001, 10_003, 30_000, 50_003, 70_007)
 """A few seeds for every run of the tests. ``.ci/run`` takes known ones and a hundred new ones, ``make soak`` more."""
 
 

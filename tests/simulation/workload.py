@@ -26,6 +26,9 @@ GROWING = "grown"
 SCRATCH = "scratch"
 """The prefix of topics that are created and deleted during the run."""
 
+VOLATILE = (f"{SCRATCH}-a", f"{SCRATCH}-b")
+"""Topics that are deleted, grown and created again during the runs of some seeds, while clients use them."""
+
 LEDGER = "ledger"
 """A topic that is written in transactions."""
 LEDGER_PARTITIONS = 2
@@ -116,6 +119,13 @@ class StagePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ChurnPlan:
+    """The settings of the producers that write to numbered partitions of the volatile topics."""
+
+    writers: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Everything that runs."""
 
@@ -124,6 +134,7 @@ class Workload:
     transactions: TransactionPlan | None = None
     share_groups: tuple[SharePlan, ...] = ()
     chain: tuple[StagePlan, ...] = ()
+    churn: ChurnPlan | None = None
 
 
 def workload(seed: int) -> Workload:
@@ -144,6 +155,13 @@ def _workload(seed: int) -> Workload:
     if theme(seed) is Theme.CHAIN:
         transactions = replace(_transactions(random), generation=random.choice((2, 2, 1, 0)), is_watched=True)
         return Workload((), (), transactions, chain=_chain(random))
+    if theme(seed) is Theme.CHURN:
+        return Workload(
+            (_writer(random, "a", _PAUSES),),
+            tuple(replace(_group(random, number), topics=(FIXED, *VOLATILE)) for number in range(2)),
+            share_groups=(replace(_share_group(random, 0), topics=(FIXED, *VOLATILE)),),
+            churn=_churn(random),
+        )
     if theme(seed) is Theme.TRANSACTIONS and seed >= FIRST_WITH_CHAINS:
         transactions = replace(_transactions(random), is_watched=True)
         return Workload((_writer(random, "a", _PAUSES),), (_group(random, 0),), transactions)
@@ -248,6 +266,21 @@ def _chain(random: Random) -> tuple[StagePlan, ...]:
     return tuple(
         _stage(random, number, source, target)
         for number, (source, target) in enumerate(zip((LEDGER, *COPIES), COPIES, strict=False), 1)
+    )
+
+
+def _churn(random: Random) -> ChurnPlan:
+    return ChurnPlan(
+        tuple(
+            {
+                "linger": random.choice((0.0, 0.02)),
+                "batch_size": random.choice((100, 5_000)),
+                "max_block": random.choice((1.0, 3.0, 10.0)),
+                "delivery_timeout": random.choice((6.0, 30.0)),
+                **random.choice(({}, {}, {"idempotence": False})),
+            }
+            for _ in range(2)
+        )
     )
 
 
