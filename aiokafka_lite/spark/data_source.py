@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSource
 from ..errors import ConfigurationError
 from . import FORMAT, options
 from .schema import COLUMNS
+from .short_errors import short_errors
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 class KafkaLiteDataSource(DataSource):
     """The format ``kafka-lite``: topics as tables and streams. The page about Spark lists all options."""
 
+    @short_errors
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
         self._check()
@@ -60,18 +62,21 @@ class KafkaLiteDataSource(DataSource):
         """The name for ``format()``."""
         return FORMAT
 
+    @short_errors
     def schema(self) -> str:
         """All columns. Columns that the user's schema lacks are not decoded."""
         read = options.check_read(self._options)
         names = [name for name in COLUMNS if name != "headers" or read.include_headers]
         return ", ".join(f"{name} {COLUMNS[name]}" for name in names)
 
+    @short_errors
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
         from .source import BatchReader
 
         return BatchReader(options.batch_read(self._options), schema)
 
+    @short_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 — Spark's name
         """For ``spark.readStream``."""
         from .source import RefusedStreamReader, StreamReader
@@ -81,12 +86,14 @@ class KafkaLiteDataSource(DataSource):
         except ConfigurationError as error:
             return RefusedStreamReader(error)
 
+    @short_errors
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """For ``df.write``."""
         from .sink import batch_writer
 
         return batch_writer(options.write(self._options), schema, overwrite=overwrite)
 
+    @short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         """For ``df.writeStream``. ``overwrite`` is true in the complete output mode."""
         from .sink import stream_writer

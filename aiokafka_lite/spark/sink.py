@@ -23,6 +23,7 @@ from ..errors import ConfigurationError
 from . import exactly_once
 from .exactly_once import Place, Prepared
 from .options import EXACTLY_ONCE, Write
+from .short_errors import short_errors
 from .writing import RECORD_COLUMNS, TOPIC, Outcome, Target, check_topic, make_producer, write_rows
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, target: Target) -> None:
         self._target = target
 
+    @short_errors
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Finished:
         """Write the rows of a task."""
         return Finished(write_rows(self._target, iterator))
@@ -63,6 +65,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, target: Target) -> None:
         self._target = target
 
+    @short_errors
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Finished:
         """Write the rows of a task."""
         return Finished(write_rows(self._target, iterator))
@@ -92,6 +95,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         self._target = target
         self._prefix = prefix
 
+    @short_errors
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> FinishedInTransaction:
         """Write the rows of a task in a transaction, which stays open."""
         context = TaskContext.get()

@@ -44,6 +44,7 @@ from .offsets import (
 from .options import BatchRead, Read, StreamRead
 from .planning import Planner
 from .schema import columns_of
+from .short_errors import short_errors
 from .worker_loop import WorkerLoop, freeze_gc, worker_loop
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ class BatchReader(DataSourceReader):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._read.selection}>"
 
+    @short_errors
     def partitions(self) -> list[InputPartition]:
         """The tasks of the query, planned once."""
         return input_partitions(self._ranges(), self._read)
@@ -197,6 +199,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Offsets of the query.
 
+    @short_errors
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 — Spark's name
         """The first offsets of a new query.
 
@@ -224,11 +227,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._read.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @short_errors
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 — Spark's name
         """Store the present ends of the logs as the target: the query reads up to them, and stops there."""
         partitions, self._target_ids = self._planner.partitions(must_exist=False)
         self._target = self._planner.latest(partitions)
 
+    @short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
         """The offsets at which the next batch ends; ``start`` unchanged if there is no batch yet."""
         begin = from_json(start)
@@ -328,6 +333,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Tasks of a batch.
 
+    @short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of one batch: a pure function of both offsets and the options."""
         begin, until = from_json(start), from_json(end)
@@ -361,6 +367,7 @@ class RefusedStreamReader(DataSourceStreamReader):
     def __repr__(self) -> str:
         return f"<RefusedStreamReader {self._error}>"
 
+    @short_errors
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 — Spark's name
         """Raises the error."""
         raise self._error
@@ -369,10 +376,12 @@ class RefusedStreamReader(DataSourceStreamReader):
         """Raises the error."""
         raise self._error
 
+    @short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
         """Raises the error."""
         raise self._error
 
+    @short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Raises the error."""
         raise self._error

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SerializationError
+from ..errors import RecordTooLarge, SerializationError
 from ..producer import BulkDelivery, Producer, Written
 from ..properties import consumer_settings, producer_settings
 from ..protocol.records.columns import by_number
@@ -135,7 +135,8 @@ class RowsOfTask:
     async def accept(self, parts: Iterable[tuple[str, pyarrow.RecordBatch]]) -> None:
         """Pass rows to the producer when it has room, and count the earlier rows that are acknowledged."""
         for topic, rows in parts:
-            self._open.append((topic, await self._producer.put_arrow(topic, rows)))
+            with _option_names():
+                self._open.append((topic, await self._producer.put_arrow(topic, rows)))
         while self._open and self._open[0][1].done():
             await self._count_first()
 
@@ -147,7 +148,18 @@ class RowsOfTask:
 
     async def _count_first(self) -> None:
         topic, delivery = self._open.popleft()
-        self._outcome.add(topic, delivery.size, await delivery)
+        with _option_names():
+            self._outcome.add(topic, delivery.size, await delivery)
+
+
+@contextmanager
+def _option_names() -> Iterator[None]:
+    """Name the option of the sink, instead of the producer's setting, in the error for a row that is too large."""
+    try:
+        yield
+    except RecordTooLarge as error:
+        error.args = (str(error).replace("max_request_size", "kafka.max.request.size"),)
+        raise
 
 
 def by_topic(topic: str | None, batch: pyarrow.RecordBatch) -> Iterator[tuple[str, pyarrow.RecordBatch]]:

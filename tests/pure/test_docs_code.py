@@ -20,7 +20,7 @@ OTHERS_NAMES = {
     *("BOOTSTRAP_SERVERS", "DIFFERENTIAL_SEEDS", "KAFKA_BOOTSTRAP"),  # the shell's
     *("key_base64", "value_base64"),  # fields that the command line makes from two parts
     *("KRB5_CONFIG", "dns_canonicalize_hostname"),  # of Kerberos
-    *("createDataFrame", "foreachBatch"),  # Spark's
+    *("createDataFrame", "foreachBatch", "hideTraceback"),  # Spark's
     *("AIOConsumer", "AIOProducer"),  # confluent-kafka's
     *(
         "KillMode",
