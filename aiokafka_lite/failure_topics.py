@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from .arguments import must_be
 from .cluster.topics import problem_of_topic_name
-from .errors import ConfigurationError, IllegalStateError
+from .errors import (
+    ConfigurationError,
+    DeserializationError,
+    ErrorCode,
+    IllegalStateError,
+    RecordTooLarge,
+    SerializationError,
+)
 from .method_names import checks_constructor
 from .producer import Producer
+from .producer.serializer import SerializedBytes
 from .types import Header, Record
+
+logger = logging.getLogger(__name__)
+
+ORIGIN_GROUP = "origin.group"
+"""The header with the group whose processing of a record failed."""
 
 MESSAGE_LIMIT = 1000
 """Characters of ``error.message``. A longer text could make a record too large for the dead-letter topic."""
@@ -28,14 +42,20 @@ class FailureTopics:
     through the retry topics in their order, and then goes to ``dead_letter``. The group must read the retry topics, and
     not the dead-letter topic. Later records of its key do not wait for a record in a retry topic.
 
-    Key, value, headers and the partitioning by key stay. Each failure sets the headers ``error.class`` and
-    ``error.message``. The first failure adds ``origin.topic``, ``origin.partition``, ``origin.offset`` and
-    ``origin.timestamp``, with numbers as decimal text. A message longer than 1,000 characters is cut. The record is
+    Key, value, headers and the partitioning by key stay: ``Workers`` passes the bytes of the record in the log, so
+    deserializers and serializers do not matter. Each failure sets the headers ``error.class`` and ``error.message``.
+    The first failure adds ``origin.topic``, ``origin.partition``, ``origin.offset``, ``origin.timestamp`` and
+    ``origin.group``, with numbers as decimal text. A message longer than 1,000 characters is cut. The record is
     finished when the producer's send is acknowledged. An error of the send ends ``consume``, so no failed record is
     lost. The added headers make the record larger. So ``max_request_size`` of the producer and ``max.message.bytes`` of
-    these topics must be some kilobytes larger than for the first topic.
+    these topics must be some kilobytes larger than for the first topic. The error for a record that is too large names
+    the record.
 
-    If the consumer has deserializers, the producer needs the serializers that reverse them.
+    Each group needs retry topics of its own, because a group processes all records of the retry topics that it reads. A
+    record of another group is processed, and a WARNING names both groups, once for each topic.
+
+    A program that calls ``failures(record, error)`` by itself needs a producer with the serializers that reverse its
+    deserializers. For a DeserializationError it needs none, because the record has its bytes.
     """
 
     def __init__(
@@ -58,6 +78,7 @@ class FailureTopics:
         self.delays: dict[str, float] = dict(delays)
         self.dead_letter = dead_letter
         self._producer = producer
+        self._shared: set[str] = set()  # the topics for which the warning was logged
 
     def __repr__(self) -> str:
         return f"<FailureTopics {[*self.delays, self.dead_letter]}>"
@@ -67,13 +88,50 @@ class FailureTopics:
 
         Raises IllegalStateError for a record of the dead-letter topic itself, which would circulate forever.
         """
+        # The record of such an error was not deserialized.
+        await self._send(record, error, record if isinstance(error, DeserializationError) else None, None)
+
+    async def forward(self, record: Record[Any, Any], error: Exception, raw: Record | None, group_id: str) -> None:
+        """Send the record to the next topic, with the key and value of ``raw``; ``Workers`` calls it.
+
+        Raises the errors of a call. If ``raw`` is None, the serializers of the producer get key and value.
+        """
+        await self._send(record, error, raw, group_id)
+
+    def check_origin(self, record: Record[Any, Any], group_id: str) -> None:
+        """Log a WARNING, once for each topic, if another group has sent this record to a retry topic."""
+        if record.topic not in self.delays or record.topic in self._shared:
+            return
+        origin = dict(record.headers).get(ORIGIN_GROUP)
+        if origin is not None and origin != group_id.encode():
+            self._shared.add(record.topic)
+            logger.warning(
+                "group %s processes a failed record of group %s, at offset %d of %s-%d: each group needs retry topics "
+                "of its own, otherwise each failure is processed by all of them",
+                *(group_id, origin.decode(errors="backslashreplace"), record.offset, record.topic, record.partition),
+            )
+
+    async def _send(self, record: Record[Any, Any], error: Exception, raw: Record | None, group_id: str | None) -> None:
         if record.topic == self.dead_letter:
             raise IllegalStateError(
                 f"the record at offset {record.offset} of the dead-letter topic {record.topic!r} failed; the group "
                 f"must not read that topic, or needs another on_failure"
             ) from error
-        headers = _headers(record, error)
-        await self._producer.send(self._following(record.topic), record.value, key=record.key, headers=headers)
+        key, value = (record.key, record.value) if raw is None else (_as_it_is(raw.key), _as_it_is(raw.value))
+        topic = self._following(record.topic)
+        try:
+            await self._producer.send(topic, value, key=key, headers=_headers(record, error, group_id))
+        except (RecordTooLarge, SerializationError) as failure:
+            what = (
+                f"the failed record at offset {record.offset} of {record.topic}-{record.partition} cannot be sent to "
+                f"{topic!r}"
+            )
+            if isinstance(failure, SerializationError):
+                raise SerializationError(f"{what}: {failure}") from failure
+            advice = (
+                f"max_request_size of the producer and max.message.bytes of {topic!r} must have room for its headers"
+            )
+            raise RecordTooLarge(ErrorCode.MESSAGE_TOO_LARGE, f"{what}; {advice}: {failure}") from failure
 
     def _following(self, topic: str) -> str:
         topics = [*self.delays, self.dead_letter]
@@ -83,7 +141,11 @@ class FailureTopics:
 checks_constructor(FailureTopics)
 
 
-def _headers(record: Record[Any, Any], error: Exception) -> list[Header]:
+def _as_it_is(data: bytes | None) -> SerializedBytes | None:
+    return None if data is None else SerializedBytes(data)
+
+
+def _headers(record: Record[Any, Any], error: Exception, group_id: str | None) -> list[Header]:
     names = {name for name, _ in record.headers}
     added = {"error.class": type(error).__qualname__, "error.message": _message(error)}
     if "origin.topic" not in names:
@@ -93,6 +155,8 @@ def _headers(record: Record[Any, Any], error: Exception) -> list[Header]:
             "origin.offset": str(record.offset),
             "origin.timestamp": str(record.timestamp),
         }
+    if group_id is not None and ORIGIN_GROUP not in names:
+        added[ORIGIN_GROUP] = group_id
     kept = [header for header in record.headers if header[0] not in added]
     return [*kept, *(Header(name, text.encode(errors="backslashreplace")) for name, text in added.items())]
 

@@ -92,7 +92,8 @@ class Workers(ConsumerGroupHandler[K, V]):
     ``on_failure`` decides. ``"raise"`` ends ``consume`` with the exception, and the record is not committed. ``"skip"``
     logs the exception and continues. An async function of the record and the exception, such as ``FailureTopics``,
     finishes the record when it returns. If the function has an attribute ``delays``, a mapping of topics to seconds,
-    records of these topics wait for that time.
+    records of these topics wait for that time. If it has a method ``forward``, as ``FailureTopics``, that method is
+    awaited instead, with the record, the exception, the record as it is in the log, and the name of the group.
 
     Each attempt begins with a copy of the context variables of ``consume``, so a variable that it sets is seen by no
     other record. ``on_failure`` runs in the context of the last attempt.
@@ -140,6 +141,8 @@ class Workers(ConsumerGroupHandler[K, V]):
             max_pending=whole("max_pending", max_pending, 1),
             concurrency=whole("concurrency", concurrency, 1),
             delays=getattr(on_failure, "delays", {}),
+            forward=getattr(on_failure, "forward", None),
+            check_origin=getattr(on_failure, "check_origin", None),
             clock=clock,
         )
         self._counts = _Counts()
@@ -231,6 +234,8 @@ class _Plan(Generic[K, V]):
     max_pending: int
     concurrency: int
     delays: Mapping[str, float]
+    forward: Callable[[Record[K, V], Exception, Record | None, str], Awaitable[object]] | None
+    check_origin: Callable[[Record[K, V], str], object] | None
     clock: Callable[[], float]
 
 
@@ -248,10 +253,11 @@ _NO_LANE = object()
 class _Item(Generic[K, V]):
     """A record that was read: its lane, its failed attempts, and whether it is finished."""
 
-    __slots__ = ("failures", "finished", "lane", "progress", "record")
+    __slots__ = ("failures", "finished", "lane", "progress", "raw", "record")
 
-    def __init__(self, record: Record[K, V], lane: Hashable, progress: _Progress[K, V]) -> None:
+    def __init__(self, record: Record[K, V], lane: Hashable, progress: _Progress[K, V], raw: Record | None) -> None:
         self.record = record
+        self.raw = raw  # only for an on_failure that forwards
         self.lane = lane
         self.progress = progress
         self.failures = 0
@@ -373,7 +379,11 @@ class _ClaimWork(Generic[K, V]):
     async def _read(self) -> None:
         max_pending, order = self._plan.max_pending, self._plan.order
         delay = self._plan.delays.get(self._claim.topic)
+        forwards, check_origin = self._plan.forward is not None, self._plan.check_origin
         async for record in self._claim:
+            raw = self._claim.raw(record) if forwards else None
+            if check_origin is not None:
+                check_origin(record, self._session.group_id)
             if delay is not None:
                 await self._wait_until_due(record, delay)
             if order == "partition":
@@ -385,7 +395,7 @@ class _ClaimWork(Generic[K, V]):
             if record.offset <= self._progress.last_offset:
                 self._progress.retire()
                 self._progress = _Progress(self._mark_back)
-            self._add(_Item(record, lane, self._progress))
+            self._add(_Item(record, lane, self._progress, raw))
             while len(self._progress) >= max_pending:
                 self._has_room.clear()
                 await self._has_room.wait()
@@ -503,7 +513,7 @@ class _ClaimWork(Generic[K, V]):
                 if item.failures < self._plan.attempts:
                     self._pause(item)
                     return
-                await self._settle(item.record, failure, context)
+                await self._settle(item, failure, context)
         except Exception as error:  # noqa: BLE001 - of the user's functions: run() raises it
             self._fail(error)
         else:
@@ -522,17 +532,20 @@ class _ClaimWork(Generic[K, V]):
             return error
         raise TypeError(f"handle must be an async function, but it returned {awaitable!r:.80}")
 
-    async def _settle(self, record: Record[K, V], failure: Exception, context: Context) -> None:
+    async def _settle(self, item: _Item[K, V], failure: Exception, context: Context) -> None:
         """Handle a record whose last attempt has failed. Returns if the record is finished, otherwise raises."""
         self._counts.failed += 1
-        on_failure = self._plan.on_failure
+        on_failure, record = self._plan.on_failure, item.record
         if on_failure == "raise":
             raise failure
         if on_failure == "skip":
             logger.error("skipped offset %d of %s: %r", record.offset, self._claim.topic_partition, failure)
         else:
             assert callable(on_failure)
-            awaitable = context.run(on_failure, record, failure)
+            if self._plan.forward is not None:
+                awaitable = context.run(self._plan.forward, record, failure, item.raw, self._session.group_id)
+            else:
+                awaitable = context.run(on_failure, record, failure)
             if not inspect.isawaitable(awaitable):
                 raise TypeError(f"on_failure() must be defined by 'async def', but it returned {awaitable!r:.80}")
             await wait("on_failure()", InContext(awaitable, context))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, Self, cast
+from typing import Any, Generic, Self, cast
 
 from ..aio import forks
 from ..aio.gradual import GradualCalls
@@ -56,6 +57,7 @@ class ClaimReader:
         self._check_process = check_process
         self._interceptors = interceptors
         self._initial: int | None = None
+        self._source: Chunk | None = None  # of the last records
         self._after_last: int | None = None
         """The offset after the last returned record, once the user has asked for the next one; None while records are
         being returned."""
@@ -164,6 +166,16 @@ class ClaimReader:
     def _fill(self, records: Iterator[Record]) -> None:
         self.current = records if self._interceptors is None else self._interceptors.one_by_one(records)
 
+    def raw(self, record: Record[Any, Any]) -> Record | None:
+        """A record as it is in the log, without deserializers, if it is one of the last chunk."""
+        chunk = self._source
+        if chunk is None:
+            return None
+        index = bisect_left(chunk.offsets, record.offset)
+        if index == len(chunk.offsets) or chunk.offsets[index] != record.offset:
+            return None
+        return record._replace(key=chunk.keys[index], value=chunk.values[index])
+
     # The source of a ``Deserializing``.
 
     def peek(self) -> tuple[AssignedPartition, Chunk] | None:
@@ -182,6 +194,7 @@ class ClaimReader:
         if chunk is None:
             return None
         self._after_last = None
+        self._source = chunk
         return assigned, chunk
 
     def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
@@ -247,6 +260,13 @@ class Claim(AsyncIteration, Generic[K, V]):
     def high_watermark(self) -> int | None:
         """The offset after the last replicated record, as of the last fetch; None before the first one."""
         return self._reader.assigned.high_watermark
+
+    def raw(self, record: Record[K, V]) -> Record | None:
+        """The record that was returned last, with its key and value as bytes, as they are in the log.
+
+        ``Workers`` uses this to send a failed record on. None for a record that was returned long ago.
+        """
+        return self._reader.raw(record)
 
     def seek(self, offset: int) -> None:
         """Read from ``offset`` on. The next mark counts even if it is lower than an earlier one.

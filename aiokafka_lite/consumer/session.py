@@ -87,6 +87,11 @@ class ConsumerGroupSession:
         member = self._coordinator.member
         return GroupMetadata(member.group_id, member.generation, member.member_id, member.instance_id)
 
+    @property
+    def group_id(self) -> str:
+        """The name of the group."""
+        return self._coordinator.member.group_id
+
     def has_outdated(self, error: Exception) -> bool:
         """Whether this error of a claim means that its transaction is aborted, because the group has rebalanced."""
         if isinstance(error, CommitFailed) and self.gave_metadata:

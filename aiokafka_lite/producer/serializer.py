@@ -52,6 +52,12 @@ GivenSerializer: TypeAlias = (
 """Arguments that are accepted as a serializer: an object for some type of data, or a function of the data alone."""
 
 
+class SerializedBytes(bytes):
+    """Bytes that a producer writes as they are, whatever its serializers: a record that is sent on."""
+
+    __slots__ = ()
+
+
 class FunctionSerializer:
     """A serializer made of a function of the data alone, such as ``lambda value: json.dumps(value).encode()``."""
 
@@ -200,6 +206,8 @@ def serialize(
     serializer: AnySerializer, topic: str, part: str, data: object, headers: tuple[Header, ...]
 ) -> Serialized:
     """Call a serializer that is not async. ``part`` is "key" or "value", for the text of an error. Raises MustAwait."""
+    if type(data) is SerializedBytes:
+        return bytes(data), headers
     changeable = list(headers)
     try:
         result = serializer.serialize(topic, data, changeable)
@@ -221,6 +229,8 @@ async def serialize_async(
     serializer: AnySerializer, topic: str, part: str, data: object, headers: tuple[Header, ...]
 ) -> Serialized:
     """Call a serializer that may be async."""
+    if type(data) is SerializedBytes:
+        return bytes(data), headers
     changeable = list(headers)
     try:
         result = serializer.serialize(topic, data, changeable)

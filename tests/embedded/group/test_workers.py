@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter, defaultdict
 from contextlib import AsyncExitStack
 from itertools import pairwise
@@ -10,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import FailureTopics, JsonDeserializer, Producer, Workers
+from aiokafka_lite import FailureTopics, JsonDeserializer, JsonSerializer, Producer, Workers
 from aiokafka_lite.consumer import ConsumerGroupSession
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ConfigurationError, IllegalStateError, KafkaTimeout, UnknownTopic
+from aiokafka_lite.errors import ConfigurationError, IllegalStateError, KafkaTimeout, RecordTooLarge, UnknownTopic
 from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.group.members import ORDERS
 from tests.embedded.group.test_sessions import Running, committed, group_of, until
@@ -533,3 +534,94 @@ async def test_a_subclass_may_commit_with_its_session(cluster: EmbeddedCluster) 
     await workers.session.commit()
     assert (await committed(cluster))[ONE] == 10
     await finish(running)
+
+
+async def _json_async(data: bytes) -> object:
+    await asyncio.sleep(0.0)
+    return json.loads(data)
+
+
+@pytest.mark.parametrize("deserializer", [JsonDeserializer(), _json_async], ids=["sync", "async"])
+@pytest.mark.parametrize("serializer", [None, JsonSerializer()], ids=["default", "json"])
+async def test_failed_records_are_sent_on_with_their_bytes(
+    cluster: EmbeddedCluster, deserializer: Any, serializer: Any
+) -> None:
+    """The spaces show that the value was not written again."""
+    for topic in ("retry", "dead"):
+        await cluster.create_topic(topic)
+    values: list[bytes] = [b'{"item":  %d}' % number for number in range(3)]
+    for value in (*values, None):
+        await cluster.produce("orders", value, key=b'"k"', partition=0)
+
+    async def handle(record: Record[Any, Any]) -> None:
+        assert record.value is None or record.value["item"] in range(3)
+        raise ValueError("poison")
+
+    servers, connector = cluster.bootstrap_servers, cluster.connector
+    async with Producer(
+        servers, connector=connector, key_serializer=serializer, value_serializer=serializer
+    ) as producer:
+        failures = FailureTopics(producer, retry={"retry": 5.0}, dead_letter="dead")
+        group = group_of(cluster, key_deserializer=deserializer, value_deserializer=deserializer)
+        task = asyncio.create_task(group.consume(["orders", "retry"], Workers(handle, on_failure=failures)))
+        await until(lambda: len(cluster.records("dead")) == 4, within=60.0)
+        await group.close()
+        await task
+    assert sorted(each.value or b"" for each in cluster.records("dead")) == [b"", *values]
+    assert {each.key for each in cluster.records("dead")} == {b'"k"'}
+    assert {dict(each.headers)["origin.group"] for each in cluster.records("dead")} == {b"workers"}
+
+
+async def test_a_poison_record_goes_to_the_dead_letter_topic_through_a_producer_with_serializers(
+    cluster: EmbeddedCluster,
+) -> None:
+    await cluster.create_topic("dead")
+    await cluster.produce("orders", b"poison", partition=0)
+    servers, connector = cluster.bootstrap_servers, cluster.connector
+    async with Producer(servers, connector=connector, value_serializer=JsonSerializer()) as producer:
+        failures = FailureTopics(producer, dead_letter="dead")
+        group = group_of(
+            cluster,
+            value_deserializer=JsonDeserializer(),
+            on_deserialization_error=lambda error, record: failures(record, error),
+        )
+        task = asyncio.create_task(group.consume(["orders"], Workers(Handling())))
+        await until(lambda: bool(cluster.records("dead")))
+        await group.close()
+        await task
+    assert [each.value for each in cluster.records("dead")] == [b"poison"]
+
+
+async def test_a_failed_record_that_is_too_large_for_the_dead_letter_topic_is_named(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("dead")
+    await cluster.produce("orders", b"0", partition=0)
+    await cluster.produce("orders", b"x" * 900, partition=0)
+    servers, connector = cluster.bootstrap_servers, cluster.connector
+    async with Producer(servers, connector=connector, max_request_size=1024) as producer:
+        workers = Workers(Handling(failing={b"x" * 900: 1}), on_failure=FailureTopics(producer, dead_letter="dead"))
+        with pytest.raises(RecordTooLarge, match=r"offset 1 of orders-0 cannot be sent to 'dead'; max_request_size"):
+            await group_of(cluster).consume(["orders"], workers)
+    assert (await committed(cluster))[ONE] == 1
+
+
+async def test_a_retry_topic_that_two_groups_share_is_named(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    for topic in ("retry", "dead"):
+        await cluster.create_topic(topic)
+    headers: dict[str, bytes | None] = {"origin.topic": b"orders", "origin.group": b"shipping"}
+    for _ in range(3):
+        await cluster.produce("retry", b"1", headers=headers)
+    handling = Handling()
+    servers, connector = cluster.bootstrap_servers, cluster.connector
+    async with Producer(servers, connector=connector) as producer:
+        failures = FailureTopics(producer, retry={"retry": 0.0}, dead_letter="dead")
+        group = group_of(cluster)
+        task = asyncio.create_task(group.consume(["retry"], Workers(handling, on_failure=failures)))
+        await until(lambda: len(handling.seen) == 3)
+        await group.close()
+        await task
+    text = (
+        "processes a failed record of group shipping, at offset 0 of retry-0: each group needs retry topics of its own"
+    )
+    assert caplog.text.count(text) == 1
