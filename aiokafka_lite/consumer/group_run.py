@@ -25,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,6 +59,9 @@ if TYPE_CHECKING:
     from .metrics import ConsumerMetrics, GroupMetrics
 
 logger = logging.getLogger(__name__)
+
+_CLAIM: ContextVar[asyncio.Task[Any] | None] = ContextVar("claim", default=None)
+"""The task of the claim whose code runs. Tasks that the code starts inherit it."""
 
 CLOSING_TIME = 1.5
 """Seconds for the claims to finish when the group is closed, and then the same time for ``cleanup``. After that, they
@@ -184,6 +188,7 @@ class GroupCore(ReadingCore):
         self._on_handler_error = on_handler_error
         self._backoff = self.client.retry_backoff()
         self._run: SessionRun | None = None
+        self._claim_tasks: set[asyncio.Task[Any] | None] = set()
         self._wakes = GradualCalls(CLAIMS_PER_ITERATION)
         self._commits_in_transactions = False
         self._was_assigned = False
@@ -407,8 +412,16 @@ class GroupCore(ReadingCore):
     def _is_current(self, session: ConsumerGroupSession) -> bool:
         return self._run is not None and self._run.session is session
 
+    @property
+    def is_in_claim(self) -> bool:
+        """Whether code of a running claim has started the current task. The claim may wait for it, as ``wait_for``."""
+        return _CLAIM.get() in self._claim_tasks
+
     async def _run_claim(self, run: SessionRun, reader: ClaimReader) -> None:
         session, partition = run.session, reader.assigned.partition
+        task = asyncio.current_task()
+        _CLAIM.set(task)
+        self._claim_tasks.add(task)
         pauses = self.client.retry_backoff()
         refusals = _Refusals(session, self._config.session_timeout, pauses)
         try:
@@ -433,6 +446,7 @@ class GroupCore(ReadingCore):
         except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
             self._on_handler_error(error)
         finally:
+            self._claim_tasks.discard(task)
             run.claim_ended(partition)
 
     async def _rewind(self, run: SessionRun, reader: ClaimReader) -> None:
@@ -564,8 +578,8 @@ class GroupRun(Component):
 
     @property
     def is_own_task(self) -> bool:
-        """Whether the caller runs in a task of this component, for example in a claim."""
-        return self._service.is_own_task
+        """Whether the caller runs in a task of this component, such as a claim, or in a task that a claim started."""
+        return self._service.is_own_task or self._core.is_in_claim
 
     def diagnose(self) -> ConsumerDiagnosis:
         return self._core.diagnose(self._core.coordinator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, defaultdict
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from itertools import pairwise
 from typing import Any
@@ -625,3 +626,38 @@ async def test_a_retry_topic_that_two_groups_share_is_named(
         "processes a failed record of group shipping, at offset 0 of retry-0: each group needs retry topics of its own"
     )
     assert caplog.text.count(text) == 1
+
+
+async def _in_itself(closing: Coroutine[Any, Any, None]) -> None:
+    await closing
+
+
+async def _in_a_task(closing: Coroutine[Any, Any, None]) -> None:
+    await asyncio.create_task(closing)
+
+
+async def _in_a_task_group(closing: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(closing)
+
+
+async def _with_a_timeout(closing: Coroutine[Any, Any, None]) -> None:
+    await asyncio.wait_for(closing, 10.0)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("how", [_in_itself, _in_a_task, _in_a_task_group, _with_a_timeout])
+async def test_a_handler_that_closes_its_group_ends_promptly(cluster: EmbeddedCluster, how: Any, protocol: str) -> None:
+    """Also in a task that the handler awaits: it would wait for the group, and the group for the handler."""
+    await keyed(cluster, 1, keys=1)
+    durations = []
+
+    async def handle(record: Record[bytes, bytes]) -> None:
+        began = asyncio.get_running_loop().time()
+        await how(group.close())
+        durations.append(asyncio.get_running_loop().time() - began)
+
+    group = group_of(cluster, group_protocol=protocol)
+    await group.consume(["orders"], Workers(handle))
+    assert durations == [pytest.approx(0.0, abs=0.1)]
+    assert (await committed(cluster))[ONE] == 1
