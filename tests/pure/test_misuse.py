@@ -86,7 +86,7 @@ async def handle(record: object) -> None:
         (lambda: group.consume(["orders"], None, 5), "consume() takes only topics and handler by position, got 5 as"),
         (
             lambda: producer.begin_transaction(5),
-            "begin_transaction() takes nothing by position, got 5 as well; pass timeout by name",
+            "begin_transaction() takes nothing by position, got 5 as well; pass timeout and defer by name",
         ),
         (
             lambda: producer.send_nowait("orders", b"1", timeout=5),
