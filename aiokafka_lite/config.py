@@ -355,38 +355,93 @@ class ClientSettings(TypedDict, total=False):
     """The settings of `ClientConfig` that every client takes as keyword arguments."""
 
     client_id: str
+    """The client's name in the brokers' logs, metrics and quotas. Default: ``"aiokafka-lite"``."""
     client_rack: str
+    """The rack of this client. If it is set, consumers read from a replica in the same rack (KIP-392). Default:
+    empty."""
     request_timeout: float
+    """Seconds that one request waits for its response. After that time, the connection is closed. Default: 30 s."""
     api_timeout: float
+    """Seconds that a whole operation may take, retries included, if the call has no ``timeout``. Default: 60 s."""
     connect_timeout: float
+    """Seconds to open a connection, TLS handshake and login included. Default: 10 s."""
     retry_backoff: float
+    """Seconds before the first retry of a request, at least 0.001. The pause doubles, with jitter. Default: 0.1 s."""
     retry_backoff_max: float
+    """The longest pause between retries, in seconds. Default: 1 s."""
     retry_backoff_function: Callable[[int], float] | None
+    """A function that replaces ``retry_backoff`` and ``retry_backoff_max``. It is called with the number of failed
+    attempts, from 1 on, and returns the seconds to wait. If it raises, or does not return a number >= 0, the two
+    settings apply, and one warning is logged. Default: none."""
     reconnect_backoff: float
+    """Seconds before the client connects again to an unreachable broker. The pause doubles, with jitter. Default: 50
+    ms."""
     reconnect_backoff_max: float
+    """The longest pause between connection attempts, in seconds. Default: 10 s."""
     metadata_max_age: float
+    """Seconds after which metadata is refreshed even if nothing has changed. Default: 300 s."""
     connections_max_idle: float
+    """Seconds after which an unused connection is closed. Default: 540 s."""
     max_response_size: int
+    """The largest response in bytes that the client accepts. A larger response is a ProtocolError. The limit is 1 MiB
+    until a connection has logged in. Default: 128 MiB."""
     response_memory: int | None
+    """The maximum number of bytes that incomplete responses of all connections may have together, at least
+    ``max_response_size``. The first 64 KiB of each response do not count. When the bytes are used up, connections stop
+    reading until other responses are complete, so brokers send more slowly. None: four times ``max_response_size``.
+    Default: four times ``max_response_size``."""
     max_open_requests: int
+    """The maximum number of requests of one connection without a response; further requests wait. Connections for
+    Produce requests have ``max_in_flight_requests_per_connection`` instead; connections for Fetch requests send one at
+    a time. Default: 100."""
     local_address: str | None
+    """The IP address of this machine from which the client connects. With None, the operating system chooses it.
+    Default: none."""
     enable_metrics_push: bool
+    """Whether producers, consumers and share consumers push metrics to brokers whose operator subscribes to them
+    (KIP-714). Default: ``True``."""
     security_protocol: SecurityProtocol
+    """The protocol of the brokers' listener: ``"PLAINTEXT"``, ``"SSL"``, ``"SASL_PLAINTEXT"`` or ``"SASL_SSL"``.
+    Default: ``"PLAINTEXT"``."""
     ssl_context: ssl.SSLContext | None
+    """A complete SSLContext, instead of the other ``ssl_`` settings. If None, one is made from them. Default: made from
+    the next settings."""
     ssl_cafile: str | None
+    """The trusted CA certificates: the path of a PEM file, or PEM text. If None, the system's certificates. Default:
+    the system's certificates."""
     ssl_certfile: str | None
+    """The client's certificate and its intermediate certificates: the path of a PEM file, or PEM text. Default:
+    none."""
     ssl_keyfile: str | None
+    """The private key of the certificate: path or PEM text. If None, it is read from ``ssl_certfile``. Default:
+    none."""
     ssl_key_password: str | None
+    """The password of an encrypted private key. Default: none."""
     ssl_check_hostname: bool
+    """Whether a broker's certificate must match the host name that the client connects to. Default: ``True``."""
     sasl_mechanism: Mechanism | None
+    """``"PLAIN"``, ``"SCRAM-SHA-256"``, ``"SCRAM-SHA-512"``, ``"OAUTHBEARER"`` or ``"GSSAPI"`` (Kerberos). Default:
+    none."""
     sasl_username: str | None
+    """The user name for PLAIN and SCRAM. Default: none."""
     sasl_password: str | None
+    """The password for PLAIN and SCRAM. Default: none."""
     sasl_tokenauth: bool
+    """Whether SCRAM uses a delegation token (KIP-48): the user name is its id, the password its HMAC in base64.
+    Default: ``False``."""
     sasl_oauth_token_provider: TokenProvider | None
+    """A function, sync or async, that returns a token for OAUTHBEARER. It is called for each login. Default: none."""
     sasl_oauth_extensions: Mapping[str, str] | None
+    """Pairs to send with each token of OAUTHBEARER (KIP-342), such as ``{"logicalCluster": "lkc-1"}``. Default:
+    none."""
     sasl_kerberos_service_name: str | None
+    """The first part of the brokers' Kerberos principals, for GSSAPI. If None, it is ``"kafka"``. Default: none."""
     sasl_kerberos_keytab: str | None
+    """The path of a keytab for GSSAPI. If None, tickets are in the user's ticket cache, where kinit puts them. Default:
+    none."""
     sasl_kerberos_principal: str | None
+    """The client's Kerberos principal, such as ``"orders@EXAMPLE.COM"``. If None, the keytab or the cache names it.
+    Default: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,9 @@
 
 The description of a setting is the docstring below its field. Java's names and defaults are in the table here; they are
 those of Kafka 4.3. A test fails if a setting has no docstring or no line in the table, or if the page is outdated.
+
+It also writes the docstrings of ``HOVERED``, the types of the clients' keyword arguments: an editor shows the docstring
+of such a field for the argument. They have the description and the default of the configuration.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
 from enum import Enum
@@ -20,10 +24,23 @@ ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from aiokafka_lite.config import KIB, MIB, ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig  # noqa: E402
+from aiokafka_lite.config import (  # noqa: E402
+    KIB,
+    MIB,
+    ClientConfig,
+    ClientSettings,
+    ConsumerConfig,
+    GroupConfig,
+    ProducerConfig,
+)
+from aiokafka_lite.consumer.settings import ConsumerSettings  # noqa: E402
+from aiokafka_lite.producer.settings import ProducerSettings  # noqa: E402
 from aiokafka_lite.share.config import ShareConfig  # noqa: E402
+from aiokafka_lite.share.settings import ShareConsumerSettings  # noqa: E402
 
 PAGE = ROOT / "docs" / "settings.md"
+
+HOVERED = (ClientSettings, ProducerSettings, ConsumerSettings, ShareConsumerSettings)
 
 CONFIGURATIONS: list[tuple[type, str, str]] = [
     (ClientConfig, "Every client", "`Producer`, `Consumer`, `ConsumerGroup` and `Admin` take these."),
@@ -219,5 +236,39 @@ def _documented(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
                 yield name, " ".join(text.split())
 
 
+def source_of(settings: type) -> Path:
+    """The file of a class."""
+    return Path(inspect.getfile(settings))
+
+
+def with_docstrings(settings: type) -> str:
+    """The source of the module of a class of ``HOVERED``, with the present docstrings below its fields."""
+    source = source_of(settings).read_text(encoding="utf-8")
+    lines = source.splitlines(keepends=True)
+    (definition,) = (
+        each for each in ast.parse(source).body if isinstance(each, ast.ClassDef) and each.name == settings.__name__
+    )
+    described = {each.name: (docstrings(config)[each.name], each) for config in _CONFIGS for each in fields(config)}
+    found: dict[str, tuple[str, Field[object]]] = described
+    for statement, following in reversed([*pairwise([*definition.body, None])]):
+        if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
+            continue
+        text, setting = found[statement.target.id]
+        end = statement.end_lineno
+        if isinstance(following, ast.Expr):
+            end = following.end_lineno
+        value = f"``{setting.default}``" if isinstance(setting.default, bool) else default(setting).replace("`", "``")
+        whole = f'"""{text} Default: {value}."""'
+        wrapped = textwrap.wrap(whole, 116, break_long_words=False, break_on_hyphens=False)
+        assert statement.end_lineno is not None
+        lines[statement.end_lineno : end] = [f"    {line}\n" for line in wrapped]
+    return "".join(lines)
+
+
+_CONFIGS = tuple(config for config, _, _ in CONFIGURATIONS)
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    for hovered in HOVERED:
+        source_of(hovered).write_text(with_docstrings(hovered), encoding="utf-8")

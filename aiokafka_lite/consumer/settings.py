@@ -41,24 +41,57 @@ class ConsumerSettings(ClientSettings, total=False):
     """The settings of ``Consumer`` and ``ConsumerGroup``: the fields of their configurations."""
 
     allow_auto_create_topics: bool
+    """Whether using a topic may create it, if the broker allows that. Default: ``True``."""
     auto_offset_reset: OffsetResetName | timedelta
+    """The start without a committed offset: ``"earliest"``, ``"latest"``, ``"none"`` (raise), or a time span back.
+    Default: ``"earliest"``."""
     isolation_level: IsolationName
+    """``"read_committed"`` skips records of open and aborted transactions. ``"read_uncommitted"`` returns all. Default:
+    ``"read_committed"``."""
     fetch_min_bytes: int
+    """Bytes that a broker collects before it responds to a fetch. Default: 1 byte."""
     fetch_max_bytes: int
+    """The maximum number of bytes in one response, less than ``max_response_size``. Default: 50 MiB."""
     fetch_memory: int | None
+    """The maximum number of bytes to buffer from all brokers together, in compressed form. Each broker has an equal
+    part of it, at most ``fetch_max_bytes``. None: ``fetch_max_bytes`` from each broker. Default: ``fetch_max_bytes``
+    from each broker."""
     fetch_max_wait: float
+    """Seconds that a broker waits for ``fetch_min_bytes``. Acknowledgements to this broker wait for the same time.
+    Default: 0.5 s."""
     max_partition_fetch_bytes: int
+    """The maximum number of bytes of one partition in one response. A larger first batch is still returned whole.
+    Default: 1 MiB."""
     check_crcs: bool
+    """Whether the checksums of batches are verified. Default: ``True``."""
     max_decompressed_size: int
+    """The maximum number of bytes of one batch after decompression. A larger batch raises CorruptRecord. Default: 128
+    MiB."""
     group_instance_id: str | None
+    """A name that makes the member static (KIP-345): it keeps its partitions when it restarts. Default: none."""
     session_timeout: float
+    """Seconds without a heartbeat after which the coordinator removes the member from the group. Default: 45 s."""
     heartbeat_interval: float
+    """Seconds between heartbeats. It must be less than ``session_timeout``, and should be at most a third. Default: 3
+    s."""
     max_poll_interval: float
+    """The longest time between two reads, in seconds. After that time, the member leaves the group until it reads
+    again. Default: 300 s."""
     rebalance_timeout: float | None
+    """Seconds that other members wait for this member to revoke partitions and join. None is ``max_poll_interval``.
+    Default: ``max_poll_interval``."""
     auto_commit: bool
+    """Whether marked records are committed automatically: on a timer, before partitions are revoked, and on close.
+    Default: ``True``."""
     auto_commit_interval: float
+    """Seconds between automatic commits. Default: 5 s."""
     group_protocol: GroupProtocolName
+    """``"classic"``, ``"consumer"`` or ``"auto"``. With ``"consumer"`` (KIP-848), the brokers assign the partitions,
+    and set session timeout and heartbeat interval. ``"auto"`` is ``"consumer"`` if the cluster has it. Default:
+    ``"classic"``."""
     group_remote_assignor: str | None
+    """The brokers' assignment strategy under the consumer protocol: ``"uniform"`` or ``"range"``. None: their default.
+    Default: the first strategy of the brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

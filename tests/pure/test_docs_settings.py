@@ -20,6 +20,16 @@ def test_the_page_is_what_the_configurations_say() -> None:
     assert list_settings.PAGE.read_text(encoding="utf-8") == list_settings.page(), "run: python docs/list_settings.py"
 
 
+@pytest.mark.parametrize("settings", list_settings.HOVERED, ids=lambda settings: settings.__name__)
+def test_an_editor_shows_the_description_and_the_default_of_each_keyword_argument(settings: type) -> None:
+    source = list_settings.source_of(settings).read_text(encoding="utf-8")
+    assert source == list_settings.with_docstrings(settings), "run: python docs/list_settings.py"
+    described = list_settings.docstrings(settings)
+    inherited = set() if settings is config.ClientSettings else set(config.ClientSettings.__annotations__)
+    assert set(described) == set(settings.__annotations__) - inherited
+    assert all(" Default: " in text for text in described.values())
+
+
 def test_every_configuration_is_on_the_page() -> None:
     found = {
         each
