@@ -7,6 +7,7 @@ is exact.
 
 from __future__ import annotations
 
+import enum
 import numbers
 import struct
 from collections.abc import Callable, Mapping
@@ -205,7 +206,8 @@ class EnumType:
 
     def write(self, out: bytearray, data: Any) -> None:
         if not self.fit(data):
-            raise wrong(self.what, data)
+            advice = "pass its value" if isinstance(data, enum.Enum) else ""
+            raise wrong(self.what, data, advice)
         write_long(out, self._symbols[data])
 
     def of_default(self, default: Any) -> Any:

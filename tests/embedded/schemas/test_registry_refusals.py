@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+from aiokafka_lite.embedded.referring_schemas import KNOWN_IMPORTS
 from aiokafka_lite.errors import SchemaRegistryError
 from aiokafka_lite.schemas import Schema, SchemaReference, SchemaRegistryClient
+from aiokafka_lite.schemas.protobuf import BUILT_IN
 
 
 def record(*fields: Any, name: str = "R") -> Any:
@@ -68,6 +70,10 @@ def descriptor(*imports: str) -> str:
 def text(*imports: str) -> str:
     lines = [f'import "{name}"; // import "no.proto";' for name in imports]
     return "\n".join(['syntax = "proto3";', *lines, '/* import "no.proto"; */ message Report { string a = 1; }'])
+
+
+def test_the_serializer_and_the_registry_know_the_same_files() -> None:
+    assert BUILT_IN == KNOWN_IMPORTS
 
 
 @pytest.mark.parametrize("form", [descriptor, text])

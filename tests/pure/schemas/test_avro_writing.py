@@ -85,6 +85,15 @@ class Colour(enum.StrEnum):
     RED = "RED"
 
 
+class Plain(enum.Enum):
+    RED = "RED"
+
+
+def test_a_member_of_an_enum_that_is_no_str_is_refused_with_advice() -> None:
+    text = refusal({"type": "enum", "name": "E", "symbols": ["RED", "BLUE"]}, Plain.RED)
+    assert text == "the data must be one of 'RED', 'BLUE', the symbols of E, got <Plain.RED: 'RED'>; pass its value"
+
+
 def test_other_types_of_python_are_written_if_nothing_is_lost() -> None:
     assert write({"type": "array", "items": "int"}, (1,)) == write(
         {"type": "array", "items": "int"}, array.array("i", [1])
