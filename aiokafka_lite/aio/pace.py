@@ -24,13 +24,14 @@ GROWTH = 1_000
 class Pace:
     """Owner: the client that reads. Times are times of the event loop's clock. ``first`` bounds the first read."""
 
-    __slots__ = ("_allowed", "_average", "_count", "_first", "_last", "_returned_at")
+    __slots__ = ("_allowed", "_average", "_count", "_first", "_returned_at", "last")
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: float) -> None:
         self._first = first
         self._allowed: float = first
-        self._average: float | None = None  # the seconds for one record: a moving average,
-        self._last = 0.0  # and of the last read
+        self._average: float | None = None  # a moving average of ``last``
+        self.last: float = 0.0
+        """The seconds for one record of the last read."""
         self._count = 0  # the records of the last read
         self._returned_at = 0.0
 
@@ -39,8 +40,8 @@ class Pace:
         if not self._count:
             return
         took = max(now - self._returned_at, 1e-6)
-        self._last = took / self._count
-        self._average = self._last if self._average is None else (self._average + self._last) / 2
+        self.last = took / self._count
+        self._average = self.last if self._average is None else (self._average + self.last) / 2
         if took <= window / 2:
             self._allowed = max(self._allowed, self._count * min(window / 2 / took, GROWTH))
         elif took > window * 3 / 4:
@@ -59,7 +60,7 @@ class Pace:
     def seconds_per_record(self, now: float) -> float:
         """Seconds that the program takes for a record, including the one that it has now; 0 if it is not known."""
         present = (now - self._returned_at) / self._count if self._count else 0.0
-        return max(min(self._average or 0.0, self._last), present)
+        return max(min(self._average or 0.0, self.last), present)
 
     def most_returned(self, max_records: int) -> int:
         """The number of records that a read for up to ``max_records`` records may return."""

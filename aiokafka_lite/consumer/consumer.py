@@ -397,6 +397,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     ) -> list[Record[K, V]]:
         """Up to ``max_records`` fetched records. If there are none, wait ``timeout`` seconds for some.
 
+        After a list for which the program took longer than ``max_poll_interval``, a member of a group gets fewer.
         The list may have records of several partitions. The records of each partition are in order. With
         ``partitions``, the call reads only these; all of them must be assigned. The timeout does not interrupt
         decoding. It interrupts an async deserializer, and the records that are deserialized by then are returned. So

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import math
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from ..aio import forks
+from ..aio.pace import Pace
 from ..aio.service import Service, ServiceState
 from ..cluster.standstill import Check
 from ..errors import IllegalStateError, KafkaError
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from ..group.coordinator import Coordinator
     from .group_side import GroupSide
     from .metrics import GroupMetrics
+
+logger = logging.getLogger(__name__)
 
 MakeGroupSide = Callable[["Client", Subscription, PositionWait, Callable[[Exception], None]], "GroupSide"]
 """Makes the group's side. The group calls the last argument with an exception of the listener."""
@@ -61,6 +67,7 @@ class ConsumerCore(ReadingCore):
         self.partition_readers: dict[TopicPartition, ClaimReader] = {}
         """The readers of single partitions, while the partitions are assigned."""
         forks.notify(self)
+        self._pace: Pace | None = None if self.group is None else Pace(math.inf)
         self.is_subscribed: bool = bool(topics)
         """Whether topics were given. Then a read may wait although nothing is assigned yet."""
 
@@ -73,6 +80,32 @@ class ConsumerCore(ReadingCore):
         if self.group is not None:
             self.group.start()
         await self.positions.until_fixed(tuple(self.subscription.partitions), self.options.client.api_timeout)
+
+    def most_records(self, max_records: int) -> int:
+        """The number of records that a read for up to ``max_records`` records may return; call it when a read begins.
+
+        After records for which the program took longer than ``max_poll_interval``, it is what the program processes in
+        two thirds of that time. Otherwise the member would leave, read the same records again, and never commit.
+        """
+        if self._pace is None or self.group is None:
+            return max_records
+        interval = self.group.config.max_poll_interval
+        before = self._pace.most_returned(max_records)
+        # Lowered after three quarters of the window. A program that sleeps for less than the interval loses nothing.
+        self._pace.begin_read(asyncio.get_running_loop().time(), interval * 4 / 3)
+        most = self._pace.most_returned(max_records)
+        if most < before:
+            logger.warning(
+                "group %s: the program took longer than max_poll_interval = %g s for the records of a read, %.3g s for "
+                "each, and gets them again; reads return at most %d records at once from now on",
+                *(self.group.config.group_id, interval, self._pace.last, most),
+            )
+        return most
+
+    def returned(self, count: int) -> None:
+        """Record that a read has returned so many records."""
+        if self._pace is not None:
+            self._pace.returned(count, asyncio.get_running_loop().time())
 
     def forked(self) -> None:
         """Return no record in a forked process: the parent returns them. The next read asks ``service``."""

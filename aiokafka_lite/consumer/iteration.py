@@ -122,10 +122,10 @@ class Batches(AsyncIteration):
         return self
 
     async def __anext__(self) -> Batch:
-        return await self._next.take(self._take)
-
-    def _take(self, reader: Reader) -> Batch | None:
-        return reader.take_batch(self._max_records)
+        most = self._core.most_records(self._max_records)
+        batch = await self._next.take(lambda reader: reader.take_batch(most))
+        self._core.returned(len(batch))
+        return batch
 
     def to_arrow(self, columns: Sequence[str] | None = None, *, headers: bool = False) -> ArrowBatches:
         """Iterate over Arrow record batches instead, with the columns of ``Batch.to_arrow(columns, headers=headers)``.
@@ -160,10 +160,10 @@ class ArrowBatches(AsyncIteration):
         return self
 
     async def __anext__(self) -> pyarrow.RecordBatch:
-        return await self._next.take(self._take)
-
-    def _take(self, reader: Reader) -> pyarrow.RecordBatch | None:
-        return reader.take_packed(self._max_records, ARROW_BYTES, self._decoder.decode)
+        most = self._core.most_records(self._max_records)
+        batch = await self._next.take(lambda reader: reader.take_packed(most, ARROW_BYTES, self._decoder.decode))
+        self._core.returned(batch.num_rows)
+        return batch
 
 
 def _corrupt(packed: PackedBatch, reason: str) -> CorruptRecord:
@@ -239,6 +239,14 @@ async def poll(
     core.service.check()
     check_max_records(max_records)
     check_wait(timeout)
+    records = await _poll(core, core.most_records(max_records), timeout, partitions)
+    core.returned(len(records))
+    return records
+
+
+async def _poll(
+    core: ConsumerCore, max_records: int, timeout: float, partitions: Iterable[TopicPartition] | None
+) -> list[Record[Any, Any]]:
     core.check_something_to_read()
     only = None if partitions is None else frozenset(checked_partitions(partitions))
     for partition in only or ():
