@@ -5,9 +5,10 @@ This module imports no other module of the package.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias
 
 
 def printable(name: str) -> str:
@@ -30,6 +31,18 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{printable(self.topic)}-{self.partition}"
+
+
+class Names(Protocol):
+    """Several names: a list, a tuple, a set, or any other collection of strings, but not a string.
+
+    A string is a collection of strings as well, and would be read as many names of one character. Type checkers refuse
+    it here, because its ``__contains__`` takes strings only.
+    """
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def __contains__(self, name: object, /) -> bool: ...
 
 
 class TimestampType(IntEnum):

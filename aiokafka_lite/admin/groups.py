@@ -202,6 +202,7 @@ class Groups:
             return {
                 item: _committed(code, f"committing offsets of group {group_id!r}, {item}")
                 for item, code in codes.items()
+                if code is not None
             }
 
         return await self._calls.of_group("committing offsets", group_id, wanted, ask, deadline)

@@ -24,12 +24,15 @@ from .connection import Connection
 from .descriptors import Writer, while_read
 from .formats import Format, Line, formatter
 from .progress import Bar, progress
-from .running import log_warnings
+from .running import log_warnings, say
 from .starting import started
 from .starts import Start, Stop, parse_start, parse_stop
 from .topic_names import check_topics
 
 BATCH = 10_000
+
+LARGE = 10**12
+"""An offset above this is probably a time in milliseconds: it is after September 2001."""
 
 END_CHECK_INTERVAL = 0.1
 """Seconds without records after which ``--until`` compares positions with the end. The last offsets of a log may have
@@ -169,8 +172,19 @@ class _Bounds(RebalanceListener):
         else:
             wanted = dict.fromkeys(partitions, self._start.offset or 0)
         firsts = await self.consumer.beginning_offsets(partitions)
+        self._warn_of_ends(wanted, ends)
         for partition, offset in wanted.items():
             reader.seek(partition, max(firsts[partition], min(offset, ends[partition])))
+
+    def _warn_of_ends(self, wanted: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+        """Say that an offset does not exist yet, because the command would wait for it silently."""
+        offset = self._start.offset
+        behind = [partition for partition in wanted if offset is not None and offset > ends[partition]]
+        if not behind:
+            return
+        end = max(ends[partition] for partition in behind)
+        hint = f"; for a time in milliseconds, write --from @{offset}" if offset is not None and offset > LARGE else ""
+        say(f"no partition has the offset {offset} yet (the largest end is {end}): waiting for new records{hint}")
 
     async def _at_time(self, time: int, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The offset of the first record at this time or later; the end if all records are older."""

@@ -235,7 +235,8 @@ def merging(
             merged = 0
     # Dicts of thousands of identical objects compare in microseconds, and all snapshots then share one dict.
     unchanged = topics == view.topics
-    nodes = {broker.node_id: _node(broker) for broker in response.brokers}
+    # An answer without brokers says only that its topics are missing; see ``updater``.
+    nodes = {broker.node_id: _node(broker) for broker in response.brokers} or dict(view.nodes)
     yield ClusterView(
         nodes=view.nodes if nodes == view.nodes else MappingProxyType(nodes),
         controller_id=response.controller_id if response.controller_id >= 0 else None,

@@ -287,7 +287,9 @@ class Updater:
             # The connection has not decoded these bytes, so it does not detect the error itself.
             connection.close(error)
             raise
-        refusal = _error_in(answer.message)
+        # Some proxies list no broker if all topics of a request are missing. The errors of the topics count then.
+        is_about_topics = bool(self.view.nodes) and bool(answer.names) and _all_fail(view, answer.names)
+        refusal = _error_in(answer.message, needs_brokers=not is_about_topics)
         if refusal is not None:
             self._record_failure(broker, refusal)
             if answer.message.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102
@@ -380,10 +382,15 @@ class Updater:
         self._not_before = now + self._pace.next()
 
 
-def _error_in(response: MetadataResponse) -> KafkaError | None:
+def _all_fail(view: ClusterView, names: Iterable[str | None]) -> bool:
+    topics = [view.topics.get(name or "") for name in names]
+    return all(topic is not None and topic.error is not ErrorCode.NONE for topic in topics)
+
+
+def _error_in(response: MetadataResponse, *, needs_brokers: bool) -> KafkaError | None:
     if response.error_code:
         return error_for(response.error_code, "the metadata request was refused")
-    if not response.brokers:
+    if needs_brokers and not response.brokers:
         return error_for(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata response lists no broker")
     return None
 

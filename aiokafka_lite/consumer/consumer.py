@@ -35,7 +35,7 @@ from ..method_names import (
 )
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
-from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
+from ..types import K, Names, OffsetAndMetadata, Record, TopicPartition, V
 from .consumer_core import ConsumerCore, MakeGroupSide
 from .deserializer import Deserializer
 from .deserializing import OnDeserializationError
@@ -94,7 +94,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         self,
         bootstrap_servers: str | Iterable[str],
         *,
-        topics: Iterable[str] | re.Pattern[str] = (),
+        topics: Names | re.Pattern[str] = (),
         group_id: str | None = None,
         strategies: Sequence[AssignmentStrategy | str] | None = None,
         listener: RebalanceListener | None = None,
@@ -182,7 +182,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         """
         self._core.assign(_checked_assignment(partitions))
 
-    def subscribe(self, topics: Iterable[str] | re.Pattern[str]) -> None:
+    def subscribe(self, topics: Names | re.Pattern[str]) -> None:
         """Read other topics from now on, as a member of the group.
 
         Partitions of the old topics are revoked as in a rebalance. Raises IllegalStateError unless the consumer was

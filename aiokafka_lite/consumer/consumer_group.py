@@ -28,7 +28,7 @@ from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..group.strategies import AssignmentStrategy, checked_strategies
 from ..method_names import CONSUMER_GROUP, AsyncContext, AsyncIteration, checks_constructor, explain
 from ..net.connector import Connector
-from ..types import K, V
+from ..types import K, Names, V
 from .deserializer import Deserializer
 from .deserializing import OnDeserializationError
 from .group_run import GroupRun
@@ -98,7 +98,12 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
     def __repr__(self) -> str:
         return f"<ConsumerGroup {self._group_id} {'idle' if self._run is None else self._run}>"
 
-    async def consume(self, topics: Iterable[str] | re.Pattern[str], handler: ConsumerGroupHandler[K, V]) -> None:
+    @property
+    def client_id(self) -> str:
+        """The name of this client in the logs of brokers and in metrics."""
+        return self._options.client.client_id
+
+    async def consume(self, topics: Names | re.Pattern[str], handler: ConsumerGroupHandler[K, V]) -> None:
         """Take part in the group, session after session, until cancelled, closed, or ended by an error.
 
         Raises the handler's exception, or the error that makes membership impossible. In all cases, the claims have had

@@ -112,6 +112,19 @@ class RebalanceHandle:
         return await self._consumer.offsets.commit(offsets, timeout=timeout)
 
 
+_OTHER_NAMES = {
+    "on_partitions_assigned": "on_assigned",
+    "on_partitions_revoked": "on_revoked",
+    "on_partitions_lost": "on_lost",
+    "on_assign": "on_assigned",
+    "on_revoke": "on_revoked",
+    "onPartitionsAssigned": "on_assigned",
+    "onPartitionsRevoked": "on_revoked",
+    "onPartitionsLost": "on_lost",
+}
+"""The methods of listeners in other clients, and our names."""
+
+
 class RebalanceListener:
     """Override the methods that you need. If one raises, the next read, or ``close()``, raises the exception once.
 
@@ -121,6 +134,14 @@ class RebalanceListener:
     lose its membership. Partitions that are neither assigned nor revoked are read meanwhile. Each call begins with a
     copy of the context variables of ``start()``.
     """
+
+    def __init_subclass__(cls) -> None:
+        """Raise TypeError for a method with the name of another client, because nothing would call it."""
+        super().__init_subclass__()
+        for name, ours in _OTHER_NAMES.items():
+            if name in vars(cls):
+                what = f"{cls.__name__}.{name}() would never be called"
+                raise TypeError(f"{what}: its name is {ours}(handle, partitions)")
 
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
         """Called after every rebalance with the new partitions, or with none. Reading begins when the call returns."""

@@ -23,6 +23,7 @@ from ..config import (
 )
 from ..errors import ConfigurationError
 from ..net.connector import Connector, check_connector
+from ..types import Names
 from .deserializing import Deserializing, OnDeserializationError
 from .interceptor import ConsumerInterceptor, ConsumerInterceptors
 from .position import OnOffsetReset
@@ -218,7 +219,7 @@ def default_strategies() -> tuple[AssignmentStrategy, ...]:
     return RangeStrategy(), CooperativeStickyStrategy(), RoundRobinStrategy()
 
 
-def checked_topics(topics: Iterable[str] | re.Pattern[str]) -> tuple[str, ...] | re.Pattern[str]:
+def checked_topics(topics: Names | re.Pattern[str]) -> tuple[str, ...] | re.Pattern[str]:
     """Distinct names, or the pattern. Raises ConfigurationError."""
     if isinstance(topics, re.Pattern):
         if not isinstance(topics.pattern, str):

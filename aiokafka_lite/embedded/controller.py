@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from ..arguments import must_be, plural
-from ..errors import ErrorCode
+from ..errors import BrokerError, ErrorCode
 from .config_keys import InvalidConfig, check_configs
 from .configs import TOPIC_KEYS, ClusterSettings, TopicConfig
 from .features import ELIGIBLE_LEADER_REPLICAS, Features
@@ -30,12 +30,18 @@ PRODUCER_ID_BLOCK = 1000
 """The number of producer ids that are reserved at once, as in Kafka."""
 
 
-class Refused(Exception):
-    """The controller refused an administrative change; ``code`` is Kafka's error code."""
+class Refused(BrokerError):
+    """The controller refused a change or a lookup; ``code`` is Kafka's error code.
+
+    A test that calls the cluster directly can catch it as the error of a client. Its text is the message of the answer.
+    """
 
     def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+        super().__init__(code, reason=message)
+        self._text = message
+
+    def __str__(self) -> str:
+        return self._text
 
 
 def require_time(timeout_ms: int) -> None:

@@ -65,14 +65,14 @@ def commit_request(
 
 def read_commit(
     offsets: Collection[TopicPartition], response: OffsetCommitResponse, names: Mapping[bytes, str]
-) -> dict[TopicPartition, ErrorCode]:
-    """The error code of each offset. A partition that the answer omits has UNKNOWN_SERVER_ERROR."""
+) -> dict[TopicPartition, ErrorCode | None]:
+    """The error code of each offset; None for a partition that the answer omits."""
     found = {
         TopicPartition(names.get(topic.topic_id, topic.name), each.partition_index): ErrorCode.of(each.error_code)
         for topic in response.topics
         for each in topic.partitions
     }
-    return {partition: found.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in offsets}
+    return {partition: found.get(partition) for partition in offsets}
 
 
 def fetch_request(

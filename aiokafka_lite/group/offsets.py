@@ -29,7 +29,7 @@ from ..arguments import partition as checked_partition
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..config import ClientConfig, GroupConfig
-from ..errors import CommitFailed, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, error_for
+from ..errors import CommitFailed, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import OffsetCommitRequest
 from ..protocol.schema import ZERO_UUID
@@ -42,7 +42,6 @@ from .offset_requests import commit_request, read_commit, topic_id
 from .requests import is_retriable_by_member
 
 logger = logging.getLogger(__name__)
-
 
 _ALONE = (
     "most likely another consumer subscribes to topics with this group_id; use another group_id for assign(), or stop "
@@ -362,14 +361,25 @@ class Offsets:
             attempt.fail(error, is_final=not is_retriable_by_member(error))
             return bool(attempt.offsets)
         codes = read_commit(sent, response, view.topic_names)
-        if any(codes.values()):
+        if any(code is not ErrorCode.NONE for code in codes.values()):
             self.commits.failures += 1
         else:
             self.commits.succeeded(began, asyncio.get_running_loop().time())
-        self._channel.record(codes.values(), node_id)
+        self._channel.record([code for code in codes.values() if code is not None], node_id)
         for partition, code in codes.items():
-            self._settle(attempt, identity, partition, code)
+            if code is None:
+                self._refuse_omitted(attempt, partition, node_id)
+            else:
+                self._settle(attempt, identity, partition, code)
         return bool(attempt.offsets)
+
+    def _refuse_omitted(self, attempt: CommitAttempt, partition: TopicPartition, node_id: int) -> None:
+        """Refuse an offset about which the answer says nothing: it may be stored."""
+        offset = attempt.offsets.pop(partition)
+        what = f"committing offset {offset.offset} of {partition}"
+        attempt.refused[partition] = ProtocolError(
+            f"{what}: the answer of broker {node_id} omits this partition, so the offset may be committed or not"
+        )
 
     def _settle(self, attempt: CommitAttempt, identity: Identity, partition: TopicPartition, code: ErrorCode) -> None:
         """Apply the answer for one partition: committed, refused, or left in ``attempt.offsets`` for a retry."""

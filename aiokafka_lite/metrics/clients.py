@@ -121,7 +121,7 @@ def _name_of(client: Client) -> str:
     """The client id; the name of the class for an object without one."""
     try:
         snapshot = client.metrics()
-    except IllegalStateError:
-        return type(client).__name__
+    except IllegalStateError:  # a ConsumerGroup that is not consuming now
+        return getattr(client, "client_id", None) or type(client).__name__
     found = getattr(snapshot, "client", snapshot)
     return getattr(found, "client_id", None) or type(client).__name__

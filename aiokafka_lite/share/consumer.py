@@ -14,7 +14,7 @@ from ..consumer.deserializer import Deserializer
 from ..errors import IllegalStateError
 from ..method_names import SHARE_CONSUMER, AsyncIteration, checks_constructor, explain
 from ..net.connector import Connector
-from ..types import K, ShareRecord, TopicPartition, V
+from ..types import K, Names, ShareRecord, TopicPartition, V
 from .acknowledgements import AcknowledgeType
 from .core import ShareCore
 from .deserializing import OnShareDeserializationError
@@ -57,7 +57,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         self,
         bootstrap_servers: str | Iterable[str],
         *,
-        topics: Iterable[str],
+        topics: Names,
         group_id: str,
         key_deserializer: Deserializer[K] | Callable[[bytes], K | Awaitable[K]] | None = None,
         value_deserializer: Deserializer[V] | Callable[[bytes], V | Awaitable[V]] | None = None,

@@ -12,6 +12,7 @@ from ..config import ClientConfig, ClientSettings
 from ..consumer.settings import check_fetch_limits, checked_topics, sorted_settings
 from ..errors import ConfigurationError
 from ..net.connector import Connector, check_connector
+from ..types import Names
 from .config import AcknowledgementMode, AcquireMode, ShareConfig
 from .deserializing import OnShareDeserializationError, ShareDeserializing
 from .results import OnAcknowledged
@@ -63,7 +64,7 @@ class ShareOptions:
 
 
 def share_options(
-    topics: Iterable[str],
+    topics: Names,
     bootstrap_servers: str | Iterable[str],
     group_id: str,
     settings: Mapping[str, object],

@@ -2,9 +2,13 @@
 
 It writes an order for each request, and a receipt for each order that it reads.
 
+    pip install fastapi uvicorn prometheus_client
     python web_service.py
     curl localhost:8000/orders --json '{"order_id": "1", "item": "coffee"}'
-    curl localhost:8000/health
+    curl localhost:8000/ready
+
+`/live` and `/ready` are for the probes of Kubernetes, `/metrics` for Prometheus, and `/health`
+shows the lag. A service whose records take long gives them to `Workers`: see `worker.py`.
 
 Start several instances (``PORT=8001 python web_service.py``): they share the orders. SIGTERM
 stops one gracefully. An order that was answered with 201 gets a receipt, even if instances
@@ -21,10 +25,13 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, HTTPException, Response
+from prometheus_client import CollectorRegistry, make_asgi_app
 from pydantic import BaseModel
 
 from aiokafka_lite import Consumer, JsonDeserializer, KafkaError, Producer
+from aiokafka_lite.metrics.prometheus import KafkaCollector
 
+REGISTRY = CollectorRegistry()
 SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
 
 
@@ -59,6 +66,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         ) as consumer,
     ):
         app.state.producer, app.state.consumer = producer, consumer
+        KafkaCollector(producer, consumer, registry=REGISTRY)
         app.state.receipts = asyncio.create_task(write_receipts(consumer, producer))
         yield
         # All requests are finished. The order in progress stays unmarked, so another instance
@@ -68,6 +76,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 app = FastAPI(lifespan=lifespan)
+app.mount("/metrics", make_asgi_app(REGISTRY))
 
 
 @app.post("/orders", status_code=201)
@@ -84,6 +93,29 @@ async def place(order: Order) -> dict[str, object]:
         "partition": written.partition,
         "offset": written.offset,
     }
+
+
+def problems(ready: bool, response: Response) -> dict[str, list[str]]:
+    """Answer 503 if one of the clients is not live, or not ready, and give the reasons."""
+    found = [client.health() for client in (app.state.producer, app.state.consumer)]
+    texts = [problem for health in found for problem in health.problems]
+    well = all(health.is_ready if ready else health.is_live for health in found)
+    if app.state.receipts.done():
+        well, texts = False, [*texts, repr(app.state.receipts.exception())]
+    response.status_code = 200 if well else 503
+    return {"problems": texts}
+
+
+@app.get("/live")
+async def live(response: Response) -> dict[str, list[str]]:
+    """Answer 503 if only a restart helps. An outage of Kafka is no reason for one."""
+    return problems(False, response)
+
+
+@app.get("/ready")
+async def ready(response: Response) -> dict[str, list[str]]:
+    """Answer 503 while this instance cannot do its work, as during an outage of Kafka."""
+    return problems(True, response)
 
 
 @app.get("/health")
@@ -106,4 +138,5 @@ async def health(response: Response) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    uvicorn.run(app, host="127.0.0.1", port=int(os.environ.get("PORT", "8000")))
+    host, port = os.environ.get("HOST", "127.0.0.1"), int(os.environ.get("PORT", "8000"))
+    uvicorn.run(app, host=host, port=port)

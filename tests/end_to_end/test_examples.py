@@ -21,7 +21,7 @@ from time import monotonic
 import httpx
 import pytest
 
-from aiokafka_lite import Admin, Consumer, JsonDeserializer
+from aiokafka_lite import Admin, Consumer, EmbeddedCluster, JsonDeserializer
 from aiokafka_lite.testing.containers import engine_problem
 from tests.end_to_end.conftest import Kafka, missing
 from tests.end_to_end.reading import read
@@ -271,6 +271,10 @@ async def test_the_web_service_answers_over_http(newest: Kafka) -> None:
                 return (await client.get("/health")).json().get("lag") == {f"orders-{each}": 0 for each in range(4)}
 
             await until(nothing_is_left)
+            assert (await client.get("/live")).status_code == 200
+            ready = await client.get("/ready")
+            assert (ready.status_code, ready.json()) == (200, {"problems": []})
+            assert "kafka_producer_records_delivered" in (await client.get("/metrics/")).text
         status = await service.program.end(signal.SIGTERM)
     assert status in (0, -signal.SIGTERM), service.program.printed
     assert "Application shutdown complete" in service.program.printed
@@ -279,6 +283,27 @@ async def test_the_web_service_answers_over_http(newest: Kafka) -> None:
         group = (await admin.groups.describe("receipts"))["receipts"]
     assert not group.members, "it left its group"
     await delete(newest, "orders", "receipts")
+
+
+async def test_the_web_service_is_live_and_not_ready_during_an_outage() -> None:
+    async with EmbeddedCluster(brokers=1) as cluster:
+        await cluster.create_topic("orders", partitions=1)
+        environment = {"BOOTSTRAP_SERVERS": cluster.bootstrap_servers, "PORT": "0"}
+        async with started("-uW", "error", str(EXAMPLES / "web_service.py"), **environment) as program:
+            printed = await program.until("Uvicorn running on")
+            address = re.findall(r"running on (http://\S+)", printed)[0]
+            async with httpx.AsyncClient(base_url=address) as client:
+
+                async def answers(status: int) -> bool:
+                    return (await client.get("/ready")).status_code == status
+
+                await until(lambda: answers(200))
+                await cluster.kill(1)
+                await until(lambda: answers(503))
+                assert (await client.get("/live")).status_code == 200
+                assert "no broker answers" in (await client.get("/ready")).text
+                await cluster.start_node(1)
+                await until(lambda: answers(200))
 
 
 class Load:

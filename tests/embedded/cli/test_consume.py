@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +99,48 @@ async def test_an_unknown_topic_of_a_group_is_an_error(cluster: EmbeddedCluster)
     connection = InMemory(cluster.bootstrap_servers, None, (), 2.0, cluster)
     with pytest.raises(KafkaError, match="there is no topic 'orders'"):
         await consume(connection, job())
+
+
+async def first_line_on_stderr(command: Coroutine[Any, Any, int], capfd: pytest.CaptureFixture[str]) -> str:
+    """Run the command until it has written to stderr, and stop it."""
+    running = asyncio.create_task(command)
+    text = ""
+    try:
+        async with asyncio.timeout(60.0):
+            while not text:
+                await asyncio.sleep(0.5)
+                text = capfd.readouterr().err
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+    return text
+
+
+async def test_an_offset_that_looks_like_a_time_is_named(
+    cluster: EmbeddedCluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    await cluster.create_topic("orders", partitions=1)
+    connection = InMemory(cluster.bootstrap_servers, None, (), None, cluster)
+    text = await first_line_on_stderr(consume(connection, job(group=None, start="1700000000000", until=None)), capfd)
+    assert "no partition has the offset 1700000000000 yet (the largest end is 0): waiting for new records" in text
+    assert "for a time in milliseconds, write --from @1700000000000" in text
+
+
+async def test_a_member_without_partitions_says_what_it_waits_for(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("orders", partitions=1)
+    connection = InMemory(cluster.bootstrap_servers, None, (), None, cluster)
+    async with connection.consumer("new", topics=["orders"]) as owner:
+        await owner.wait_assigned()
+        running = asyncio.create_task(consume(connection, job(until=None)))
+        try:
+            async with asyncio.timeout(60.0):
+                while "has assigned it no partition of 'orders' (1 partition)" not in caplog.text:
+                    await asyncio.sleep(0.5)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
 
 
 @pytest.mark.parametrize("seed", range(10))
