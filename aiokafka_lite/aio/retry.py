@@ -22,6 +22,7 @@ from ..errors import (
     ProtocolError,
 )
 from ..setting_checks import SHORTEST_PAUSE
+from .callbacks import in_copy
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ class Backoff:
 
     def _own(self, function: Callable[[int], float], failures: int) -> float | None:
         try:
-            pause = function(failures)
+            pause = in_copy(function, failures)
             if isinstance(pause, int | float) and 0 <= pause < math.inf:
                 return float(pause)
             problem = must_be("the result of retry_backoff_function", "a number of seconds >= 0", pause)

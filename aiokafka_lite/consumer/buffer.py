@@ -51,7 +51,6 @@ class Buffer:
     __slots__ = (
         "_batches",
         "_consumed",
-        "_packed_again",
         "_partition",
         "_rest",
         "_unpacked",
@@ -80,7 +79,6 @@ class Buffer:
         """Records of the waiting batches by their headers: an upper bound of the records that users will see."""
         self.consumed_bytes: int = 0
         """Bytes of the delivered batches, in compressed form. A batch counts when it is unpacked."""
-        self._packed_again = 0  # the bytes of waiting batches that were unpacked before
         self._consumed = 0
         self.chunk: Chunk | None = None
         self._rest: Iterator[Chunk] | None = None
@@ -99,7 +97,12 @@ class Buffer:
     @property
     def unpacked_bytes(self) -> int:
         """Bytes of the batches that were ever unpacked, in compressed form. Never falls, not even by ``pack``."""
-        return self.consumed_bytes + self._packed_again
+        packed_again = 0  # not an attribute, which each of many idle partitions would have
+        for batch, aborted in self._batches:
+            if aborted is not PACKED:
+                break  # packed batches are the first ones
+            packed_again += batch.size
+        return self.consumed_bytes + packed_again
 
     @property
     def has_data(self) -> bool:
@@ -132,9 +135,9 @@ class Buffer:
         self.start = self.offset
         self._consumed = self.consumed
         self.chunk = self._rest = self._unpacked = None
+        self.consumed_bytes = self.unpacked_bytes
         self._batches = NO_BATCHES
         self.bytes = self.records = 0
-        self.consumed_bytes, self._packed_again = self.unpacked_bytes, 0
         self.end = self.start
 
     def return_to(self, offset: int) -> None:
@@ -172,8 +175,6 @@ class Buffer:
     def _pop(self) -> FetchedBatch:
         first = self._batches.popleft()
         self.bytes -= first[0].size
-        if first[1] is PACKED:
-            self._packed_again -= first[0].size
         self.records -= max(first[0].count, 1)
         if not self._batches:
             self._batches = NO_BATCHES
@@ -261,7 +262,6 @@ class Buffer:
         for batch in reversed(unpacked):
             if self.start < batch.next_offset:
                 self.consumed_bytes -= batch.size  # until it is unpacked again
-                self._packed_again += batch.size
                 self._append(batch, PACKED, first=True)
         self._pass_gap()
 
