@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
+from aiokafka_lite.group.requests import FINAL_CODES  # noqa: E402
+from aiokafka_lite.producer.outcome import FENCED  # noqa: E402
 from aiokafka_lite.protocol.state import mermaid  # noqa: E402
 
 PAGE = ROOT / "docs" / "states.md"
@@ -153,10 +155,82 @@ table does not allow raises `IllegalStateError`. `docs/draw_states.py` draws thi
 tables, not the page.
 """
 
+ENDS_HEAD = """## What ends a client
+
+A client that has started ends only for a reason that cannot pass while it runs. Everything else is tried again with a
+growing pause: lost connections, timeouts, retriable codes, and refusals (a login, a certificate, a permission). A call
+that waits raises a refusal at once. `health()` has it until it is over, and the log has one WARNING.
+
+A call that fails, such as a delivery or a transaction that has to be aborted, ends no client. These are all transitions
+to a state that a client cannot leave:
+"""
+
+
+class End(NamedTuple):
+    """A transition with which a client ends for good, and its reasons. ``machines`` are the modules of its tables."""
+
+    client: str
+    machines: tuple[str, ...]
+    state: str
+    reasons: str
+
+
+def ends() -> list[End]:
+    """All transitions of clients to a state that only another client leaves."""
+    final = ", ".join(f"`{code.name}`" for code in FINAL_CODES)
+    fenced = ", ".join(f"`{code.name}`" for code in FENCED)
+    return [
+        End(
+            "every client",
+            ("aiokafka_lite.aio.service",),
+            "FAILED",
+            "`start()` raised: nobody answered in time, or every address speaks another protocol, or a broker refused "
+            "the login or the certificate. Later: a task raised. That is an exception of a partitioner or of another "
+            "callback that nobody else can get, the end of a membership (below), `UnsupportedVersion`, or a bug.",
+        ),
+        End(
+            "member of a group, before its first assignment",
+            ("aiokafka_lite.group.member", "aiokafka_lite.group.consumer_member"),
+            "FATAL",
+            "The coordinator refuses the join with a code that is not retriable, such as `INCONSISTENT_GROUP_PROTOCOL` "
+            "or `GROUP_MAX_SIZE_REACHED`, because the settings may be wrong. A missing permission ends no member. "
+            "`UNKNOWN_SERVER_ERROR` does after five retries, and `UNRELEASED_INSTANCE_ID` after `session_timeout` and "
+            "15 seconds: another live member has the instance id.",
+        ),
+        End(
+            "member of a group, later",
+            ("aiokafka_lite.group.member", "aiokafka_lite.group.consumer_member"),
+            "FATAL",
+            f"{final}: another client has taken the instance id on purpose, a group of another type has the group id, "
+            "or the coordinator does not understand this client. Also six assignments in a row that cannot be read, "
+            "and a strategy that this member does not have.",
+        ),
+        End(
+            "member of a share group",
+            ("aiokafka_lite.share.member",),
+            "FAILED",
+            "The same codes as for a member of a group, before and after its first assignment.",
+        ),
+        End(
+            "transactional producer",
+            ("aiokafka_lite.producer.transaction_state",),
+            "FATAL_ERROR",
+            f"{fenced}: another producer has the transactional id, or brokers aborted the transaction at its timeout "
+            "and refuse the abort as well. At the start, any refusal of InitProducerId. Later, a code that neither a "
+            "retry nor an abort can help, such as `INVALID_TRANSACTION_TIMEOUT`; a missing permission is none.",
+        ),
+    ]
+
+
+def section_of_ends() -> str:
+    """The table of the reasons for which clients end."""
+    rows = [f"| {end.client} | `{end.state}` | {end.reasons} |" for end in ends()]
+    return "\n".join([ENDS_HEAD, "| client | state | reasons |", "|---|---|---|", *rows, ""])
+
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *map(section, MACHINES)])
+    return "\n".join([HEAD, section_of_ends(), *map(section, MACHINES)])
 
 
 def section(machine: Machine) -> str:

@@ -48,7 +48,7 @@ REFUSALS = (
 )
 """The codes of missing permissions, which may be granted later (``aio.retry.is_refusal``)."""
 
-_FINAL = (
+FINAL_CODES = (
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.INVALID_GROUP_ID,
@@ -228,7 +228,7 @@ def is_final(code: ErrorCode, *, was_accepted: bool) -> bool:
     """
     if code in REFUSALS:
         return False
-    return code in _FINAL or not was_accepted
+    return code in FINAL_CODES or not was_accepted
 
 
 def is_refused(error: KafkaError) -> bool:

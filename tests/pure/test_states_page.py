@@ -35,6 +35,18 @@ def test_every_table_of_the_package_is_on_the_page() -> None:
     assert found == {(machine.module, machine.table) for machine in draw_states.MACHINES}
 
 
+def test_every_end_of_a_client_has_its_reasons_on_the_page() -> None:
+    """An end is a state that is left neither by its own table nor by closing the client."""
+    ends = {
+        (machine.module, state.name)
+        for machine in draw_states.MACHINES
+        if not machine.module.startswith("aiokafka_lite.embedded")
+        for state, row in machine.transitions.items()
+        if set(row.values()) <= {state} and state.name not in ("CLOSED", "LEFT")
+    }
+    assert ends == {(module, end.state) for end in draw_states.ends() for module in end.machines}
+
+
 def of_both_protocols(kind: type[Enum]) -> set[Enum]:
     """The states or events that a machine must have. The consumer protocol has no SYNCING, and the same enums."""
     return {each for each in kind if each.name not in ("SYNCING", "SYNCED")}
