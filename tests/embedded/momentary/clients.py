@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Self
 
-from aiokafka_lite import Admin, OffsetAndMetadata, ShareConsumer, TopicPartition
+from aiokafka_lite import Admin, ExactlyOnce, OffsetAndMetadata, ShareConsumer, TopicPartition
 from aiokafka_lite.admin import ConfigResource
 from aiokafka_lite.cluster.health import Health
 from aiokafka_lite.consumer import Consumer, ConsumerGroup
@@ -292,6 +292,67 @@ class Sharing(Reading):
         return self.consumer.health()
 
 
+class Carrying(Reading):
+    """``ExactlyOnce`` carries records to another topic. What a reader of committed transactions finds there, counts."""
+
+    requests: ClassVar = [
+        MetadataRequest,
+        FindCoordinatorRequest,
+        OffsetFetchRequest,
+        HeartbeatRequest,
+        ProduceRequest,
+        EndTxnRequest,
+        TxnOffsetCommitRequest,
+    ]
+
+    async def start(self) -> None:
+        await self.cluster.create_topic("bills")
+        enter = self._stack.enter_async_context
+        member = {"group_id": "billing", "topics": [TOPIC], "auto_commit": False, "heartbeat_interval": 0.5}
+        self.consumer = await enter(Consumer(**self.settings, **member))
+        self.producer = await enter(Producer(transactional_id="bills-1", delivery_timeout=20.0, **self.settings))
+        self.reader = await enter(Consumer(**self.settings))
+        self.reader.assign([TopicPartition("bills", 0)])
+        self.session: ExactlyOnce[Any, Any] = ExactlyOnce(self.consumer, self.producer)
+        self._task = asyncio.create_task(self._carry())
+        self._stack.push_async_callback(self._stop)
+
+    async def _carry(self) -> None:
+        try:
+            while True:
+                try:
+                    async for records in self.session:
+                        for record in records:
+                            self.producer.send_nowait("bills", record.value)
+                    return
+                except KafkaError as error:
+                    self.errors.append(error)
+                    await asyncio.sleep(PAUSE)
+        except Exception as error:
+            self.ended = error
+            raise
+
+    async def _stop(self) -> None:
+        self.session.stop()
+        await asyncio.wait([self._task], timeout=10.0)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def poll(self) -> list[Record]:
+        return await self.reader.poll(timeout=PAUSE)
+
+    def health(self) -> Health:
+        consumer, producer = self.consumer.health(), self.producer.health()
+        return Health(
+            is_live=consumer.is_live and producer.is_live,
+            is_ready=consumer.is_ready and producer.is_ready,
+            problems=(*consumer.problems, *producer.problems),
+        )
+
+    def check(self) -> None:
+        assert max(self.read.values()) == 1, "no record is carried twice"
+
+
 # Writing.
 
 
@@ -366,6 +427,7 @@ WORKLOADS = (
     Processing,
     ProcessingConsumerProtocol,
     Sharing,
+    Carrying,
     Writing,
     Idempotent,
     Transactional,
