@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from ..aio.retry import is_retriable
+from ..aio.retry import is_momentary
 from ..cluster.client import Client
 from ..consumer.offsets import EARLIEST, LATEST, list_offsets
 from ..errors import ConfigurationError, ErrorCode, KafkaError, error_for
@@ -159,7 +159,7 @@ class Planner:
         return {partition: None if answer is None else answer.offset for partition, answer in found.items()}
 
     def _run(self, request: Callable[[Client], Awaitable[T]]) -> T:
-        """Run a request. Retriable errors and timeouts are retried ``fetchOffset.numRetries`` times."""
+        """Run a request. Errors that may pass, and timeouts, are retried ``fetchOffset.numRetries`` times."""
         loop = worker_loop()
         with leased_client(loop, self._read.properties) as client:
             failures = 0
@@ -168,7 +168,7 @@ class Planner:
                     return loop.run(_awaited(request, client))
                 except KafkaError as error:
                     failures += 1
-                    if failures > self._read.offset_retries or not is_retriable(error):
+                    if failures > self._read.offset_retries or not is_momentary(error):
                         raise
                 loop.run(asyncio.sleep(self._read.offset_retry_interval))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
@@ -30,6 +31,7 @@ SESSION = 3.0
 """Seconds after which a login has to be renewed, so that a user who is removed is refused soon."""
 
 RECOVERS = 60.0
+_numbers = count(1)
 MECHANISM, USER, PASSWORD = "SCRAM-SHA-256", "alice", "alice-password"
 
 pytestmark = pytest.mark.long
@@ -153,7 +155,8 @@ class Work:
 @pytest.fixture(params=["classic", "consumer"])
 async def work(request: pytest.FixtureRequest, brokers: Brokers) -> AsyncIterator[tuple[Work, Admin, Consumer, Any]]:
     protocol = request.param
-    topics, group = [f"a-{protocol}", f"b-{protocol}"], f"group-{protocol}"
+    number = next(_numbers)
+    topics, group = [f"a-{number}", f"b-{number}"], f"group-{number}"
     granted = permissions(topics, group)
     async with Admin(brokers.super_user) as admin:
         (await admin.topics.create([NewTopic(name, 1, 1) for name in topics])).raise_for_errors()
