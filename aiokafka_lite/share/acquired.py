@@ -118,17 +118,17 @@ class AcquiredRecords:
         return _settled(chain.from_iterable(wanted for _, wanted in self._batches), AcknowledgeType.RELEASE)
 
     def release_behind(self, keep: float, *, also_redelivered: bool) -> list[SettledRange]:
-        """Drop the batches behind the first ``keep`` offsets, and return the results that release their offsets.
+        """Drop the offsets of the batches behind the first ``keep`` offsets, and return the results that release them.
 
-        A batch with a redelivered record is dropped only with ``also_redelivered``.
+        Redelivered records are dropped only with ``also_redelivered``. Of a batch with both kinds, they stay.
         """
         kept: deque[tuple[RecordBatch, list[_Range]]] = deque()
         released: list[_Range] = []
         for batch, ranges in self._batches:
-            if keep > 0 or not (also_redelivered or all(each.delivery_count == 1 for each in ranges)):
-                kept.append((batch, ranges))
-            else:
-                released += ranges
+            stays = [each for each in ranges if keep > 0 or (each.delivery_count > 1 and not also_redelivered)]
+            released += [each for each in ranges if each not in stays]
+            if stays:
+                kept.append((batch, stays))
             keep -= sum(len(each.offsets) for each in ranges)
         self._batches = kept
         return _settled(released, AcknowledgeType.RELEASE)

@@ -271,7 +271,11 @@ class ChurnTransactor:
             await producer.abort_transaction()
             return
         transaction.is_committed = None
-        await producer.commit_transaction()
+        try:
+            await producer.commit_transaction()
+        except KafkaError:
+            await producer.abort_transaction()
+            raise
         transaction.is_committed = True
 
     async def _make(self) -> Producer:

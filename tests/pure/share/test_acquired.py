@@ -52,6 +52,15 @@ def test_only_acquired_records_are_returned_with_their_delivery_count() -> None:
     assert not records.settled
 
 
+def test_of_a_batch_with_both_kinds_only_records_of_a_first_delivery_are_released_behind() -> None:
+    records = acquired((0, 1, 2), (2, 3, 1), (4, 5, 1), data=batch(0, 4) + batch(4, 2))
+    assert records.release_behind(0, also_redelivered=False) == [(2, 3, RELEASE), (4, 5, RELEASE)]
+    assert offsets(records) == [0, 1]
+    records = acquired((0, 1, 2), (2, 3, 1), data=batch(0, 4))
+    assert records.release_behind(0, also_redelivered=True) == [(0, 1, RELEASE), (2, 3, RELEASE)]
+    assert not records
+
+
 def test_offsets_between_batches_are_gaps_and_those_behind_them_are_released() -> None:
     records = acquired((0, 9), data=batch(1, 2) + batch(5, 2))
     assert records.settled == [(0, 0, GAP), (3, 4, GAP), (7, 9, RELEASE)]
