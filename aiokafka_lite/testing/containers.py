@@ -24,6 +24,9 @@ _PORT = 9092
 _TOOLS_PORT = 19092  # for Kafka's own tools inside the container
 
 
+EVERY_INTERFACE = "0.0.0.0"
+
+
 class EngineMissing(RuntimeError):
     """No container engine runs on this machine."""
 
@@ -57,10 +60,15 @@ def _engine_problem() -> str | None:
 
 
 class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
-    """One Kafka broker in a container, at ``127.0.0.1`` and a port of the host.
+    """One Kafka broker in a container, at a port of the container engine's host.
 
-    The port of the host is chosen before the start, because the broker has to advertise it to clients. ``settings``
-    have Kafka's names (``{"num.partitions": "3"}``).
+    Clients connect to ``host``, by default the host that testcontainers finds: ``127.0.0.1`` for an engine on this
+    machine, the host in ``DOCKER_HOST`` for another one, or ``TESTCONTAINERS_HOST_OVERRIDE``. The port is published at
+    ``bind``: by default only at the loopback interface for an engine on this machine, and at every interface of
+    another one.
+
+    The port is chosen before the start, because the broker has to advertise it to clients; give ``port`` if another
+    engine has few free ones. ``settings`` have Kafka's names (``{"num.partitions": "3"}``).
     ``start_timeout`` is in seconds. Raises EngineMissing if there is no container engine.
     """
 
@@ -69,7 +77,8 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
         image: str = DEFAULT_IMAGE,
         *,
         port: int | None = None,
-        host: str = "127.0.0.1",
+        host: str | None = None,
+        bind: str | None = None,
         heap_megabytes: int = 512,
         settings: dict[str, str] | None = None,
         start_timeout: float = 120.0,
@@ -78,10 +87,12 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
         if (problem := engine_problem()) is not None:
             raise EngineMissing(f"Kafka in a container: {problem}")
         super().__init__(image, **kwargs)
-        self.host = host
-        self.port: int = free_port(host) if port is None else port
+        self.host: str = _loopback(self.get_docker_client().host() if host is None else host)
+        is_here = self.host.startswith("127.") or self.host == "::1"
+        self.port: int = free_port(self.host if is_here else "127.0.0.1") if port is None else port
         # Without the address, the engine would publish the port on every interface, for the whole network.
-        self.ports[str(_PORT)] = (host, self.port)  # type: ignore[assignment, unused-ignore]
+        published = bind if bind is not None else self.host if is_here else EVERY_INTERFACE
+        self.ports[str(_PORT)] = (published, self.port)  # type: ignore[assignment, unused-ignore]
         self.with_env("KAFKA_HEAP_OPTS", f"-Xmx{heap_megabytes}m -Xms128m")
         for name, value in {**self._defaults(), **(settings or {})}.items():
             self.with_env(variable_for(name), value)
@@ -92,7 +103,7 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
             "node.id": "1",
             "process.roles": "broker,controller",
             "listeners": f"PLAINTEXT://:{_PORT},TOOLS://:{_TOOLS_PORT},CONTROLLER://:9093",
-            "advertised.listeners": f"PLAINTEXT://{self.host}:{self.port},TOOLS://localhost:{_TOOLS_PORT}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers},TOOLS://localhost:{_TOOLS_PORT}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,TOOLS:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "TOOLS",
             "controller.listener.names": "CONTROLLER",
@@ -110,7 +121,7 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
     @property
     def bootstrap_servers(self) -> str:
         """The ``bootstrap_servers`` of a client on this machine."""
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def start(self) -> KafkaContainer:
         """Start the container, and wait until the broker is ready. If it fails, the container is removed."""
@@ -139,6 +150,11 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
     @staticmethod
     def _tool_path(name: str) -> str:
         return str(Path("/opt/kafka/bin") / f"kafka-{name}.sh")
+
+
+def _loopback(host: str) -> str:
+    """The host; the address for the name of this machine, which may stand for IPv6 as well."""
+    return "127.0.0.1" if host == "localhost" else host
 
 
 def variable_for(setting: str) -> str:

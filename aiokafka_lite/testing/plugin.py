@@ -43,6 +43,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="HOST:PORT",
         help="a running cluster for `kafka_bootstrap_servers`, instead of a container (or set KAFKA_BOOTSTRAP_SERVERS)",
     )
+    group.addoption(
+        "--kafka-required",
+        action="store_true",
+        help="fail instead of skipping a test of `kafka_container` without a container engine (as if CI was set)",
+    )
+
+
+def _without_container(config: pytest.Config, reason: str) -> None:
+    """Skip the test, or fail it where a container is expected: a run that skips all of them looks like a success."""
+    by_option = config.getoption("--kafka-required")
+    if by_option or os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        why = "--kafka-required is given" if by_option else "the environment variable CI is set"
+        pytest.fail(f"{reason}; {why}, so the test is not skipped")
+    pytest.skip(reason)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -165,19 +179,22 @@ def embedded_bootstrap_servers(embedded_kafka: EmbeddedCluster) -> str:
 
 @pytest.fixture(scope="session")
 def kafka_container(pytestconfig: pytest.Config, _kafka_deadline: float) -> Iterator[KafkaContainer]:
-    """Apache Kafka in a container, one for the whole session. Without a container engine the test is skipped.
+    """Apache Kafka in a container, one for the whole session.
+
+    Without a container engine the test is skipped. It fails if the option ``--kafka-required`` is given, or the
+    environment variable ``CI`` is set.
 
     The ini option ``kafka_image`` names another image than the public one.
     """
     try:
         from aiokafka_lite.testing.containers import DEFAULT_IMAGE, EngineMissing, KafkaContainer
     except ImportError as error:
-        pytest.skip(str(error))
+        _without_container(pytestconfig, str(error))
     try:
         container = KafkaContainer(pytestconfig.getini("kafka_image") or DEFAULT_IMAGE)
         container.start()
     except EngineMissing as error:
-        pytest.skip(str(error))
+        _without_container(pytestconfig, str(error))
     try:
         yield container
     finally:
