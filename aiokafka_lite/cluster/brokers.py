@@ -40,9 +40,22 @@ class Brokers:
         self._brokers: dict[int, Broker] = {}
         self._unreachable: set[int] = set()
         self._listed: set[int] = set()
+        self._newest: dict[int, Node] = {}
+        """The address of each broker in the newest answer that named it, of metadata or of a coordinator."""
+        self._view_nodes: dict[int, Node] = {}  # of the last view
+
+    def record(self, node: Node) -> None:
+        """Apply an answer that names a broker. It is newer than all earlier ones, so the broker moves there."""
+        self._newest[node.node_id] = node
+        if node.node_id in self._brokers:
+            self.of(node)
 
     def of(self, node: Node) -> Broker:
-        """The broker of this node, created on first use. If the node has a new address, the broker moves there."""
+        """The broker of this node, created on first use. If the node has a new address, the broker moves there.
+
+        A cached node may be older than the newest answer, whose address counts.
+        """
+        node = self._newest.get(node.node_id, node)
         broker = self._brokers.get(node.node_id)
         if broker is None:
             broker = self._brokers[node.node_id] = self._make(node)
@@ -64,11 +77,15 @@ class Brokers:
         is dropped. A broker that is listed again is reconnected at once, without the rest of its backoff.
         """
         for node in view.nodes.values():
+            # A view that only adds a hint keeps the objects of the nodes that the answer did not name.
+            if self._view_nodes.get(node.node_id) is not node:
+                self._newest[node.node_id] = node
             if node.node_id in self._brokers:
                 listed = self.of(node)
                 if node.node_id not in self._listed:
                     listed.reset_backoff()
         self._listed = set(view.nodes)
+        self._view_nodes = dict(view.nodes)
         self._unreachable.intersection_update(view.nodes)
         # Only idle brokers are dropped: a broker with a request in flight may be alive although this view omits it.
         for node_id, broker in list(self._brokers.items()):
@@ -76,6 +93,7 @@ class Brokers:
                 del self._brokers[node_id]
                 self.departed.include(broker.traffic)
                 broker.close()
+                self._newest.pop(node_id, None)
         # The same brokers are known by their own ids now, so a second connection to them would be wasted.
         for bootstrap_id in self._bootstrap_ids.values():
             if bootstrap_id in self._brokers:

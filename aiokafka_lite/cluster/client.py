@@ -97,6 +97,7 @@ class Client(Component):
             self._service.start_child,
             config.request_timeout,
             self.outages,
+            self._brokers.record,
         )
         self._requests = Requests(
             self._brokers, self._updater, self._coordinators, self.retry_backoff, config.request_timeout

@@ -65,7 +65,7 @@ class Coordinators:
     """The cache of coordinators.
 
     ``candidates`` returns the brokers to ask, at least one, the best first. ``on_unreachable`` is called with a broker
-    that did not answer. ``spawn`` starts a task of the client.
+    that did not answer, ``on_found`` with the node of each answer. ``spawn`` starts a task of the client.
     """
 
     def __init__(
@@ -75,8 +75,10 @@ class Coordinators:
         spawn: Callable[[Callable[[CoordinatorKey], Coroutine[Any, Any, None]], CoordinatorKey], object],
         request_timeout: float,
         outages: Outages,
+        on_found: Callable[[Node], None] = lambda node: None,
     ) -> None:
         self._candidates = candidates
+        self._on_found = on_found
         self._on_unreachable = on_unreachable
         self._spawn = spawn
         self._request_timeout = request_timeout
@@ -134,6 +136,7 @@ class Coordinators:
             lookup.node = await self._ask(key)
             self._known[key] = lookup.node
             self._recovered(key)
+            self._on_found(lookup.node)
             # If the coordinator is the same as before an outage, nothing is logged.
             if self._logged.get(key) != lookup.node:
                 self._logged[key] = lookup.node

@@ -32,7 +32,7 @@ from ..protocol.framing import WaitingFrameMemory
 from ..protocol.schema import Request
 from ..protocol.state import CONNECTION, ConnectionEvent, ConnectionState, next_state
 from ..protocol.versions import VersionTable
-from .connector import ADDRESS_ERRORS, Connector, format_address
+from .connector import ADDRESS_ERRORS, AddressMemory, Connector, format_address
 from .handshake import AgreedVersions, Handshake
 from .in_flight import InFlightRequests
 from .tls import alert
@@ -221,12 +221,14 @@ class Connection:
                     self._requests.hide_secrets = exchange.hide_secrets
                     self._check_not_closed()
         except KafkaError as error:
+            self._report_handshake(ready=False)
             self.close(error)
             raise
         # A cancelled caller does not get the connection, so only this code can close it.
         except BaseException:
             self.close(ConnectionLost(f"connecting to {self.peer} was cancelled", sent=False))
             raise
+        self._report_handshake(ready=True)
         self.opened_at = asyncio.get_running_loop().time()
         # No await from here on, so no caller sees a connection that is READY but refuses requests.
         self._requests.handshake_ended()
@@ -235,6 +237,11 @@ class Connection:
         self._advance(ConnectionEvent.VERSIONS_KNOWN if login is None else ConnectionEvent.AUTHENTICATED)
         self._is_open = True
         logger.debug("%r is open", self)
+
+    def _report_handshake(self, *, ready: bool) -> None:
+        """Tell the connector how the handshake ended: it may know other addresses of the host name."""
+        if isinstance(self._connector, AddressMemory):
+            self._connector.handshake_ended(self.host, self.port, self._wire.transport, ready=ready)
 
     async def reauthenticate(self) -> None:
         """Log in again on the open connection. Requests are held back meanwhile, and none is lost.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import anyio
 
@@ -20,6 +21,8 @@ from ..arguments import check_methods
 from ..errors import ConnectionLost
 from ..types import printable
 from .tls import handshake_failure
+
+logger = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -31,6 +34,14 @@ class Connector(Protocol):
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:
         """Connect a new protocol to an address. Raises ConnectionLost or OSError. May be cancelled."""
+
+
+@runtime_checkable
+class AddressMemory(Protocol):
+    """A connector that takes another address of a name after a connection that failed before it was ready."""
+
+    def handshake_ended(self, host: str, port: int, transport: asyncio.BaseTransport | None, *, ready: bool) -> None:
+        """Record whether a connection became ready. ``transport`` is None if the connector itself failed."""
 
 
 def check_connector(connector: object) -> None:
@@ -57,6 +68,9 @@ and the error names the handshake."""
 class TcpConnector:
     """TCP, with TLS if there is an SSL context. Tries each address of a host name until one accepts.
 
+    An address may accept connections although no broker answers behind it: a port forward of a container engine, or a
+    load balancer without a target. After such a connection, the next one begins with another address of the name.
+
     The addresses share ``timeout`` seconds, so that a silent address leaves time for the next one. If no address
     accepts, the error has a reason for each. ``local_address`` is the IP address to connect from, None for any.
 
@@ -73,6 +87,31 @@ class TcpConnector:
         self._timeout = timeout
         self._ssl_context = ssl_context
         self._local_address = local_address
+        self._failed: dict[tuple[str, int], list[str]] = {}
+        """The addresses of a name that accepted a connection that was never ready, the oldest failure first."""
+        self._last: dict[tuple[str, int], tuple[str, int]] = {}
+        """The address that accepted the last connection to a name, and the number of its addresses."""
+
+    def handshake_ended(self, host: str, port: int, transport: asyncio.BaseTransport | None, *, ready: bool) -> None:
+        """Remember an address that accepted a connection and failed. Forget it when a connection is ready."""
+        peer = None if transport is None else transport.get_extra_info("peername")
+        address, count = self._last.get((host, port), ("", 0))
+        if peer:
+            address = _numeric(peer)
+        failed = [other for other in self._failed.pop((host, port), ()) if other != address]
+        if not ready and address and count > 1:
+            text = (
+                "%s has %d addresses, and %s failed before a connection was ready; the next attempt takes another one"
+            )
+            logger.info(text, format_address(host, port), count, address)
+            failed.append(address)
+        if failed:
+            self._failed[host, port] = failed
+
+    def _in_order(self, host: str, port: int, addresses: list[SocketAddress]) -> list[SocketAddress]:
+        """The addresses as the resolver gave them, except that those that failed come last."""
+        order = {name: place for place, name in enumerate(self._failed.get((host, port), ()), 1)}
+        return sorted(addresses, key=lambda address: order.get(_numeric(address[1]), 0)) if order else addresses
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:
         """Connect to the first address that accepts. Raises ConnectionLost, which names the host and the causes.
@@ -82,7 +121,8 @@ class TcpConnector:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
-        addresses = await _resolve(host, port)
+        self._last.pop((host, port), None)
+        addresses = self._in_order(host, port, await _resolve(host, port))
         _check_servers(addresses, port)
         failures = []
         for position, (family, address) in enumerate(addresses):
@@ -97,6 +137,8 @@ class TcpConnector:
             if connected is None:
                 failures.append(f"{_numeric(address)}: no answer")
                 continue
+            if len(addresses) > 1:
+                self._last[host, port] = _numeric(address), len(addresses)
             context = self._ssl_context() if callable(self._ssl_context) else self._ssl_context
             if context is None:
                 return await loop.create_connection(protocol_factory, sock=connected)
