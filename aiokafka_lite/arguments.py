@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard, TypeVar
 
+from . import disclosure
 from .errors import ConfigurationError
 from .types import OffsetAndMetadata, Record, TopicPartition
 
@@ -37,8 +38,11 @@ def shown(value: object) -> str:
 
 
 def must_be(name: str, what: str, value: object) -> str:
-    """The text of most errors here: ``partition must be a whole number >= 0, got 'x'``."""
-    return f"{name} must be {what}, got {shown(value)}"
+    """The text of most errors here: ``partition must be a whole number >= 0, got 'x'``.
+
+    The value of a setting that may hold a secret is not quoted.
+    """
+    return f"{name} must be {what}, got {disclosure.value_of(name, what, value, shown(value))}"
 
 
 def plural(count: int, noun: str) -> str:
@@ -130,7 +134,8 @@ def text(name: str, value: object) -> str:
     except UnicodeEncodeError:
         raise ValueError(must_be(name, "a string that UTF-8 can encode", value)) from None
     if size > MAX_STRING:
-        raise ValueError(f"{name} must be at most {MAX_STRING} bytes long, got {size} bytes: {shown(value)}")
+        excerpt = "" if disclosure.may_hold_secret(name) else f": {shown(value)}"
+        raise ValueError(f"{name} must be at most {MAX_STRING} bytes long, got {size} bytes{excerpt}")
     return value
 
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, TypedDict, get_args
 
-from .arguments import INT32_MAX, INT64_MAX, is_whole
+from . import disclosure
+from .arguments import INT32_MAX, INT64_MAX, is_whole, must_be
 from .errors import ConfigurationError
 from .extras import extra
 from .security import (
@@ -83,7 +84,8 @@ def _servers(given: object) -> tuple[str, ...]:
     texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
     names = [name.strip() for text in texts if isinstance(text, str) for name in text.split(",") if name.strip()]
     if not names or not all(isinstance(text, str) for text in texts):
-        raise wrong("bootstrap_servers", '"host:port", several joined by commas, or a list of them', given)
+        what = '"host:port", several joined by commas, or a list of them'
+        raise ConfigurationError(f"bootstrap_servers must be {what}, got {disclosure.addresses(given)}")
     return tuple(names)
 
 
@@ -165,7 +167,7 @@ class ClientConfig:
     """Whether SCRAM uses a delegation token (KIP-48): the user name is its id, the password its HMAC in base64."""
     sasl_oauth_token_provider: TokenProvider | None = field(default=None, repr=False)
     """A function, sync or async, that returns a token for OAUTHBEARER. It is called for each login."""
-    sasl_oauth_extensions: Mapping[str, str] | None = None
+    sasl_oauth_extensions: Mapping[str, str] | None = field(default=None, repr=False)
     """Pairs to send with each token of OAUTHBEARER (KIP-342), such as ``{"logicalCluster": "lkc-1"}``."""
     sasl_kerberos_service_name: str | None = None
     """The first part of the brokers' Kerberos principals, for GSSAPI. If None, it is ``"kafka"``."""
@@ -285,7 +287,10 @@ def _check_sasl(settings: ClientConfig) -> None:
     given = [name for name in ("sasl_mechanism", *_CREDENTIALS) if getattr(settings, name) is not None]
     if settings.sasl_tokenauth and settings.sasl_mechanism not in _SCRAM:
         found = settings.sasl_mechanism
-        raise ConfigurationError(f"sasl_tokenauth requires sasl_mechanism {' or '.join(_SCRAM)}, got {found!r}")
+        what = " or ".join(_SCRAM)
+        raise ConfigurationError(
+            f"sasl_tokenauth requires {must_be('sasl_mechanism', what, found).replace(' must be ', ' ', 1)}"
+        )
     if not settings.uses_sasl:
         if given:
             needed = '"SASL_SSL"' if settings.uses_tls else '"SASL_SSL" or "SASL_PLAINTEXT"'

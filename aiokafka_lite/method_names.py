@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Never
 
+from . import disclosure
 from .arguments import shown
 from .types import TopicPartition
 
@@ -329,7 +331,11 @@ def checks_topics(make: Callable[..., None]) -> Callable[..., None]:
             if len(topics) == 1 and isinstance(topics[0], (list, tuple, set)):
                 topics = list(topics[0])
             name = type(client).__name__
-            raise TypeError(f"topics must be given by name: use {name}({servers!r}, topics={topics!r})")
+            at = disclosure.addresses(servers)
+            # One of the topics may be a secret that was given by position.
+            is_plain = all(isinstance(topic, str) and re.fullmatch(r"[a-z0-9._-]+", topic) for topic in topics)
+            names = repr(topics) if is_plain else "[...]"
+            raise TypeError(f"topics must be given by name: use {name}({at}, topics={names})")
         make(client, *given, **named)
 
     return construct
@@ -393,12 +399,21 @@ def wrong_send(method: str, given: Sequence[object], named: Mapping[str, object]
 
 
 def _too_many(
-    name: str, given: Sequence[object], takes: Sequence[str], places: int, instead: Mapping[str, str]
+    name: str,
+    given: Sequence[object],
+    takes: Sequence[str],
+    places: int,
+    instead: Mapping[str, str],
+    takes_settings: bool = False,
 ) -> TypeError:
     """The error for a call with more positional arguments than ``places``. ``takes`` has the names of all arguments."""
     first, names = " and ".join(takes[:places]), takes[places:]
     named = " and ".join(names) if len(names) < _MANY else "other arguments"
-    text = f"{name}() takes {f'only {first}' if first else 'nothing'} by position, got {shown(given[places])} as well"
+    # A constructor that takes settings, and a method with passwords, may get a secret by position.
+    is_open = takes_settings or any(map(disclosure.may_hold_secret, takes))
+    hides = is_open and not disclosure.resembles(given[places], "")
+    value = disclosure.kind(given[places]) if hides else shown(given[places])
+    text = f"{name}() takes {f'only {first}' if first else 'nothing'} by position, got {value} as well"
     advice = instead.get(BY_POSITION) or (f"pass {named} by name" if named else "remove it")
     return TypeError(f"{text}; {advice}")
 
@@ -491,7 +506,7 @@ def checks_constructor(client: Any, instead: Mapping[str, str] | None = None) ->
         if known is not None and not known.issuperset(named):
             raise other_argument(name, named, use, takes)
         if len(given) > places:
-            raise _too_many(name, given, takes, places, use)
+            raise _too_many(name, given, takes, places, use, takes_settings=known is None)
         if twice := [each for each in takes[: len(given)] if each in named]:
             raise TypeError(f"{name}() got {twice[0]} twice: by position and by name")
         if missing := [each for each in required if each not in named and each not in takes[: len(given)]]:

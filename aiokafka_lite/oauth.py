@@ -9,15 +9,17 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import socket
 import ssl
 import threading
 import time
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from urllib.parse import quote, urlencode, urlsplit
 
-from .arguments import must_be
+from . import disclosure
 from .errors import AuthenticationError, ConfigurationError, ConnectionLost, harmless
 from .extras import extra
 from .security import Secret
@@ -52,22 +54,22 @@ class ClientCredentials:
         cafile: str | None = None,
         timeout: float = 10.0,
     ) -> None:
-        if not isinstance(url, str) or urlsplit(url).scheme not in ("https", "http") or not urlsplit(url).hostname:
-            raise ConfigurationError(must_be("url", "the https:// address of a token endpoint", url))
+        _check_endpoint(url)
         for name, value in (("client_id", client_id), ("client_secret", client_secret)):
             if not isinstance(value, str) or not value:
                 raise ConfigurationError(f"{name} must be a string that is not empty")
         self._url = url
+        self._named = disclosure.url(url)  # for errors
         self._credentials = Secret(f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}")
         self._form = urlencode({"grant_type": "client_credentials", **({"scope": scope} if scope else {})}).encode()
-        self._context = ssl.create_default_context(cafile=cafile) if url.startswith("https:") else None
+        self._context = _context(cafile) if url.lower().startswith("https:") else None
         self._timeout = timeout
         self._lock = threading.Lock()  # one request at a time: connections log in at the same time
         self._token = ""
         self._usable_until = 0.0
 
     def __repr__(self) -> str:
-        return f"<ClientCredentials {self._url}>"
+        return f"<ClientCredentials {self._named}>"
 
     def __call__(self) -> str:
         with self._lock:
@@ -141,13 +143,13 @@ class ClientCredentials:
 
     def _lost(self, is_late: bool, error: Exception | None = None) -> ConnectionLost:
         reason = f"the answer did not end within {self._timeout:g} s" if is_late else error
-        return ConnectionLost(f"cannot get a token from {self._url}: {reason}", sent=False)
+        return ConnectionLost(f"cannot get a token from {self._named}: {reason}", sent=False)
 
     def _read(self, content: bytes) -> tuple[str, float]:
         answer = _json(content)
         token, lifetime = answer.get("access_token"), answer.get("expires_in", 0)
         if not isinstance(token, str) or not token or isinstance(lifetime, bool):
-            raise ConnectionLost(f"{self._url} sent no access_token", sent=False)
+            raise ConnectionLost(f"{self._named} sent no access_token", sent=False)
         # JSON numbers may be NaN, infinite, or too large for a float.
         usable = lifetime if isinstance(lifetime, int | float) and 0 < lifetime < _LONGEST_LIFETIME else 0
         return Secret(token), float(usable)
@@ -156,10 +158,38 @@ class ClientCredentials:
         """The error for an HTTP status other than success. Only 429 and 5xx may be temporary."""
         answer = _json(content)
         reasons = [str(answer[name]) for name in ("error", "error_description") if answer.get(name)]
-        text = f"{self._url} refused to issue a token: {harmless(': '.join(reasons) or f'HTTP status {status}', 200)}"
+        text = f"{self._named} refused to issue a token: {harmless(': '.join(reasons) or f'HTTP status {status}', 200)}"
         if status == 429 or status >= 500:
             return ConnectionLost(text, sent=False)
         return AuthenticationError(text)
+
+
+def _check_endpoint(url: object) -> None:
+    """Raise ConfigurationError unless this is the address of a token endpoint, with nothing that errors could quote."""
+    what = "the https:// address of a token endpoint"
+    if not isinstance(url, str):
+        raise ConfigurationError(f"url must be {what}, got {disclosure.kind(url)}")
+    try:
+        parts = urlsplit(url)
+        is_valid = parts.scheme in ("https", "http") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        has_user = "@" in parts.netloc
+    except ValueError:
+        is_valid, has_user = False, False
+    if has_user:
+        raise ConfigurationError("url must have no user and password; pass client_id and client_secret")
+    # http.client quotes an address with spaces or control characters.
+    if not is_valid or re.search(r"[^\x21-\x7e]", url):
+        raise ConfigurationError(f"url must be {what}, got {disclosure.url(url)}")
+
+
+def _context(cafile: object) -> ssl.SSLContext:
+    if cafile is not None and not isinstance(cafile, str | os.PathLike):
+        raise ConfigurationError(f"cafile must be the path of a PEM file, got {disclosure.kind(cafile)}")
+    try:
+        return ssl.create_default_context(cafile=cafile)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it has no valid PEM certificates"
+    raise ConfigurationError(f"cannot read cafile={disclosure.path(cafile)}: {reason}")
 
 
 def _json(content: bytes) -> dict[str, object]:
@@ -180,16 +210,21 @@ class TokenFromFile:
         self._path = os.fspath(path)
 
     def __repr__(self) -> str:
-        return f"<TokenFromFile {self._path!r}>"
+        return f"<TokenFromFile {disclosure.path(self._path)}>"
 
     def __call__(self) -> str:
+        reason = ""
         try:
             with open(self._path, encoding="utf-8") as file:
                 token = file.read().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConnectionLost(f"cannot read the token in {self._path!r}: {error}", sent=False) from error
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+        except ValueError:  # not UTF-8, or a NUL in the path
+            reason = "it is not a text in UTF-8"
+        if reason:
+            raise ConnectionLost(f"cannot read the token in {disclosure.path(self._path)}: {reason}", sent=False)
         if not token:
-            raise ConnectionLost(f"the file {self._path!r} has no token", sent=False)
+            raise ConnectionLost(f"the file {disclosure.path(self._path)} has no token", sent=False)
         return Secret(token)
 
 
@@ -212,20 +247,38 @@ class AwsMskIam:
         return Secret(token)
 
 
+_NAME = re.compile(r"[a-z_]{1,40}(?:\.[a-z_]{1,40}){0,6}(?::[A-Za-z_]{1,40})?")
+"""A dotted name without digits. A token has digits, or capital letters before a colon."""
+
+
 def imported_provider(setting: str, path: str) -> object:
     """The function at ``module:function``, which a property names. Raises ConfigurationError."""
     module, colon, attribute = path.partition(":")
+    # A token may be given as the name. It is quoted if the first part of it is a module.
+    is_identifier = all(part.isidentifier() for part in re.split("[.:]", path))
+    is_name = _NAME.fullmatch(path) is not None or (is_identifier and _is_module(module.partition(".")[0]))
+    named = f"{setting}={path!r}" if is_name else f"{setting}, {disclosure.kind(path)} that is not shown"
     if not (module and colon and attribute):
-        raise ConfigurationError(must_be(setting, "module:function", path))
+        got = repr(path) if is_name else disclosure.kind(path)
+        raise ConfigurationError(f"{setting} must be module:function, got {got}")
     try:
         found: object = import_module(module)
         for name in attribute.split("."):
             found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"cannot import {setting}={path!r}: {error}") from None
-    except Exception as error:  # the import runs the module, and the text of its error may contain a token
-        kind = type(error).__name__
-        raise ConfigurationError(f"cannot import {setting}={path!r}: it raised {kind}") from error
-    if not callable(found):
-        raise ConfigurationError(must_be(setting, "the name of a function", path))
-    return found
+    except (ImportError, AttributeError, ValueError) as error:
+        reason = str(error) if is_name else "there is no such module"
+    except Exception as error:  # noqa: BLE001 - the import runs the module, and the text of its error may contain a token
+        reason = f"it raised {type(error).__name__}"
+    else:
+        if not callable(found):
+            got = repr(path) if is_name else disclosure.kind(path)
+            raise ConfigurationError(f"{setting} must be the name of a function, got {got}")
+        return found
+    raise ConfigurationError(f"cannot import {named}: {reason}")
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False

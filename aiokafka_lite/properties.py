@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
+from . import disclosure
 from .arguments import must_be
 from .config import Acks, ClientConfig
 from .errors import ConfigurationError
@@ -37,10 +38,13 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     commas. Raises ConfigurationError, which quotes names and line numbers and never a value.
     """
     file = Path(path)
+    content, reason = b"", ""
     try:
         content = file.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read the properties file {str(path)!r}: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no path"
+    if reason:
+        raise ConfigurationError(f"cannot read the properties file {disclosure.path(path)}: {reason}")
     if file.suffix == ".toml":
         return _read_toml(content, str(path))
     try:
@@ -145,7 +149,9 @@ def _resolved(name: str, value: str) -> str:
     if value.startswith("env:"):
         found = os.environ.get(value[4:])
         if found is None:
-            raise ConfigurationError(f"{name}: environment variable {value[4:]!r} is not set")
+            is_name = re.fullmatch(r"[A-Z_][A-Z0-9_]{0,80}|[a-z_][a-z0-9_]{0,80}", value[4:]) is not None
+            named = repr(value[4:]) if is_name else f"({disclosure.kind(value[4:])} that is no name)"
+            raise ConfigurationError(f"{name}: environment variable {named} is not set")
         return found
     if value.startswith("file:"):
         path = "/" + value[5:].lstrip("/") if value.startswith("file:/") else value[5:]
@@ -153,7 +159,7 @@ def _resolved(name: str, value: str) -> str:
             return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8"
-            raise ConfigurationError(f"{name}: cannot read {path!r}: {reason}") from None
+        raise ConfigurationError(f"{name}: cannot read {disclosure.path(path)}: {reason}")
     return value
 
 
@@ -440,7 +446,7 @@ def check_known(properties: Mapping[str, str]) -> None:
         if name not in _KNOWN:
             near = get_close_matches(name, sorted(_KNOWN | _WITHOUT_EFFECT), 1, cutoff=0.5)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigurationError(f"{name} is not a property of a Kafka client{hint}")
+            raise ConfigurationError(f"{disclosure.setting(name)} is not a property of a Kafka client{hint}")
         if not isinstance(value, str):
             raise ConfigurationError(f"{name} must be a string, got {type(value).__name__}")
 
@@ -460,7 +466,10 @@ def _settings(properties: Mapping[str, str], meanings: Mapping[str, _Meaning]) -
         except (KeyError, ValueError, OverflowError) as error:
             if isinstance(error, ConfigurationError):
                 raise
-            raise ConfigurationError(must_be(name, _EXPECTED[meaning.read], value)) from None
+            wrong = must_be(name, _EXPECTED[meaning.read], value)
+        else:
+            continue
+        raise ConfigurationError(wrong)
     return settings
 
 
@@ -474,6 +483,7 @@ def _raise_maximum(settings: dict[str, object], name: str) -> None:
 
 # Key stores.
 
+_STORE_KINDS = ("JKS", "PKCS12", "PKCS11", "JCEKS", "BCFKS", "PEM")
 _CONVERT = {"JKS": CONVERT_JKS, "PKCS12": CONVERT_PKCS12}
 _SUFFIXES = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
 
@@ -486,7 +496,8 @@ def _check_stores(properties: Mapping[str, str]) -> None:
         kind = _resolved(name, properties.get(name, "")).strip().upper() or _SUFFIXES.get(Path(path).suffix.lower())
         if kind is None or kind == "PEM":
             continue
-        culprit = f"{name}={kind}" if name in properties else f"{location}={path!r}"
+        shown = kind if kind in _STORE_KINDS else disclosure.kind(kind)
+        culprit = f"{name}={shown}" if name in properties else f"{location}={disclosure.path(path)}"
         convert = f"; {_CONVERT[kind]}, and set {name}=PEM" if kind in _CONVERT else ""
         raise ConfigurationError(f"{culprit} must be PEM{convert}")
 
@@ -527,7 +538,8 @@ def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> Non
     module, options = parse_jaas(_resolved(JAAS, properties[JAAS]))
     mechanisms = _MODULES.get(module)
     if mechanisms is None:
-        raise ConfigurationError(f"{JAAS} must have one of the login modules {', '.join(_MODULES)}, got {module!r}")
+        got = repr(module) if re.fullmatch(r"[A-Z][A-Za-z0-9]{2,40}Module", module) else disclosure.kind(module)
+        raise ConfigurationError(f"{JAAS} must have one of the login modules {', '.join(_MODULES)}, got {got}")
     mechanism = settings.get("sasl_mechanism")
     if mechanism not in mechanisms:
         required = " or ".join(mechanisms)
@@ -550,11 +562,16 @@ def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> Non
         raise ConfigurationError(must_be(f"{JAAS}: tokenauth", "true or false", tokenauth))
     beyond = options.keys() - {"username", "password"}
     if beyond:
-        raise ConfigurationError(f"{JAAS}: the option {min(beyond)!r} is not supported")
+        raise ConfigurationError(f"{JAAS}: {_option(min(beyond))} is not supported")
     settings["sasl_username"] = _resolved(f"{JAAS}: username", options["username"])
     settings["sasl_password"] = Secret(_resolved(f"{JAAS}: password", options["password"]))
     if tokenauth.lower() == "true":
         settings["sasl_tokenauth"] = True
+
+
+def _option(name: str) -> str:
+    """An option of a login module. A password without quotation marks may be taken for one."""
+    return f"the option {name!r}" if re.fullmatch(r"[a-z]{2,15}(?:[A-Z][a-z0-9]{1,15}){0,4}", name) else "an option"
 
 
 _KERBEROS = {
@@ -578,7 +595,7 @@ def _add_kerberos(options: dict[str, str], settings: dict[str, object]) -> None:
         raise ConfigurationError(f"{JAAS}: ticketCache is not supported; set the environment variable KRB5CCNAME")
     for name in sorted(options.keys() - _KERBEROS_WITHOUT_EFFECT):
         if name not in _KERBEROS:
-            raise ConfigurationError(f"{JAAS}: the option {name!r} is not supported")
+            raise ConfigurationError(f"{JAAS}: {_option(name)} is not supported")
         value = _resolved(f"{JAAS}: {name}", options[name])
         if settings.setdefault(_KERBEROS[name], value) != value:
             setting = _KERBEROS[name].replace("_", ".")

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Self
 
+from . import disclosure
 from .errors import ConfigurationError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -56,13 +57,10 @@ def is_oauth_extension(name: object, value: object) -> bool:
 
 def check_keytab(setting: str, path: str) -> None:
     """Raise ConfigurationError unless the file is a keytab of Kerberos."""
-    try:
-        with open(path, "rb") as file:
-            begin = file.read(1)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"cannot read {setting}={path!r}: {_reason(error)}") from None
-    if begin != _KEYTAB:
-        raise ConfigurationError(f"{setting}={path!r} must be a keytab, as ktadd of kadmin or ktutil makes it")
+    if not _content(setting, path).startswith(_KEYTAB):
+        raise ConfigurationError(
+            f"{setting}={disclosure.path(path)} must be a keytab, as ktadd of kadmin or ktutil makes it"
+        )
 
 
 def is_pem(text: str) -> bool:
@@ -183,15 +181,12 @@ def _read(setting: str, source: str) -> str:
     if is_pem(source):
         _check_line_breaks(setting, source, source)
         return source
-    try:
-        with open(source, "rb") as file:  # not pathlib, which takes 3 ms to import
-            content = file.read()
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"cannot read {setting}={source!r}: {_reason(error)}") from None
+    content = _content(setting, source)
+    named = f"{setting}{_named(source)}"
     if content[:4] == b"\xfe\xed\xfe\xed":
-        raise ConfigurationError(f"{setting}={source!r} must be PEM, got a Java key store; {CONVERT_JKS}")
+        raise ConfigurationError(f"{named} must be PEM, got a Java key store; {CONVERT_JKS}")
     if b"-----BEGIN " not in content:
-        raise ConfigurationError(f"{setting}={source!r} must be PEM; if it is PKCS#12, {CONVERT_PKCS12}")
+        raise ConfigurationError(f"{named} must be PEM; if it is PKCS#12, {CONVERT_PKCS12}")
     text = content.decode("latin-1")
     _check_line_breaks(setting, source, text)
     return text
@@ -204,6 +199,27 @@ def _check_line_breaks(setting: str, source: str, text: str) -> None:
             f"{setting}{_named(source)} has the two characters \\n in place of line breaks; "
             "replace them: text.replace('\\\\n', '\\n')"
         )
+
+
+_EXPECTED = dict.fromkeys(
+    ("ssl_cafile", "ssl_certfile", "ssl_keyfile"),
+    "the path of a file, or PEM text with its lines -----BEGIN ...----- and -----END ...-----",
+)
+
+
+def _content(setting: str, path: str) -> bytes:
+    """The content of a file. Raises ConfigurationError, which quotes only what certainly is a path."""
+    try:
+        with open(path, "rb") as file:  # not pathlib, which takes 3 ms to import
+            return file.read()
+    except (OSError, ValueError) as error:
+        reason = _reason(error)
+    if not disclosure.is_path(path):
+        raise ConfigurationError(
+            f"{setting} must be {_EXPECTED.get(setting, 'the path of a file')}, got {disclosure.kind(path)}, which is "
+            "not shown because it may be a key"
+        )
+    raise ConfigurationError(f"cannot read {setting}={path!r}: {reason}")
 
 
 CONVERT_PKCS12 = "convert it: openssl pkcs12 -in store.p12 -nodes -out store.pem"
@@ -244,7 +260,7 @@ def _as_file(source: str) -> Iterator[str]:
 
 
 def _named(source: str) -> str:
-    return "" if is_pem(source) else f"={source!r}"
+    return "" if is_pem(source) else f"={disclosure.path(source)}"
 
 
 def _reason(error: Exception) -> str:

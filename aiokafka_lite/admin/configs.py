@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
-from .. import arguments
+from .. import arguments, disclosure
 from ..errors import KafkaError, UnsupportedVersion, error_for
 from ..protocol.messages import (
     AlterConfigsRequest,
@@ -165,12 +165,18 @@ class ConfigChange:
     value: SettingValue | None = None
     operation: Operation = Operation.SET
 
+    def __repr__(self) -> str:
+        value = "***" if self.value is not None and disclosure.may_hold_secret(self.name) else repr(self.value)
+        return f"ConfigChange(name={self.name!r}, value={value}, operation={self.operation})"
+
     def __post_init__(self) -> None:
         if not isinstance(self.operation, Operation):
             raise TypeError(arguments.must_be("operation", "an Operation such as Operation.SET", self.operation))
         arguments.text("setting", self.name)
         if self.operation is Operation.DELETE and self.value is not None:
-            raise ValueError(f"value must be None for Operation.DELETE, got {self.name}={self.value!r}")
+            raise ValueError(
+                f"value must be None for Operation.DELETE, got {disclosure.kind(self.value)} for {self.name}"
+            )
         if self.operation is not Operation.DELETE:
             setting_text(self.name, self.value)
 
@@ -259,7 +265,9 @@ class Configs:
         The changes of a resource are a mapping of names to values, where None restores the default, or a list of
         ``ConfigChange``. All changes of a resource are made, or none.
         """
-        arguments.mapping("changes", changes, "ConfigResource to changes")
+        given: object = changes
+        if not isinstance(given, Mapping):  # not quoted: a change may set a password
+            raise TypeError(f"changes must be a mapping of ConfigResource to changes, got {disclosure.kind(given)}")
         wanted = {resource: _changes(changes[resource]) for resource in _resources(changes)}
 
         async def ask(peer: Peer, items: list[ConfigResource]) -> Mapping[ConfigResource, KafkaError | None]:
@@ -303,10 +311,14 @@ def _resources(given: ConfigResource | Iterable[ConfigResource]) -> list[ConfigR
 
 def _changes(given: Changes) -> list[ConfigChange]:
     if not isinstance(given, Mapping):
-        listed = arguments.several(given, "changes")
+        untyped: Any = given
+        if isinstance(untyped, str | bytes) or not isinstance(untyped, Iterable):
+            what = "a mapping of names to values, or a list of ConfigChange"
+            raise TypeError(f"the changes of a resource must be {what}, got {disclosure.kind(untyped)}")
+        listed = list(untyped)
         for each in listed:
             if not isinstance(each, ConfigChange):
-                raise TypeError(arguments.must_be("change", "a ConfigChange", each))
+                raise TypeError(f"change must be a ConfigChange, got {disclosure.kind(each)}")
         return listed
     return [
         ConfigChange(name, operation=Operation.DELETE) if value is None else ConfigChange(name, value)

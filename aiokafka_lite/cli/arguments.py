@@ -22,10 +22,12 @@ def name_value(option: str, text: str) -> tuple[str, str]:
     """The parts of ``NAME=VALUE``. Raises ConfigurationError, without the value, because that may be a secret."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        from ..arguments import must_be
+        from .. import disclosure
         from ..errors import ConfigurationError
 
-        raise ConfigurationError(must_be(f"--{option}", "NAME=VALUE", name))
+        named = disclosure.setting(name)
+        got = repr(name) if named == name or not name else disclosure.kind(name)
+        raise ConfigurationError(f"--{option} must be NAME=VALUE, got {got}")
     return name, value
 
 

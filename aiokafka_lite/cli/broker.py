@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from .. import disclosure
 from ..arguments import must_be
 from ..embedded import ClusterConfig, EmbeddedCluster, Refused, Security
 from ..errors import ConfigurationError, ErrorCode
@@ -57,7 +58,7 @@ def security(tls: bool, client_auth: str, users: list[str], mechanisms: list[str
     for user in users:
         name, colon, passwords[name] = user.partition(":")
         if not colon:
-            raise ConfigurationError(f"sasl-user must be NAME:PASSWORD, got {name!r}")
+            raise ConfigurationError(f"sasl-user must be NAME:PASSWORD, got {disclosure.kind(user)}")
     protocol = ("SASL_SSL" if tls else "SASL_PLAINTEXT") if users or mechanisms else "SSL" if tls else "PLAINTEXT"
     return Security(protocol, users=passwords, mechanisms=mechanisms or None, client_auth=client_auth)  # type: ignore[arg-type]
 

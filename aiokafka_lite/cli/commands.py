@@ -145,6 +145,9 @@ def _wrong_usage(error: Any) -> str:
     errors = getattr(error.__cause__, "errors", None)
     if errors is not None and "Input should be" in text:
         return f"{text.partition(',')[0].replace('Input should', 'must')}, got {errors()[0]['input']!r}"
+    # A password by position is one argument too many, and other users may read the log of a script.
+    if "unexpected extra argument" in text:
+        return f"{text.partition(' (')[0]} (not shown, because it may be a secret)"
     return text.rstrip(".").replace("Value error, ", "")
 
 

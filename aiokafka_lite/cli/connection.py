@@ -113,13 +113,14 @@ class Connection:
 
     def all_properties(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
         """The properties of the file, the environment and the options together."""
+        from .. import disclosure
         from ..errors import ConfigurationError
         from ..properties import read_properties
 
-        if self.config is not None and "=" in str(self.config) and not self.config.exists():
+        if self.config is not None and "=" in str(self.config) and not os.path.exists(self.config):
             raise ConfigurationError(
-                f"config must be a file of properties, got {str(self.config)!r}; use --property for a single property,"
-                " and --set for a setting of a topic"
+                f"config must be a file of properties, got {disclosure.path(self.config)}; use --property for a single"
+                " property, and --set for a setting of a topic"
             )
         properties: dict[str, str] = {}
         if self.config is not None:
@@ -167,14 +168,16 @@ def _check_names(source: str, properties: Mapping[str, str]) -> None:
 
 def of_options(texts: Sequence[str]) -> dict[str, str]:
     """The properties in ``NAME=VALUE`` texts. Raises ConfigurationError for another form or a plain secret."""
+    from .. import disclosure
     from ..errors import ConfigurationError
 
     properties = names_and_values("property", texts)
     for name, value in properties.items():
         if any(part in name for part in _SECRET) and not value.startswith(_ELSEWHERE):
+            named = name if disclosure.setting(name) == name else "NAME"  # a part of a secret may be taken for a name
             raise ConfigurationError(
-                f"{name} must not be given in plain text: every user of this machine can read the arguments;"
-                f" use {name}=env:VARIABLE, {name}=file:PATH, or a --config file"
+                f"{named} must not be given in plain text: every user of this machine can read the arguments;"
+                f" use {named}=env:VARIABLE, {named}=file:PATH, or a --config file"
             )
     return properties
 

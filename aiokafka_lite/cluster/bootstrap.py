@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from .. import disclosure
 from ..errors import ConfigurationError
 
 _SETTING = "bootstrap_servers"
@@ -34,25 +35,27 @@ def parse_bootstrap_servers(servers: str | Iterable[str]) -> tuple[Address, ...]
     addresses: dict[Address, None] = {}
     for text in texts:
         if not isinstance(text, str):
-            raise ConfigurationError(f"{_SETTING}: cannot use {text!r}: it is not a string; {_EXPECTED}")
+            raise ConfigurationError(f"{_SETTING}: cannot use {disclosure.kind(text)}: it is not a string; {_EXPECTED}")
         for part in text.split(","):
             if part.strip():
                 addresses[parse_address(part.strip())] = None
     if not addresses:
-        raise ConfigurationError(f"{_SETTING} must name a server, got {servers!r}; {_EXPECTED}")
+        raise ConfigurationError(f"{_SETTING} must name a server, got {disclosure.addresses(servers)}; {_EXPECTED}")
     return tuple(addresses)
 
 
 def parse_address(text: str) -> Address:
     """Parse one ``host:port``. Raises ConfigurationError."""
-    if "@" in text:  # the error must not show a password
-        raise _refused("…@" + text.rpartition("@")[2], "an address has no user and password; use the settings sasl_*")
+    if "@" in text:
+        raise _refused(text, "an address has no user and password; use the settings sasl_*")
     if ";" in text:
         raise _refused(text, "addresses are separated by commas, not by semicolons")
     if "://" in text:
         scheme, _, rest = text.partition("://")
         address = rest.rstrip("/")
-        raise _refused(text, f"remove {scheme}://, as in {address!r}")
+        if not disclosure.is_scheme(scheme):
+            raise _refused(text, "an address has no scheme")
+        raise _refused(text, f"remove {scheme}://, as in {disclosure.address(address)}")
     if any(character.isspace() or character in "/?#" for character in text):
         raise _refused(text, "it has characters that are not allowed in a host or a port")
     if text.startswith("["):
@@ -83,11 +86,11 @@ def _parse_port(text: str, port: str) -> int:
     if not port:
         raise _refused(text, "the port is missing")
     if not (port.isascii() and port.isdigit()):
-        raise _refused(text, f"the port {port!r} is not a number")
+        raise _refused(text, "the port is not a number" if len(port) > 5 else f"the port {port!r} is not a number")
     if not 1 <= int(port) <= 65535:
         raise _refused(text, f"the port {port} is not from 1 to 65535")
     return int(port)
 
 
 def _refused(text: str, reason: str) -> ConfigurationError:
-    return ConfigurationError(f"{_SETTING}: cannot use {text!r}: {reason}; {_EXPECTED}")
+    return ConfigurationError(f"{_SETTING}: cannot use {disclosure.address(text)}: {reason}; {_EXPECTED}")

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, cast
 from urllib.parse import quote
 
+from .. import disclosure
 from ..aio.shared_calls import SharedCalls
 from ..arguments import check_wait, must_be, text, whole
 from ..errors import ConfigurationError, ProtocolError, SchemaRegistryError, harmless
@@ -100,7 +101,7 @@ class SchemaRegistryClient(AsyncContext):
         self._registrations = 0
 
     def __repr__(self) -> str:
-        return f"<SchemaRegistryClient {', '.join(self._http.urls)} cached={len(self._cache)}>"
+        return f"<SchemaRegistryClient {', '.join(map(disclosure.url, self._http.urls))} cached={len(self._cache)}>"
 
     async def __aenter__(self) -> Self:
         return self

@@ -23,6 +23,7 @@ from contextlib import aclosing
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from .. import disclosure
 from ..aio import forks, local_ports
 from ..aio.deadline import deadline
 from ..aio.outages import Outages
@@ -157,7 +158,7 @@ class RegistryHttp:
         def describe() -> str:
             return (
                 f"{_named(method, path, subject)} was not answered within timeout={self._timeout:g} s by "
-                f"{' or '.join(self.urls)}" + (f": {failure}" if failure is not None else "")
+                f"{' or '.join(map(disclosure.url, self.urls))}" + (f": {failure}" if failure is not None else "")
             )
 
         with deadline(self._timeout, describe):
@@ -178,7 +179,7 @@ class RegistryHttp:
                         continue
                     self._preferred = index
                     if self._outages:
-                        self._outages.recovered(logger, url, "the schema registry at %s answered", url)
+                        self._outages.recovered(logger, url, "the schema registry at %s answered", disclosure.url(url))
                     return answer
                 if is_first_round:
                     is_first_round = False
@@ -246,7 +247,7 @@ def _addresses(url: str | Iterable[str]) -> tuple[list[str], tuple[str, Secret] 
     """The addresses of a registry, and the first user name and password that one of them contains."""
     urls = list(url) if isinstance(url, Iterable) and not isinstance(url, str | Mapping) else [url]
     if not urls:
-        raise ConfigurationError(must_be("url", "the http:// or https:// address of a schema registry", url))
+        raise ConfigurationError("url must be the http:// or https:// address of a schema registry, got none")
     given = [_parsed(each) for each in urls]
     userinfo = next((each for _, each in given if each is not None), None)
     return [address for address, _ in given], userinfo
@@ -254,14 +255,17 @@ def _addresses(url: str | Iterable[str]) -> tuple[list[str], tuple[str, Secret] 
 
 def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
     """An address without a slash at its end, and the user name and password that it contains."""
-    wanted = must_be("url", "the http:// or https:// address of a schema registry", url)
+    wanted = f"url must be the http:// or https:// address of a schema registry, got {disclosure.url(url)}"
     if not isinstance(url, str):
         raise ConfigurationError(wanted)
+    parts = None
     try:
         parts = urlsplit(url)
         _ = parts.port
-    except ValueError:  # the text of the error may contain a part of the password
-        raise ConfigurationError("url must be the address of a schema registry, with a valid host and port") from None
+    except ValueError:  # the text of the error may contain a part of the password, so it must not be in the chain
+        parts = None
+    if parts is None:
+        raise ConfigurationError("url must be the address of a schema registry, with a valid host and port")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigurationError(wanted if parts.password is None else "url must be an http:// or https:// address")
     host = parts.netloc.rpartition("@")[2]
@@ -315,7 +319,7 @@ async def _refuse_brokers(closed: Mapping[str, KafkaError]) -> None:
     for (url, error), is_broker in zip(closed.items(), answers, strict=True):
         if is_broker:
             raise ConfigurationError(
-                f"a Kafka broker answers at {url}; url must be the address of a schema registry"
+                f"a Kafka broker answers at {disclosure.url(url)}; url must be the address of a schema registry"
             ) from error
 
 
@@ -325,11 +329,12 @@ def _lost(url: str, error: BaseException) -> KafkaError:
     while reason is not None:
         if isinstance(reason, ssl.SSLCertVerificationError):
             return AuthenticationError(
-                f"the certificate of {url} is not trusted: {reason.verify_message}; pass an ssl_context with its CA"
+                f"the certificate of {disclosure.url(url)} is not trusted: {reason.verify_message}; "
+                "pass an ssl_context with its CA"
             )
         reason = reason.__cause__ or reason.__context__
     # The errors of httpx for an exceeded time have no text.
-    return ConnectionLost(f"{url} does not answer: {str(error) or type(error).__name__}", sent=True)
+    return ConnectionLost(f"{disclosure.url(url)} does not answer: {str(error) or type(error).__name__}", sent=True)
 
 
 def _place(location: str) -> str:
@@ -366,14 +371,17 @@ def _refusal(url: str, what: str, subject: str | None, status: int, content: obj
         given = content.get("error_code")
         code = given if isinstance(given, int) else status
     if status in _RETRIABLE or status >= 500:
-        return ConnectionLost(f"{url} answered {what} with HTTP status {status}: {message or 'no message'}", sent=True)
+        return ConnectionLost(
+            f"{disclosure.url(url)} answered {what} with HTTP status {status}: {message or 'no message'}", sent=True
+        )
     if status < 400:
         message = problem
     advice = _ADVICE.get(code) or _ADVICE.get(status)
     if advice is None or code == 404:  # a registry has codes of its own: 40401 to 40409
         advice = "check that url is the address of a schema registry"
     return SchemaRegistryError(
-        f"{url} refused {what}: {message or 'no message'} (HTTP status {status}, code {code}); {advice}",
+        f"{disclosure.url(url)} refused {what}: {message or 'no message'} (HTTP status {status}, code {code}); "
+        f"{advice}",
         status=status,
         code=code,
         subject=subject,

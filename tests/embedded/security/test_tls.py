@@ -267,7 +267,7 @@ async def test_a_client_reads_changed_certificates_when_it_connects_again(
         ({"protocols": "SASL_SSL", "users": {"alice": ""}}, "the password of each user must be a string that is not"),
         ({"protocols": "SASL_SSL", "users": USERS, "mechanisms": ["GSSAPI"]}, "mechanisms must be a list of PLAIN"),
         ({"protocols": "SASL_SSL", "mechanisms": ["PLAIN", "SCRAM-SHA-256"]}, "users is required for PLAIN"),
-        ({"protocols": "SASL_SSL", "check_token": "token"}, "check_token must be a function, got 'token'"),
+        ({"protocols": "SASL_SSL", "check_token": "token"}, "check_token must be a function, got a string"),
         ({"protocols": "SSL", "client_auth": "always"}, "client_auth must be one of none, requested, required"),
         ({"protocols": "PLAINTEXT", "client_auth": "required"}, "client_auth requires SSL or SASL_SSL in protocols"),
         ({"protocols": "SSL", "ssl_keyfile": "key.pem"}, "ssl_keyfile requires ssl_certfile, which is not set"),

@@ -180,14 +180,19 @@ def test_an_endpoint_that_does_not_answer_is_named() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     url = f"http://127.0.0.1:{server.server_port}/token"
     server.server_close()
-    with pytest.raises(ConnectionLost, match=rf"cannot get a token from {url}: .*refused"):
+    with pytest.raises(
+        ConnectionLost, match=rf"cannot get a token from http://127.0.0.1:{server.server_port}/…: .*refused"
+    ):
         ClientCredentials(url, "orders", "secret")()
 
 
 @pytest.mark.parametrize(
     "arguments, says",
     [
-        (("file:///etc/passwd", "id", "secret"), "url must be the https:// address of a token endpoint, got 'file:"),
+        (
+            ("file:///etc/passwd", "id", "secret"),
+            "url must be the https:// address of a token endpoint, got a string of",
+        ),
         (("https://", "id", "secret"), "url must be the https:// address"),
         (("https://idp.example/token", "", "secret"), "client_id must be a string that is not empty"),
         (("https://idp.example/token", "id", None), "client_secret must be a string that is not empty"),

@@ -201,7 +201,7 @@ def test_a_function_checks_tokens_of_any_form() -> None:
         return {"sub": "carol"}
 
     assert log_in(OAuthBearerExchange("opaque"), OAuthBearerVerifier(check, lambda: NOW)) == Accepted("carol")
-    with pytest.raises(LoginRefused, match="check_token raised ValueError: unknown token"):
+    with pytest.raises(LoginRefused, match=r"check_token raised ValueError$"):
         log_in(OAuthBearerExchange("other"), OAuthBearerVerifier(check, lambda: NOW))
 
 
