@@ -201,6 +201,7 @@ class Workers(ConsumerGroupHandler[K, V]):
 
     def in_progress(self) -> list[tuple[Record[K, V], float]]:
         """Return the records whose function runs now, with the loop's time at which it began."""
+        self._check_process()
         return [(item.record, began) for work in self._claims for item, began in work.active.items()]
 
     def metrics(self) -> WorkersMetrics:

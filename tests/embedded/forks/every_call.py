@@ -46,6 +46,8 @@ HARMLESS = {
     "state",
     "config",
     "last_poll_timestamp",
+    "max_poll_interval",
+    "client_id",
     "auto_commit",
     "bootstrap_servers",
     "client_settings",
