@@ -134,6 +134,7 @@ class EmbeddedCluster(Component):
         new_id = base64.urlsafe_b64encode(self.random.randbytes(16)).decode().rstrip("=")
         self._data = data_of(data_dir, new_id, range(config.first_node_id, config.first_node_id + brokers))
         self.cluster_id: str = self._data.cluster_id
+        self._was_started = False
         self.authorizer: Authorizer = Authorizer(Acls.of_settings(settings.of()))
         self._loggers = BrokerLoggers()
         self.quota_limits: QuotaLimits = QuotaLimits()
@@ -219,6 +220,7 @@ class EmbeddedCluster(Component):
             self.controller.skip_producer_ids(used)
             self.share_groups.load()
             self.leadership.resume_reassignments()
+            self._was_started = True
         except BaseException:
             await self._on_close()
             raise
@@ -233,7 +235,7 @@ class EmbeddedCluster(Component):
         for node in self.nodes.values():
             node.stop(abruptly=True)
             node.replica_manager.checkpoint(is_flushed=True)
-        self._data.close()
+        self._data.close(is_orderly=self._was_started)
         self._security.close()
         self._loggers.restore()
 

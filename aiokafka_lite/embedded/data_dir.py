@@ -65,7 +65,7 @@ class InMemory:
     def log_files(self, node_id: int, key: PartitionKey, topic_id: bytes) -> LogFiles | None:
         return None
 
-    def close(self) -> None: ...
+    def close(self, *, is_orderly: bool) -> None: ...
 
 
 class DataDir(InMemory):
@@ -102,8 +102,9 @@ class DataDir(InMemory):
             self._read_cluster()  # before the first file of ours is made in a directory that may not be ours
             self._take_lock()
             self._cluster = self._read_cluster()  # another run may have changed it
-            self._start = self._cluster.get("start", 0) + 1
-            self._write_cluster()  # a directory with any other file of ours has this one
+            if not self._cluster:
+                self._write_cluster()  # a directory with any other file of ours has this one
+            self._start = self._cluster["start"] + 1
             self._restore_sections({"configs": controller.settings, "features": controller.features, **sections})
             topics = self._restore_topics(controller)
             controller.restore(topics, self._next_producer_id())
@@ -199,6 +200,7 @@ class DataDir(InMemory):
             recoveries = [self._recover(topic, index) for index in range(len(topic.partitions))]
             states = tuple(recovery.state for recovery in recoveries)
             decided.append((replace(topic, partitions=states), recoveries))
+        self._start = max(self._start, *(files.start + 1 for files in self._loaded.values()), 0)
         # Nothing is changed before all logs are known to be usable. The topics come first: after a crash, a replica
         # that is empty now would count as one that has all records.
         for topic, (after, _) in zip(topics, decided):
@@ -232,7 +234,7 @@ class DataDir(InMemory):
             topic_id = files.topic_id_on_disk
             if topic_id is not None and (self._path / _DELETED_TOPICS / f"{topic_id}.json").exists():
                 delete_directory(files.directory)  # of an older topic of this name, on a broker that was stopped
-                files.create_directory()
+                files.create_directory(self._start)
                 topic_id = topic.topic_id.hex()
             if not files.directory.exists() or topic_id not in (None, topic.topic_id.hex()):
                 logs[node] = None
@@ -240,6 +242,11 @@ class DataDir(InMemory):
                 cure = f"create the directory {files.directory}"
                 continue
             log = logs[node] = files.load()
+            # This needs no record of each write: cluster.json has the number of the last start, and whether it ended
+            # orderly, and each directory that took part has the same.
+            last, is_stopped = self._cluster["start"], self._cluster["is_stopped"]
+            if 0 <= log.start < last or (log.start == last and is_stopped and not log.is_stopped):
+                log.damage.append(f"{files.directory} is an older copy: it lacks the records that were written later")
             if log.losses:
                 losses += log.losses
                 cure = f"delete {files.directory / CHECKPOINT}"
@@ -262,13 +269,14 @@ class DataDir(InMemory):
             files = self._loaded[node, key]
             if node in recovery.empty:
                 if files.directory.exists():
+                    files.log_problems()
                     logger.warning("%s is damaged, and kept as %s", files.directory, files.set_aside(DAMAGED))
                 else:
                     logger.warning("%s is missing", files.directory)
                 logger.warning("%s-%d begins empty on broker %d, and copies the records of the leader", *key, node)
-                files.create_directory()
+                files.create_directory(self._start)
                 files.load()
-            files.repair()
+            files.repair(self._start)
 
     def _next_producer_id(self) -> int:
         """The first producer id that no record has: an older ``cluster.json`` would give ids out again."""
@@ -333,9 +341,16 @@ class DataDir(InMemory):
         if self._lock is not None:
             forks.detach_file(self._lock.fileno())
 
-    def close(self) -> None:
-        """Close all files, and release the lock."""
+    def close(self, *, is_orderly: bool) -> None:
+        """Close all files, and release the lock. ``is_orderly`` if all logs have been flushed."""
         self._files.close_all()
+        if is_orderly and self._lock is not None:
+            try:
+                for files in self._loaded.values():
+                    files.stop_unopened()
+                self._write_cluster(is_stopped=True)
+            except (OSError, UnreadableDocument) as error:
+                logger.error("%r failed to record its orderly end: %s", self, error)
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -373,20 +388,24 @@ class DataDir(InMemory):
             return
         # The directories come first. So a topic whose directory is missing has lost it.
         path.parent.mkdir(exist_ok=True)
-        for directory in self._new_directories(described, before):
-            directory.create_directory()
+        for replica, files in self._new_directories(described, before):
+            files.create_directory(self._start)
+            self._loaded[replica] = files
         self._topics.pop(name, None)  # if the write fails, the disk may have either state
         write_document(path, described)
         self._topics[name] = described
 
-    def _new_directories(self, described: dict[str, Any], before: dict[str, Any] | None) -> Iterator[LogFiles]:
+    def _new_directories(
+        self, described: dict[str, Any], before: dict[str, Any] | None
+    ) -> Iterator[tuple[tuple[int, PartitionKey], LogFiles]]:
         is_same = before is not None and before["topic_id"] == described["topic_id"]
         present = before["partitions"] if before is not None and is_same else []
         for index, state in enumerate(described["partitions"]):
             old = present[index]["replicas"] if index < len(present) else ()
             for node in state["replicas"]:
                 if node not in old:
-                    yield self._directory(node, (described["name"], index), bytes.fromhex(described["topic_id"]))
+                    key = (described["name"], index)
+                    yield (node, key), self._directory(node, key, bytes.fromhex(described["topic_id"]))
 
     def _delete_topic(self, path: Path, before: dict[str, Any] | None) -> None:
         """Move the file of a topic. It proves that logs of the topic on a broker that is stopped may be deleted."""
@@ -415,7 +434,7 @@ class DataDir(InMemory):
         self._save_sections()
         self._write_cluster()
 
-    def _write_cluster(self) -> None:
+    def _write_cluster(self, *, is_stopped: bool = False) -> None:
         assert self._controller is not None
         reserved = max(self._controller.producer_ids_reserved, self._cluster.get("next_producer_id", 0))
         cluster = {
@@ -423,6 +442,7 @@ class DataDir(InMemory):
             "nodes": self._nodes,
             "next_producer_id": reserved,
             "start": self._start,
+            "is_stopped": is_stopped,
             "sections": sorted({*self._saved, *self._cluster.get("sections", ())}),
         }
         if cluster != self._cluster:

@@ -51,7 +51,14 @@ STRAY = "-stray"
 DELETED = "-delete"
 """The suffix of a directory that is being deleted, as in Kafka."""
 _SWAP = "swap.json"
-_NOTHING = {"start_offset": 0, "high_watermark": 0, "partition_epoch": -1, "epochs": []}
+_NOTHING = {
+    "start_offset": 0,
+    "high_watermark": 0,
+    "partition_epoch": -1,
+    "epochs": [],
+    "start": 0,
+    "is_stopped": False,
+}
 """What ``checkpoint.json`` says about an empty log. Lists in it are replaced, never changed."""
 _SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
 _OWN_NAME = re.compile(
@@ -181,6 +188,8 @@ class LoadedLog:
 
     ``losses`` are missing and shortened files, ``damage`` is what a repair can pass over; each text names the file.
     ``high_watermark`` is the last one that was written down, ``partition_epoch`` that of the last orderly stop.
+    ``start`` is the number of the cluster's last start with this directory, -1 if that is unknown; ``is_stopped`` says
+    whether that run ended orderly.
     """
 
     scans: list[SegmentScan]
@@ -189,6 +198,8 @@ class LoadedLog:
     high_watermark: int
     partition_epoch: int
     epochs: list[tuple[int, int]]
+    start: int
+    is_stopped: bool
     losses: list[str] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
     is_torn: bool = False
@@ -295,6 +306,11 @@ class LogFiles(Segments):
         return -1 if self._loaded is None else self._loaded.largest_producer_id
 
     @property
+    def start(self) -> int:
+        """The number of the cluster's last start with this directory, from ``load`` until ``open``; -1 if unknown."""
+        return -1 if self._loaded is None else self._loaded.start
+
+    @property
     def topic_id_on_disk(self) -> str | None:
         """The id of the topic that the directory belongs to, in hexadecimal; None if that is not written there.
 
@@ -306,9 +322,10 @@ class LogFiles(Segments):
             return None
         return content["topic_id"] if content is not None else None
 
-    def create_directory(self) -> None:
-        """Create the directory of an empty log, if there is none. Raises OSError."""
+    def create_directory(self, start: int = 0) -> None:
+        """Create the directory of an empty log, if there is none, in this start of the cluster. Raises OSError."""
         if not self.directory.exists():
+            self._facts["start"] = start
             self.directory.mkdir(parents=True)
             first = self._segment(0)
             first.touch()
@@ -334,8 +351,7 @@ class LogFiles(Segments):
         paths = {int(path.stem): path for path in self.directory.iterdir() if _SEGMENT_NAME.fullmatch(path.name)}
         if checkpoint is None:
             sizes: dict[int, int] = {}
-            start = min(paths, default=0)
-            checkpoint = {"start_offset": start, "high_watermark": 0, "partition_epoch": -1, "epochs": []}
+            checkpoint = _NOTHING | {"start_offset": min(paths, default=0), "start": -1}
         else:
             sizes = dict(checkpoint["segments"])
         losses = []
@@ -352,6 +368,8 @@ class LogFiles(Segments):
             high_watermark=checkpoint["high_watermark"],
             partition_epoch=checkpoint["partition_epoch"],
             epochs=[(epoch, start) for epoch, start in checkpoint["epochs"]],
+            start=checkpoint["start"],
+            is_stopped=checkpoint["is_stopped"],
             losses=losses,
             damage=damage,
         )
@@ -360,12 +378,11 @@ class LogFiles(Segments):
         self._loaded = loaded
         return loaded
 
-    def repair(self) -> None:
-        """Keep damaged files aside, and log a warning for each. Raises OSError."""
+    def repair(self, start: int) -> None:
+        """Keep damaged files aside, and log a warning for each, in this start of the cluster. Raises OSError."""
         loaded = self._loaded
         assert loaded is not None, "the directory is loaded before it is repaired"
-        for text in loaded.losses + loaded.damage:
-            logger.warning("%s", text)
+        self.log_problems()
         try:
             read_document(self.directory / CHECKPOINT)
         except DamagedDocument:
@@ -399,8 +416,14 @@ class LogFiles(Segments):
             del self._segments[last.base_offset]
             last.path.rename(last.path.with_name(f"{end:020}.log"))
             self._segments[end] = self._segment(end)
-        if loaded.losses or loaded.damage or last is None:
-            self._write_checkpoint()
+        self._facts |= {"start": start, "is_stopped": False}
+        self._write_checkpoint(is_flushed=bool(loaded.losses or loaded.damage or last is None))
+
+    def log_problems(self) -> None:
+        """Log a warning for each file that ``load`` has found missing or damaged."""
+        if self._loaded is not None:
+            for text in self._loaded.losses + self._loaded.damage:
+                logger.warning("%s", text)
 
     def open(self, log: Log) -> None:
         """Begin the log with the content of the directory, which is created if it does not exist. Raises OSError."""
@@ -409,8 +432,7 @@ class LogFiles(Segments):
             if topic_id not in (None, self._topic_id):
                 self.set_aside(STRAY)
             self.create_directory()
-            self.load()
-            self.repair()
+            self.repair(self.load().start)
         assert self._loaded is not None
         segments = cast("list[Segment]", list(self._segments.values()))
         log.load(segments, self._loaded.start_offset, self._loaded.high_watermark, self._loaded.epochs)
@@ -430,8 +452,15 @@ class LogFiles(Segments):
         if is_flushed and last.flushed != last.size:
             last.flush()
         self._facts |= {"high_watermark": log.high_watermark, "partition_epoch": partition_epoch}
+        self._facts["is_stopped"] = is_flushed
         if self._content() != self._written:
             self._write_checkpoint(is_flushed=is_flushed)
+
+    def stop_unopened(self) -> None:
+        """Record an orderly stop of a run in which no broker opened this directory. Raises OSError."""
+        if self.directory.exists() and self.topic_id_on_disk == self._topic_id:
+            path = self.directory / CHECKPOINT
+            write_document(path, read_document(path) | {"is_stopped": True})
 
     def delete(self, log: Log) -> None:
         """Delete the log and its directory. Raises OSError."""

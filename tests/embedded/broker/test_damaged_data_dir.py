@@ -223,6 +223,49 @@ async def test_an_older_file_of_a_topic_with_fewer_partitions_keeps_the_logs_of_
     assert (tmp_path / "node-1/orders-1-stray" / f"{0:020}.log").stat().st_size > 0
 
 
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_an_older_copy_of_the_directory_of_a_replica_is_noticed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, brokers: int, is_killed: bool
+) -> None:
+    written = await filled(tmp_path, brokers)
+    replica, end = tmp_path / "node-1" / "orders-0", tmp_path / "end"
+    shutil.copytree(replica, tmp_path / "older")
+    async with run(tmp_path, brokers) as cluster:
+        await write(cluster, "later")
+        await cluster.until_in_sync("orders")
+        if is_killed:
+            shutil.copytree(tmp_path, end, ignore=shutil.ignore_patterns("end", "older", ".lock"))
+    if not is_killed:
+        shutil.copytree(tmp_path, end, ignore=shutil.ignore_patterns("end", "older", ".lock"))
+    shutil.rmtree(end / "node-1" / "orders-0")
+    shutil.copytree(tmp_path / "older", end / "node-1" / "orders-0")
+    caplog.clear()
+    async with run(end, brokers) as cluster:
+        assert values(cluster) == (written if brokers == 1 else [*written, "later"])
+    assert "node-1/orders-0 is an older copy: it lacks the records that were written later" in caplog.text
+
+
+async def test_a_directory_of_a_run_that_ended_in_any_way_is_no_older_copy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = await filled(tmp_path, brokers=3)
+    async with run(tmp_path, brokers=3) as cluster:
+        await cluster.kill(3)
+        await cluster.create_topic("bills", assignments=[[3, 1]])  # no process opens the directory on broker 3
+        shutil.copytree(tmp_path, tmp_path / "crashed", ignore=shutil.ignore_patterns("crashed", ".lock"))
+    for path in (tmp_path, tmp_path / "crashed", tmp_path, tmp_path / "crashed"):
+        async with run(path, brokers=3) as cluster:
+            assert values(cluster) == written
+            await cluster.until_in_sync("bills")
+    with pytest.raises(ConfigurationError, match="cannot listen"):
+        async with EmbeddedCluster(brokers=3, data_dir=tmp_path, ports=[1, 1, 1]):
+            pass
+    async with run(tmp_path, brokers=3) as cluster:
+        assert values(cluster) == written
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+
 # Producer ids.
 
 
