@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -92,6 +93,7 @@ async def test_a_producer_id_below_zero_is_refused_and_requested_again(
     cluster: EmbeddedCluster, given: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """With id -1, brokers would write duplicates: idempotence would be off without a warning."""
+    caplog.set_level(logging.INFO)
     await cluster.create_topic("t", 1)
     wrong = InitProducerIdResponse(error_code=0, producer_id=given[0], producer_epoch=given[1])
     loop = asyncio.get_running_loop()
