@@ -202,6 +202,24 @@ async def test_a_lock_can_be_renewed(kafka: Kafka, admin: Admin) -> None:
 
 
 @shares
+@pytest.mark.long
+async def test_a_program_that_takes_longer_than_the_lock_gets_each_record_once(kafka: Kafka, admin: Admin) -> None:
+    topic, group = await topic_with(kafka, 30), await new_group(admin, share_record_lock_duration_ms=15_000)
+    deliveries: list[tuple[int, int]] = []
+    async with ShareConsumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
+        async for record in consumer:
+            deliveries.append((record.offset, record.delivery_count))
+            await asyncio.sleep(20.0 if len(deliveries) == 2 else 0.0)
+            if len(deliveries) == 30:
+                break
+        result = await consumer.commit()
+        result.raise_for_refused()
+        assert consumer.metrics().renewed > 0
+        assert (consumer.metrics().refused, consumer.metrics().records_expired) == (0, 0)
+    assert sorted(offset for offset, _ in deliveries) == [*range(30)]
+
+
+@shares
 async def test_a_record_that_cannot_be_deserialized_is_raised_and_released(kafka: Kafka, admin: Admin) -> None:
     topic, group = await topic_with(kafka, 2), await new_group(admin)
 
