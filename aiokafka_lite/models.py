@@ -78,8 +78,23 @@ def _pydantic_json(value: Any) -> bytes:
 
     Raises ValueError for a field that has another type than the model says: pydantic does not check assignments.
     """
-    made: bytes = type(value).__pydantic_serializer__.to_json(value, by_alias=True, warnings="error")
-    return made
+    model = type(value)
+    to_json, from_json = model.__pydantic_serializer__.to_json, model.__pydantic_validator__.validate_json
+    try:
+        data: bytes = to_json(value, by_alias=True, warnings="error")
+    except ValueError:
+        # The model may take the object in spite of that: a tuple for a list, or the value of a member of an enum. The
+        # JSON is that of the object that the model makes of it.
+        data = to_json(value, by_alias=True, warnings=False)
+        return to_json(from_json(data, strict=True), by_alias=True, warnings="error")  # type: ignore[no-any-return]
+    if b"null" in data:  # pydantic writes None for each type, without a warning
+        try:
+            from_json(data)
+        except ValueError as error:
+            # Only that: aliases and serializers may write something else on purpose.
+            if any(problem["input"] is None for problem in error.errors(include_url=False)):  # type: ignore[attr-defined]
+                raise
+    return data
 
 
 def _read_before_sent(to_json: Callable[[T], bytes], from_json: Callable[[bytes], T]) -> Callable[[T], bytes]:
