@@ -33,35 +33,28 @@ class KafkaMeter:
     client is made again under the same name, they continue.
 
     Raises ConfigurationError without the extra ``opentelemetry``, IllegalStateError outside of an event loop and for a
-    second meter of a provider.
+    second meter of a provider. A meter whose event loops are all closed is replaced.
     """
 
     def __init__(self, *clients: Client, meter_provider: MeterProvider | None = None) -> None:
-        self._api: Any = extra("opentelemetry.metrics", "opentelemetry")
+        api: Any = extra("opentelemetry.metrics", "opentelemetry")
         self._clients = ObservedClients()
-        self._totals = MonotonicTotals()
-        self._named: dict[str, weakref.ref[Client]] = {}  # the last client of each name
-        self._samples: Mapping[Instrument, Sequence[Sample]] = {}
-        self._read: set[Instrument] = set()  # the instruments that have read the present samples
-        provider = self._api.get_meter_provider() if meter_provider is None else meter_provider
-        earlier = _METERS.get(provider)
-        if earlier is not None and not earlier.is_over:
+        provider = api.get_meter_provider() if meter_provider is None else meter_provider
+        exported = _EXPORTED.get(provider)
+        if exported is None:
+            exported = _Exported(api)
+        elif not exported.is_over:
             raise IllegalStateError(
                 "this meter provider has a KafkaMeter already, and both would export series with the same attributes; "
                 "add the clients to the first one: meter.add(client)"
             )
+        self._exported = exported
         for client in clients:
             self.add(client)
-        _METERS[provider] = self
-        meter = self._api.get_meter("aiokafka_lite", VERSION, provider)
-        for each in INSTRUMENTS:
-            make = meter.create_observable_counter if each.is_counter else meter.create_observable_gauge
-            make(each.opentelemetry_name, [self._observer(each)], unit=each.unit, description=each.description)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all event loops of its clients are closed."""
-        return self._clients.is_over
+        exported.clients = self._clients
+        if provider not in _EXPORTED:
+            _EXPORTED[provider] = exported
+            exported.make_instruments(provider)
 
     def add(self, client: Client, *, name: str | None = None) -> None:
         """Observe another client. ``name`` is the attribute ``client``: by default the client id.
@@ -69,17 +62,44 @@ class KafkaMeter:
         If several clients have the same name, the second one gets the suffix ``-2``, and so on. Call it in the event
         loop of the client.
         """
-        unique = self._clients.add(client, name)
-        earlier = self._named.get(unique)
-        if earlier is not None and earlier() is not client:
-            self._totals.end(unique)
-        self._named[unique] = weakref.ref(client)
+        self._exported.named(self._clients.add(client, name), client)
 
     def remove(self, client: Client) -> None:
         """Stop observing this client. Its counts remain in the totals of its name."""
         for sample in self._clients.samples_of(client):
-            self._totals.of(sample)
+            self._exported.totals.of(sample)
         self._clients.remove(client)
+
+
+class _Exported:
+    """The instruments of a provider, and their totals. A provider makes an instrument once, for each of its meters."""
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+        self.clients: ObservedClients | None = None
+        """The clients of the present meter."""
+        self.totals = MonotonicTotals()
+        self._named: dict[str, weakref.ref[Client]] = {}  # the last client of each name
+        self._samples: Mapping[Instrument, Sequence[Sample]] = {}
+        self._read: set[Instrument] = set()  # the instruments that have read the present samples
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all event loops of the present clients are closed."""
+        return self.clients is None or self.clients.is_over
+
+    def make_instruments(self, provider: MeterProvider) -> None:
+        meter = self._api.get_meter("aiokafka_lite", VERSION, provider)
+        for each in INSTRUMENTS:
+            make = meter.create_observable_counter if each.is_counter else meter.create_observable_gauge
+            make(each.opentelemetry_name, [self._observer(each)], unit=each.unit, description=each.description)
+
+    def named(self, name: str, client: Client) -> None:
+        """Note the client of a name. The counters of an earlier client of this name have ended."""
+        earlier = self._named.get(name)
+        if earlier is not None and earlier() is not client:
+            self.totals.end(name)
+        self._named[name] = weakref.ref(client)
 
     def _observer(self, instrument: Instrument) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(options: CallbackOptions) -> Iterable[Observation]:
@@ -88,15 +108,15 @@ class KafkaMeter:
                 # Drop the old samples before reading new ones. If the event loop is blocked, only this instrument
                 # fails: the others have no samples, and do not wait for the event loop again.
                 self._samples, self._read = {}, {instrument}
-                self._samples = by_instrument(self._clients.samples())
+                self._samples = by_instrument([] if self.clients is None else self.clients.samples())
             self._read.add(instrument)
             return [
-                self._api.Observation(self._totals.of(sample), dict(zip(instrument.labels, sample.labels)))
+                self._api.Observation(self.totals.of(sample), dict(zip(instrument.labels, sample.labels)))
                 for sample in self._samples.get(instrument, ())
             ]
 
         return observe
 
 
-_METERS: weakref.WeakKeyDictionary[Any, KafkaMeter] = weakref.WeakKeyDictionary()
-"""The meter of each provider. The instruments of a provider keep their meter alive as long as the provider."""
+_EXPORTED: weakref.WeakKeyDictionary[Any, _Exported] = weakref.WeakKeyDictionary()
+"""The instruments of each provider. A provider keeps their callbacks alive as long as itself."""

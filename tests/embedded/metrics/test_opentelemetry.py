@@ -131,6 +131,24 @@ async def test_a_second_meter_of_a_provider_is_refused(producer: Producer, consu
     assert read(reader)["kafka.consumer.assigned.partitions"] == {("shop-2", "billing"): 2}
 
 
+def test_a_meter_of_another_event_loop_continues_the_counters_of_a_closed_one() -> None:
+    reader, provider = deltas()
+
+    async def program(count: int) -> dict[str, dict[tuple[str, ...], float]]:
+        async with (
+            EmbeddedCluster() as cluster,
+            Producer(cluster.bootstrap_servers, client_id="shop", connector=cluster.connector) as producer,
+        ):
+            KafkaMeter(producer, meter_provider=provider)
+            await producer.send_many("orders", [b"x"] * count)
+            return read(reader)
+
+    for count in (5, 2, 7):
+        values = asyncio.run(program(count))
+        assert values["kafka.producer.records.delivered"] == {("shop",): count}
+        assert not fallen(values)
+
+
 class Traces:
     """Interceptors whose spans stay in memory."""
 
