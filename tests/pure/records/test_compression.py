@@ -173,6 +173,8 @@ LIARS = {
     "gzip tiny members": (GZIP, gzip.compress(b"") * 50_000),
     "xerial tiny blocks": (SNAPPY, xerial(*[b"\0"] * 200_000)),
     "zstd tiny blocks": (ZSTD, b"\x28\xb5\x2f\xfd\x00\x00" + b"\0\0\0" * 400_000),
+    "zstd skippable frames": (ZSTD, struct.pack("<II", 0x184D2A50, 0) * 400_000),
+    "lz4 skippable frames": (LZ4, lz4.frame.compress(b"a") + struct.pack("<II", 0x184D2A50, 0) * 50_000),
     "lz4 content size": (
         LZ4,
         bytes(lz4.frame.compress(b"a" * 100, store_size=False)).replace(
@@ -203,7 +205,7 @@ def test_no_memory_is_allocated_for_the_size_that_a_snappy_block_claims() -> Non
         decompress(SNAPPY, snappy_claiming(100 * MIB))
 
 
-@pytest.mark.parametrize("name", ["gzip tiny members", "xerial tiny blocks", "zstd tiny blocks"])
+@pytest.mark.parametrize("name", [name for name in LIARS if "tiny" in name or "skippable" in name])
 def test_a_stream_of_tiny_parts_is_refused_early(name: str) -> None:
     codec, data = LIARS[name]
     if codec is SNAPPY:

@@ -63,12 +63,16 @@ def _frame(data: memoryview, position: int, sizes: Iterator[int]) -> Generator[b
 
 def _next_frame(data: memoryview, position: int) -> int | None:
     """The beginning of the next frame with data at or after ``position``; None if there is none."""
+    skipped = 0
     while len(data) - position >= 8:
         magic, size = _UINT32.unpack_from(data, position)[0], _UINT32.unpack_from(data, position + 4)[0]
         if magic == _MAGIC:
             return position
         if magic & ~0xF != _SKIPPABLE:
             return None
+        skipped += 1
+        if skipped > _MAX_FRAMES:
+            raise CorruptRecord(f"an lz4 batch has far too many frames: more than {_MAX_FRAMES}")
         position += 8 + size
     return None
 

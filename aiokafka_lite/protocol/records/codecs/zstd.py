@@ -132,6 +132,9 @@ def _frames(data: memoryview, max_size: int) -> list[_Frame]:
             magic = _UINT32.unpack_from(data, position)[0]
             if magic & ~0xF == _SKIPPABLE:
                 position += 8 + _UINT32.unpack_from(data, position + 4)[0]
+                blocks_left -= 1
+                if blocks_left < 0:
+                    raise CorruptRecord("a zstd batch has far too many frames")
                 continue
             if magic != _MAGIC:
                 raise CorruptRecord(f"a zstd batch is malformed: no frame begins at byte {position}")
