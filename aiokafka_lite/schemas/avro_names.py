@@ -66,14 +66,14 @@ class _Definitions:
                 self.add(branch, namespace)
         elif isinstance(schema, Mapping):
             kind = schema.get("type")
-            if kind in NAMED:
+            if isinstance(kind, list | Mapping):
+                self.add(kind, namespace)
+            elif kind in NAMED:
                 self._add_named(schema, namespace)
             elif kind == "array":
                 self.add(schema.get("items"), namespace)
             elif kind == "map":
                 self.add(schema.get("values"), namespace)
-            elif isinstance(kind, list | Mapping):
-                self.add(kind, namespace)
 
     def _add_named(self, schema: Mapping[str, Any], namespace: str) -> None:
         name = full_name(schema, namespace)
@@ -94,6 +94,8 @@ class _Definitions:
         if not isinstance(schema, Mapping) or "type" not in schema:
             raise ValueError(f"a schema must be a name, a list or an object with a type, got {str(schema)[:80]}")
         kind = schema["type"]
+        if isinstance(kind, list | Mapping):
+            return self.inline(kind, namespace, defined, name_of)
         if kind in NAMED:
             name = full_name(schema, namespace)
             return name_of(name) if name in defined else self._definition(name, defined, name_of)
@@ -101,7 +103,7 @@ class _Definitions:
             return {**schema, "items": self.inline(schema.get("items"), namespace, defined, name_of)}
         if kind == "map":
             return {**schema, "values": self.inline(schema.get("values"), namespace, defined, name_of)}
-        if isinstance(kind, str) and kind in PRIMITIVES:
+        if kind in PRIMITIVES:
             return schema if len(schema) > 1 else kind
         return self.inline(kind, namespace, defined, name_of)
 

@@ -121,19 +121,25 @@ class RealType:
     def fit(self, data: Any) -> int:
         if isinstance(data, float):
             return EXACT if self.name == "double" else CONVERTED
-        is_bool = isinstance(data, bool)
-        return CONVERTED if isinstance(data, numbers.Real) and not is_bool else NO
+        if not _is_real(data):
+            return NO
+        try:
+            return CONVERTED if self._is_exact(data, self._pack.pack(float(data))) else NO
+        except OverflowError:
+            return NO
+
+    def _is_exact(self, data: Any, packed: bytes) -> bool:
+        return bool(self._pack.unpack(packed)[0] == data or data != data)
 
     def write(self, out: bytearray, data: Any) -> None:
-        if type(data) is not float and not self.fit(data):
+        if type(data) is not float and not _is_real(data):
             raise wrong(self.what, data)
         try:
-            number = float(data)
-            packed = self._pack.pack(number)
+            packed = self._pack.pack(float(data))
         except OverflowError:  # 1e300 as a float, or a whole number with more than 308 digits
             raise wrong(self.what, data) from None
         # A float loses digits as a float of 32 bits in every language. Any other number must keep its value.
-        if not isinstance(data, float) and self._pack.unpack(packed)[0] != data and data == data:
+        if not isinstance(data, float) and not self._is_exact(data, packed):
             raise wrong(f"{self.what} exactly", data)
         out += packed
 
@@ -268,6 +274,10 @@ def encoded_long(number: int) -> bytes:
     out = bytearray()
     write_long(out, number)
     return bytes(out)
+
+
+def _is_real(data: object) -> bool:
+    return isinstance(data, numbers.Real) and not isinstance(data, bool)
 
 
 def utf8(text: str) -> bytes:

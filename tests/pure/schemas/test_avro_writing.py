@@ -205,6 +205,20 @@ def test_a_union_takes_the_type_that_keeps_the_value() -> None:
     assert "must be" in refusal(["int", "string"], 2**40)
 
 
+def test_a_union_takes_the_number_type_that_is_exact() -> None:
+    assert write(["float", "double"], 1 << 20)[0] == 0
+    assert write(["float", "double"], (1 << 24) + 1)[0] == 2
+    assert write(["float", "double"], Fraction(1, 1 << 40))[0] == 0
+    assert "a number that a float of 32 bits can hold" in refusal(["float", "string"], (1 << 24) + 1)
+
+
+def test_a_type_may_be_an_object_or_a_union_with_a_type_of_its_own() -> None:
+    for kind in ({"type": {"type": "int"}}, {"type": {"type": {"type": "int"}}}):
+        assert write(kind, 5) == write(field(kind), {"f": 5}) == b"\x0a"
+        assert write({"type": "array", "items": kind}, [5]) == b"\x02\x0a\0"
+    assert write({"type": ["null", {"type": {"type": "fixed", "name": "F", "size": 1}}, "int"]}, b"x") == b"\x02x"
+
+
 def test_a_union_takes_the_record_whose_fields_the_dict_has() -> None:
     assert write([A, B], {"x": 1}) == b"\x00\x02", "nothing but A is complete"
     assert write([A, B], {"x": 1, "y": 2}) == b"\x02\x02\x04"
