@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from ..arguments import check_methods, must_be
@@ -213,17 +213,36 @@ def _by_name(given: type[M] | Iterable[type[M]] | Mapping[str, type[M]]) -> dict
 
 
 def _by_path(types: Iterable[type[M]]) -> dict[tuple[int, ...], type[M]]:
-    """The types by their paths. Raises ConfigurationError if two types have the same path, in different files."""
+    """The types by their paths. Raises ConfigurationError if two types have the same path, in different files.
+
+    A type after the type of a map has a second path, that of a normalized schema. It counts if no other type of the
+    file has it.
+    """
     result: dict[tuple[int, ...], type[M]] = {}
+    normalized: dict[tuple[int, ...], type[M]] = {}
     for message_type in types:
-        path = tuple(_path_of(message_type.DESCRIPTOR))
+        descriptor = message_type.DESCRIPTOR
+        path = tuple(_path_of(descriptor))
         other = result.setdefault(path, message_type)
         if other is not message_type:
             raise ConfigurationError(
-                f"{other.DESCRIPTOR.full_name} and {message_type.DESCRIPTOR.full_name} have the same place in"
+                f"{other.DESCRIPTOR.full_name} and {descriptor.full_name} have the same place in"
                 " their files, and records name only this place; pass registry, which knows the names of the types"
             )
-    return result
+        path = tuple(_path_of(descriptor, skips_map_entries=True))
+        if _is_free(path, descriptor.file):
+            normalized.setdefault(path, message_type)
+    return {**normalized, **result}
+
+
+def _is_free(path: Sequence[int], file: Any) -> bool:
+    """Whether the file has no type at this path, or only that of a map."""
+    types = list(file.message_types_by_name.values())
+    for index in path:
+        if index >= len(types) or types[index].GetOptions().map_entry:
+            return True
+        types = types[index].nested_types
+    return False
 
 
 def _listed(types: Mapping[str, object]) -> str:

@@ -28,6 +28,8 @@ class MessageType(NamedTuple):
 
     name: str
     nested: list[MessageType]
+    is_map_entry: bool = False
+    """Whether the compiler has made the type for a map. No record is of such a type."""
 
 
 class MessageTypes(NamedTuple):
@@ -37,12 +39,23 @@ class MessageTypes(NamedTuple):
     types: list[MessageType]
 
     def name_at(self, path: Sequence[int]) -> str:
-        """Return the full name of the type at a path. Raises ValueError if there is none."""
+        """Return the full name of the type at a path. Raises ValueError if there is none.
+
+        The types of maps count in a path, unless the schema of the writer was normalized.
+        """
+        name = self._name_at(path, skips_map_entries=False) or self._name_at(path, skips_map_entries=True)
+        if name is None:
+            raise ValueError(f"the schema of the record has no message type at {list(path)}")
+        return name
+
+    def _name_at(self, path: Sequence[int], *, skips_map_entries: bool) -> str | None:
         names = [self.package] if self.package else []
         types = self.types
         for index in path:
-            if not 0 <= index < len(types):
-                raise ValueError(f"the schema of the record has no message type at {list(path)}")
+            if skips_map_entries:
+                types = [message_type for message_type in types if not message_type.is_map_entry]
+            if not 0 <= index < len(types) or types[index].is_map_entry:
+                return None
             names.append(types[index].name)
             types = types[index].nested
         return ".".join(names)
@@ -72,7 +85,8 @@ def message_types(text: str) -> MessageTypes:
 
 
 def _of_descriptor(descriptor: Any) -> MessageType:
-    return MessageType(descriptor.name, list(map(_of_descriptor, descriptor.nested_type)))
+    nested = list(map(_of_descriptor, descriptor.nested_type))
+    return MessageType(descriptor.name, nested, descriptor.options.map_entry)
 
 
 def _of_text(text: str) -> MessageTypes:

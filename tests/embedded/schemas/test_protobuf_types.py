@@ -225,6 +225,8 @@ async def test_a_type_beside_a_map_has_the_place_that_the_schema_has(
     inner = GetMessageClass(pool.FindMessageTypeByName("acme.Outer.Inner"))
     data = await written(registry, inner(), normalize=normalize)
     assert data[5:] == (b"\4\0\0" if normalize else b"\4\0\2"), "a normalized schema has a map, no nested type"
+    for reader in (ProtobufDeserializer(inner), ProtobufDeserializer(inner, registry=registry)):
+        assert await finished(reader.deserialize("accounts", data, ())) == inner()
 
 
 async def test_an_import_of_an_import_is_a_reference_of_it(registry: SchemaRegistryClient) -> None:

@@ -63,6 +63,18 @@ def test_a_descriptor_in_base64_has_the_same_types() -> None:
     assert types == message_types("package shop; message A {} message B { message C {} }")
 
 
+def test_the_type_of_a_map_is_no_type_of_a_record() -> None:
+    file = FileDescriptorProto(name="order.proto", package="shop")
+    outer = file.message_type.add(name="A")
+    outer.nested_type.add(name="CountsEntry").options.map_entry = True
+    outer.nested_type.add(name="B")
+    types = message_types(base64.b64encode(file.SerializeToString()).decode())
+    assert types.name_at([0, 1]) == types.name_at([0, 0]) == "shop.A.B", "as it is, and normalized"
+    assert types.path_of("shop.A.B") == [0, 1]
+    with pytest.raises(ValueError, match="no message type at"):
+        types.name_at([0, 2])
+
+
 @pytest.mark.parametrize("text", ["", "}", "{", "message", "message {", "package", '"', "/*", "message A {" * 5000])
 def test_damaged_text_has_the_types_before_the_damage(text: str) -> None:
     assert message_types(text).package == ""
