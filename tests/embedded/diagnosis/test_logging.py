@@ -145,7 +145,7 @@ async def test_commits_that_are_refused_for_minutes(cluster: EmbeddedCluster, ca
         ):
             said = [line for line in lines(caplog) if " group.offsets: " in line]
             assert len(said) == 2
-            assert said[0].startswith("WARNING group.offsets: group billing: orders-0: orders-0 was not committed")
+            assert said[0].startswith("WARNING group.offsets: group billing: orders-0 was not committed")
             assert said[1] == "INFO group.offsets: group billing: commits succeeded after N FAILURES"
 
 
