@@ -1,6 +1,6 @@
 """The log of connections that a broker closes: the user of a client sees only that the connection ended.
 
-A client that is refused connects again at once, so the lines are limited: the others are counted.
+A client that is refused connects again at once, so a reason has one line in a time. The others are counted.
 """
 
 from __future__ import annotations
@@ -29,28 +29,30 @@ class ClosingLog:
         self._node_id = node_id
         self._clock = clock
         self._began = float("-inf")
-        self._lines = 0
+        self._reasons: set[str] = set()
         self._unlogged = 0
 
     def __repr__(self) -> str:
-        return f"<ClosingLog node={self._node_id} lines={self._lines} unlogged={self._unlogged}>"
+        return f"<ClosingLog node={self._node_id} reasons={len(self._reasons)} unlogged={self._unlogged}>"
 
     def closed(self, peer: str, reason: str) -> None:
         """Log that the broker closes the connection of ``peer``."""
         now = self._clock()
         if now - self._began >= INTERVAL:
             self.flush()
-            self._began, self._lines = now, 0
-        if self._lines >= LINES:
+            self._began = now
+            self._reasons.clear()
+        if reason in self._reasons or len(self._reasons) >= LINES:
             self._unlogged += 1
             return
-        self._lines += 1
+        self._reasons.add(reason)
         logger.warning("node %d closed the connection of %s: %s", self._node_id, peer, _printable(reason))
 
     def flush(self) -> None:
         """Log the number of connections that had no line of their own."""
         if self._unlogged:
-            logger.warning("node %d closed %s more", self._node_id, plural(self._unlogged, "connection"))
+            what = plural(self._unlogged, "connection")
+            logger.warning("node %d closed %s more, for these reasons or others", self._node_id, what)
             self._unlogged = 0
 
 
