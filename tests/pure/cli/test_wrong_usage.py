@@ -80,3 +80,33 @@ def test_an_unknown_command_of_a_later_click_is_named() -> None:
             return "No such command 'lst'."
 
     assert _wrong_usage(NoSuchCommand()) == "No such command 'lst'"
+
+
+SECRET = "S3CR3T-xyz"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("users", "add", "bob", SECRET),
+        ("topics", "list", "-b", f"bob:{SECRET}@h:1"),
+        ("topics", "list", "-b", f"h:1;password={SECRET}"),
+        ("topics", "list", "-X", SECRET),
+        ("topics", "list", "-X", f"sasl.password={SECRET}"),
+        ("topics", "list", "-X", f"security.protocol={SECRET}"),
+        ("topics", "list", "--config", SECRET),
+        ("topics", "list", "--config", f"sasl.password={SECRET}"),
+        ("broker", "--sasl-user", SECRET),
+    ],
+    ids=" ".join,
+)
+def test_what_may_be_a_secret_is_not_quoted(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["aiokafka-lite", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code
+    captured = capsys.readouterr()
+    assert captured.err
+    assert SECRET not in captured.err + captured.out
