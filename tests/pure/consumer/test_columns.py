@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka_lite.consumer import Batch
-from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.errors import ConfigurationError, DeserializationError
 from aiokafka_lite.protocol.records.columns import bytes_column
 from aiokafka_lite.types import Header, TimestampType
 
@@ -66,10 +66,16 @@ def test_only_the_selected_columns_are_made_in_their_order() -> None:
         batch().to_arrow(["size"])
 
 
-@pytest.mark.parametrize("timestamps", [[-1, NOW, 2**62], [-1, -1, -1], [2**63 - 1, 0, NOW]])
-def test_a_missing_or_impossible_timestamp_is_null(timestamps: list[int]) -> None:
+@pytest.mark.parametrize("timestamps", [[-1, NOW, 0], [-1, -1, -1], [0, -2, -NOW]])
+def test_a_missing_timestamp_is_null_and_one_before_1970_is_kept(timestamps: list[int]) -> None:
     found = batch(timestamps=timestamps).to_arrow(["timestamp"])["timestamp"].cast(pyarrow.int64()).to_pylist()
-    assert found == [time * 1000 if time in (0, NOW) else None for time in timestamps]
+    assert found == [None if time == -1 else time * 1000 for time in timestamps]
+
+
+@pytest.mark.parametrize("timestamp", [2**62, 2**63 - 1, -(2**63)])
+def test_a_timestamp_that_does_not_fit_into_microseconds_is_an_error_that_names_the_record(timestamp: int) -> None:
+    with pytest.raises(DeserializationError, match=f"at offset 11: a timestamp of {timestamp} ms"):
+        batch(timestamps=[-1, timestamp, NOW]).to_arrow()
 
 
 def test_an_empty_batch_is_an_empty_arrow_batch() -> None:

@@ -165,7 +165,7 @@ def _timestamps(times: Numbers, kind: Any, place: Callable[[int], tuple[str, int
     pa, np = extra("pyarrow"), extra("numpy")
     if not len(times) or (times.min() >= 0 and times.max() < _MICROSECONDS_END):
         return pa.array(times * 1000).view(kind)
-    too_large = np.abs(times) >= _MICROSECONDS_END
+    too_large = (times >= _MICROSECONDS_END) | (times <= -_MICROSECONDS_END)
     if too_large.any():
         row = int(too_large.argmax())
         topic, partition, offset = place(row)
