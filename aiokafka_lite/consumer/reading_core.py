@@ -22,7 +22,7 @@ from .position import Reset, ResetReason
 from .position_wait import PositionWait
 from .settings import ReadingOptions
 from .subscription import Subscription, SubscriptionObserver
-from .waits import paused_partitions, unread_partitions
+from .waits import open_transactions, paused_partitions, unread_partitions
 
 if TYPE_CHECKING:
     from ..cluster.health import Health
@@ -81,6 +81,7 @@ class ReadingCore(SubscriptionObserver):
         return (
             lambda: unread_partitions(self.subscription, self.client),
             lambda: paused_partitions(self.subscription),
+            lambda: open_transactions(self.subscription, self.options.consumer.isolation),
         )
 
     async def close(self) -> None:

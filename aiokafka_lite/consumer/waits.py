@@ -12,6 +12,7 @@ from ..arguments import plural
 from ..cluster.client import Client
 from ..cluster.standstill import Wait
 from ..errors import ErrorCode
+from ..types import IsolationLevel
 from .partition import AssignedPartition
 from .position import PauseReason
 from .position_keeper import place_of_lookups, why_unknown
@@ -58,6 +59,31 @@ def _is_logged(assigned: AssignedPartition, client: Client) -> bool:
     topic = client.view.topics.get(assigned.partition.topic)
     is_missing = topic is not None and topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return is_missing or any(map(client.outages.is_ongoing, places))
+
+
+def open_transactions(subscription: Subscription, isolation: IsolationLevel) -> Iterator[Wait]:
+    """A partition whose next records wait for the end of a transaction: a program may have forgotten to end it."""
+    if isolation is not IsolationLevel.READ_COMMITTED:
+        return
+    waiting = [assigned for assigned in subscription if _waits_for_transaction(assigned)]
+    if waiting:
+        first = waiting[0]
+        stable, end = first.last_stable_offset, first.high_watermark
+        yield Wait(
+            "transactions",
+            f"{first.partition} is read up to offset {stable}, where an open transaction begins, and its end is {end}: "
+            "the records behind it are returned when the transaction ends; to find a transaction that nobody ends, run "
+            "aiokafka-lite transactions find-hanging",
+            is_partial=True,
+            progress=stable or 0,
+        )
+
+
+def _waits_for_transaction(assigned: AssignedPartition) -> bool:
+    stable, end = assigned.last_stable_offset, assigned.high_watermark
+    if stable is None or end is None or assigned.position.paused:
+        return False
+    return assigned.offset is not None and assigned.offset >= stable and stable < end
 
 
 def paused_partitions(subscription: Subscription) -> Iterator[Wait]:
