@@ -326,7 +326,8 @@ if __name__ == "__main__":
     if child == 0:
         loop.run_until_complete(fixture.try_all())
         sys.exit(0)  # with all handlers and finalizers of an orderly exit
-    _, status = os.waitpid(child, 0)
+    # The parent's loop runs meanwhile: a loop that was blocked is a warning.
+    _, status = loop.run_until_complete(asyncio.to_thread(os.waitpid, child, 0))
     print(json.dumps(["child", "exit", status]), flush=True)
     loop.run_until_complete(fixture.end())
     loop.close()
