@@ -82,6 +82,7 @@ class ConsumerGroupSession:
         owner reads the claim again from the last commit.
         """
         self.gave_metadata = True
+        self._coordinator.offsets.leave_to_transactions()
         if not self._is_current(self) or self._coordinator.member.generation < 0:
             raise SessionEnded(self)
         member = self._coordinator.member

@@ -160,6 +160,17 @@ class Offsets:
         if self.auto_commit and partition in self._committed and self._committed[partition] is None:
             self._initial[partition] = OffsetAndMetadata(offset)
 
+    def leave_to_transactions(self) -> None:
+        """Undo ``begin_at``, because transactions may commit the offsets from now on.
+
+        Their commits are not known here. An automatic commit of the beginning would undo them, and records that are
+        processed exactly once would be read again.
+        """
+        for partition, offset in self._initial.items():
+            if self._attempt.offsets.get(partition) is offset:
+                self._attempt.dropped.add(partition)  # not to be sent again
+        self._initial.clear()
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions that are no longer assigned. Marks that are not committed are refused (rule 5)."""
         for partition in partitions:

@@ -117,6 +117,25 @@ async def finish(cluster: EmbeddedCluster, values: list[str], strategy: str) -> 
 
 
 @each_strategy
+async def test_an_automatic_commit_does_not_undo_the_offset_of_a_transaction(
+    cluster: EmbeddedCluster, strategy: str
+) -> None:
+    await write(cluster, COUNT)
+    handler = Bill(cluster, work=0.0)
+    settings = {"group_id": "billing", "auto_offset_reset": "latest", "connector": cluster.connector}
+    for count in (COUNT, 0):
+        async with ConsumerGroup(cluster.bootstrap_servers, **settings, **STRATEGIES[strategy]) as group:
+            task = asyncio.create_task(group.consume(["orders"], handler))
+            await until(lambda: group.health().is_ready)
+            if count:
+                await write(cluster, count)
+            await bills(cluster, COUNT)
+            await group.close()
+            await task
+    assert len(handler.seen) == len(set(handler.seen)) == COUNT
+
+
+@each_strategy
 async def test_a_handler_that_raises_aborts_and_reads_the_record_again(cluster: EmbeddedCluster, strategy: str) -> None:
     values = await write(cluster, COUNT)
     handler = Bill(cluster)
