@@ -380,14 +380,15 @@ async def commit_refused(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(GROUPS, "A record of a share group that took too long")
 async def acknowledgement_refused(cluster: EmbeddedCluster, servers: str) -> None:
-    """The consumer did not acknowledge the record before its acquisition lock ended, so the broker delivers it again.
-    Renew the record while you work on it, or read fewer records at a time.
+    """The program did not acknowledge the record within `renew_locks_for`, for which the client renews its lock, so the
+    broker delivers it again. Raise that time, call `renew` while you work, or read fewer records at a time.
     """
-    async with ShareConsumer(servers, topics=["orders"], group_id="billing") as consumer:
+    settings: dict[str, Any] = {"topics": ["orders"], "group_id": "billing", "renew_locks_for": 30.0}
+    async with ShareConsumer(servers, **settings) as consumer:
         await consumer.poll(timeout=1.0)
         await cluster.produce("orders", b"pack 17")
         (record,) = await consumer.poll(timeout=30.0)
-        await asyncio.sleep(40.0)
+        await asyncio.sleep(80.0)
         consumer.accept(record)
         (await consumer.commit()).raise_for_refused()
 

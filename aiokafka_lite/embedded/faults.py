@@ -67,8 +67,8 @@ class Fault:
         self.node = node
         self.topic = topic
         self.partition = partition
-        self.nth = whole("nth", nth, 1)
-        self.times = _times(times)
+        self.nth: int = whole("nth", nth, 1)
+        self.times: int | None = _times(times)
         self.of_kind: int = 0
         self.seen: int = 0
         self.hits: int = 0
