@@ -118,6 +118,15 @@ def test_many_batches_at_once_give_the_same_rows_as_record_by_record(
     assert decoded(batches, low, high) == [row for row in expected if low <= row["offset"] < high]
 
 
+@pytest.mark.parametrize("time", [-(2**63), 2**63 - 1])
+def test_the_first_and_the_last_time_of_64_bits_do_not_fit_into_microseconds(time: int) -> None:
+    batch = encode_batch([(time, None, b"", ())])
+    with pytest.raises(DeserializationError, match=f"a timestamp of {time} ms does not fit"):
+        decoded([batch])
+    with pytest.raises(DeserializationError, match=f"a timestamp of {time} ms does not fit"):
+        to_arrow(batch_with(RecordBatch(batch)))
+
+
 def test_a_time_before_1970_is_kept_and_a_missing_one_is_null() -> None:
     day = 86_400_000
     batch = encode_batch([(time, None, b"", ()) for time in (-day, -2, -1, 0, 1)])
