@@ -51,7 +51,8 @@ def _define(schema: Any, namespace: str, names: Names) -> Any:
         return {"type": kind, "items": _define(schema.get("items"), namespace, names)}
     if kind == "map":
         return {"type": kind, "values": _define(schema.get("values"), namespace, names)}
-    return _define_named(schema, namespace, names) if kind in _NAMED else _define(kind, namespace, names)
+    is_named = isinstance(kind, str) and kind in _NAMED
+    return _define_named(schema, namespace, names) if is_named else _define(kind, namespace, names)
 
 
 def _define_named(schema: dict[str, Any], namespace: str, names: Names) -> str:

@@ -35,6 +35,12 @@ async def test_what_java_writes_is_read_and_written_again_as_the_same_bytes(regi
     assert len(rows) > 90
 
 
+async def test_a_type_inside_a_type_is_known_to_the_registry(registry: SchemaRegistryClient) -> None:
+    schema = {"type": "array", "items": {"type": {"type": "string", "avro.java.string": "String"}}}
+    data = await finished(AvroSerializer(registry, schema).serialize("names", ["tea"], []))
+    assert await finished(AvroDeserializer(registry).deserialize("names", data, ())) == ["tea"]
+
+
 @pytest.mark.parametrize("schema", ["bytes", {"type": "bytes"}], ids=["name", "object"])
 @pytest.mark.parametrize("content", [b"%PDF-1.7", b"\x04abcdef"])
 async def test_a_schema_of_bytes_alone_has_no_length_before_the_bytes(
