@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import ConfigurationError
 from ..extras import extra
+from .avro_depth import depth_check
 from .avro_names import for_fastavro, resolved
 from .avro_writing import writer
 from .client import SchemaRegistryClient
@@ -100,13 +101,17 @@ class AvroDeserializer(SchemaDeserializer[T]):
 
     async def _reader(self, schema: Schema) -> Read:
         check_type(schema, "AVRO", "AvroDeserializer")
-        written_with = await _parsed(self._registry, schema)
+        resolved_schema = await _resolved(self._registry, schema)
+        written_with = _parse(for_fastavro(resolved_schema))
         if _is_bytes(written_with):
             return _read_raw_bytes
         read_with = None if self._schema is None else await _parsed(self._registry, self._schema)
         schemaless_reader = extra("fastavro", "avro").schemaless_reader
+        check_depth = depth_check(resolved_schema)
 
         def read(data: bytes, start: int) -> object:
+            if check_depth is not None:
+                check_depth(data, start)
             buffer = io.BytesIO(data)
             buffer.seek(start)
             return schemaless_reader(buffer, written_with, read_with)

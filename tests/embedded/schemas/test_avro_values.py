@@ -35,6 +35,15 @@ async def test_what_java_writes_is_read_and_written_again_as_the_same_bytes(regi
     assert len(rows) > 90
 
 
+async def test_a_record_that_is_nested_too_deeply_is_an_error_and_ends_no_process(
+    registry: SchemaRegistryClient,
+) -> None:
+    schema = {"type": "record", "name": "Chain", "fields": [{"name": "next", "type": ["null", "Chain"]}]}
+    data = await finished(AvroSerializer(registry, schema).serialize("chains", {"next": None}, []))
+    with pytest.raises(ValueError, match="nested more than 2000 levels deep"):
+        await finished(AvroDeserializer(registry).deserialize("chains", data[:5] + b"\x02" * 100_000 + b"\0", ()))
+
+
 async def test_a_type_inside_a_type_is_known_to_the_registry(registry: SchemaRegistryClient) -> None:
     schema = {"type": "array", "items": {"type": {"type": "string", "avro.java.string": "String"}}}
     data = await finished(AvroSerializer(registry, schema).serialize("names", ["tea"], []))

@@ -1,0 +1,158 @@
+"""Bounds the depth of Avro data before fastavro reads it.
+
+A schema that contains itself describes data of any depth: a few kilobytes may be thousands of records inside each
+other. fastavro reads them by recursion in C without a limit, so such a record would end the process with a segmentation
+fault. This module walks over the data first, with a stack of its own. Only schemas that contain themselves need that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .avro_names import PRIMITIVES
+
+DEEPEST = 2000
+"""The largest number of records, unions, arrays and maps inside each other. fastavro reads four times as many with a
+stack of 8 MiB."""
+
+_SHORT = 200
+"""Bytes of data that needs no walk, because each type that contains itself takes a byte at least."""
+
+_END = object()
+_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+
+
+def depth_check(schema: Any) -> Callable[[bytes, int], None] | None:
+    """Return a function that raises ValueError for data that is nested too deeply, from a position on.
+
+    ``schema`` is a resolved schema. Returns None if it does not contain itself: then it bounds the depth.
+    """
+    records: dict[str, Mapping[str, Any]] = {}
+    sizes: dict[str, int | None] = {}
+    if not _contains_itself(schema, frozenset(), records, sizes):
+        return None
+
+    def check(data: bytes, start: int) -> None:
+        if len(data) - start < _SHORT:
+            return
+        walk = _Walk(data, start, records, sizes)
+        try:
+            walk.run(schema)
+        except IndexError:
+            return  # the data is cut off or malformed; fastavro raises the error
+
+    return check
+
+
+def _contains_itself(
+    schema: Any, outer: frozenset[str], records: dict[str, Mapping[str, Any]], sizes: dict[str, int | None]
+) -> bool:
+    """Whether a type is used inside its own definition. Adds the named types to ``records`` and ``sizes``.
+
+    Each definition of a resolved schema is at the first place that uses it, so a type that contains itself by way of
+    others is used inside its own definition as well.
+    """
+    if isinstance(schema, str):
+        return schema in outer
+    if isinstance(schema, list):
+        branches = [_contains_itself(branch, outer, records, sizes) for branch in schema]  # each adds its names
+        return any(branches)
+    kind = schema["type"]
+    if kind in ("record", "error"):
+        records[schema["name"]] = schema
+        inner = outer | {schema["name"]}
+        fields = [_contains_itself(field["type"], inner, records, sizes) for field in schema["fields"]]
+        return any(fields)
+    if kind in ("enum", "fixed"):
+        sizes[schema["name"]] = schema["size"] if kind == "fixed" else None  # the number of an enum's symbol
+    if kind in ("array", "map"):
+        return _contains_itself(schema["items" if kind == "array" else "values"], outer, records, sizes)
+    return False
+
+
+class _Walk:
+    """One walk over data. Raises IndexError at the end of the data."""
+
+    def __init__(
+        self, data: bytes, start: int, records: Mapping[str, Mapping[str, Any]], sizes: Mapping[str, int | None]
+    ) -> None:
+        self._data = data
+        self._position = start
+        self._records = records
+        self._sizes = sizes
+
+    def run(self, schema: Any) -> None:
+        """Walk over a value. Raises ValueError if it is nested too deeply."""
+        stack = [iter([schema])]
+        while stack:
+            inner = next(stack[-1], _END)
+            if inner is _END:
+                stack.pop()
+            elif not self._skip(inner):
+                stack.append(self._inside(inner))
+                if len(stack) > DEEPEST:
+                    raise ValueError(f"the data is nested more than {DEEPEST} levels deep")
+
+    def _skip(self, schema: Any) -> bool:
+        """Skip a value that contains no others. Returns False for any other type."""
+        if isinstance(schema, Mapping):
+            kind = schema["type"]
+            name = schema["name"] if kind in ("enum", "fixed") else kind
+        else:
+            name = schema
+        if not isinstance(name, str) or name in self._records:
+            return False
+        if name in self._sizes:
+            size = self._sizes[name]
+        elif name in _SIZES:
+            size = _SIZES[name]
+        elif name in PRIMITIVES:
+            size = self._long() if name in ("bytes", "string") else None
+        else:
+            return False
+        if size is None:
+            self._long()
+        elif size < 0:
+            raise IndexError("a negative length")
+        else:
+            self._position += size
+        return True
+
+    def _inside(self, schema: Any) -> Iterator[Any]:
+        """Yield the types of the values inside a record, union, array or map, each when it is next in the data."""
+        if isinstance(schema, list):
+            index = self._long()
+            if index < 0:
+                raise IndexError("a negative index")
+            yield schema[index]
+            return
+        definition = self._records[schema] if isinstance(schema, str) else schema
+        kind = definition["type"]
+        if kind in ("record", "error"):
+            for field in definition["fields"]:
+                yield field["type"]
+            return
+        while count := self._long():
+            if count < 0:  # then the size of the block follows
+                count = -count
+                self._long()
+            for _ in range(count):
+                before = self._position
+                if kind == "map":
+                    self._skip("string")
+                yield definition["items" if kind == "array" else "values"]
+                if self._position == before:
+                    break  # items without bytes: their number says nothing about the depth
+
+    def _long(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._data[self._position]
+            self._position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+            if shift > 63:
+                raise IndexError("a number of more than 64 bits")
