@@ -383,7 +383,8 @@ async def acknowledgement_refused(cluster: EmbeddedCluster, servers: str) -> Non
     """The program did not acknowledge the record within `renew_locks_for`, for which the client renews its lock, so the
     broker delivers it again. Raise that time, call `renew` while you work, or read fewer records at a time.
     """
-    settings: dict[str, Any] = {"topics": ["orders"], "group_id": "billing", "renew_locks_for": 30.0}
+    settings: dict[str, Any] = {"topics": ["orders"], "group_id": "billing"}
+    settings["renew_locks_for"] = 30.0
     async with ShareConsumer(servers, **settings) as consumer:
         await consumer.poll(timeout=1.0)
         await cluster.produce("orders", b"pack 17")
