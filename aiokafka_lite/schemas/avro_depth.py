@@ -1,8 +1,9 @@
-"""Bounds the depth of Avro data before fastavro reads it.
+"""Bounds the depth of Avro data, and its number of items without bytes, before fastavro reads it.
 
 A schema that contains itself describes data of any depth: a few kilobytes may be thousands of records inside each
 other. fastavro reads them by recursion in C without a limit, so such a record would end the process with a segmentation
-fault. This module walks over the data first, with a stack of its own. Only schemas that contain themselves need that.
+fault. This module walks over the data first, with a stack of its own. Only schemas that contain themselves need that,
+and those with an array whose items take no bytes: five bytes may be a billion items of the type "null".
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ DEEPEST = 2000
 """The largest number of records, unions, arrays and maps inside each other. fastavro reads four times as many with a
 stack of 8 MiB."""
 
-_SHORT = 200
-"""Bytes of data that needs no walk, because each type that contains itself takes a byte at least."""
+MOST_EMPTY = 100_000
+"""The largest number of items without bytes in a block of an array."""
 
 _END = object()
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
@@ -26,16 +27,15 @@ _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 def depth_check(schema: Any) -> Callable[[bytes, int], None] | None:
     """Return a function that raises ValueError for data that is nested too deeply, from a position on.
 
-    ``schema`` is a resolved schema. Returns None if it does not contain itself: then it bounds the depth.
+    It also raises for too many items without bytes. ``schema`` is a resolved schema. Returns None if the schema and the
+    length of the data bound both.
     """
     records: dict[str, Mapping[str, Any]] = {}
     sizes: dict[str, int | None] = {}
-    if not _contains_itself(schema, frozenset(), records, sizes):
+    if not _contains_itself(schema, frozenset(), records, sizes) and not _has_empty_items(schema, records, sizes):
         return None
 
     def check(data: bytes, start: int) -> None:
-        if len(data) - start < _SHORT:
-            return
         walk = _Walk(data, start, records, sizes)
         try:
             walk.run(schema)
@@ -69,6 +69,33 @@ def _contains_itself(
     if kind in ("array", "map"):
         return _contains_itself(schema["items" if kind == "array" else "values"], outer, records, sizes)
     return False
+
+
+def _has_empty_items(schema: Any, records: Mapping[str, Mapping[str, Any]], sizes: Mapping[str, int | None]) -> bool:
+    """Whether the schema has an array whose items take no bytes."""
+    if isinstance(schema, str):
+        return False  # its definition is elsewhere in the schema
+    if isinstance(schema, list):
+        return any(_has_empty_items(branch, records, sizes) for branch in schema)
+    kind = schema["type"]
+    if kind in ("record", "error"):
+        return any(_has_empty_items(field["type"], records, sizes) for field in schema["fields"])
+    if kind == "array":
+        items = schema["items"]
+        return _is_empty(items, records, sizes) or _has_empty_items(items, records, sizes)
+    return kind == "map" and _has_empty_items(schema["values"], records, sizes)
+
+
+def _is_empty(schema: Any, records: Mapping[str, Mapping[str, Any]], sizes: Mapping[str, int | None]) -> bool:
+    """Whether values of this type take no bytes. A record without bytes cannot contain itself."""
+    if isinstance(schema, list):
+        return False
+    kind = schema if isinstance(schema, str) else schema["type"]
+    if kind in ("record", "error", "fixed"):
+        kind = schema["name"]
+    if kind in records:
+        return all(_is_empty(field["type"], records, sizes) for field in records[kind]["fields"])
+    return kind == "null" or sizes.get(kind) == 0
 
 
 class _Walk:
@@ -142,8 +169,10 @@ class _Walk:
                 if kind == "map":
                     self._skip("string")
                 yield definition["items" if kind == "array" else "values"]
-                if self._position == before:
-                    break  # items without bytes: their number says nothing about the depth
+                if self._position == before:  # the other items are like this one
+                    if count > MOST_EMPTY:
+                        raise ValueError(f"the data has an array with more than {MOST_EMPTY} items without bytes")
+                    break
 
     def _long(self) -> int:
         value = shift = 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.schemas.avro_depth import DEEPEST, depth_check
+from aiokafka_lite.schemas.avro_depth import DEEPEST, MOST_EMPTY, depth_check
 from aiokafka_lite.schemas.avro_names import resolved
 from aiokafka_lite.schemas.avro_writing import writer
 
@@ -55,6 +55,13 @@ def test_data_that_is_nested_too_deeply_is_refused() -> None:
             check(b"12345" + chain(depth), 5)
 
 
+def test_a_record_that_always_contains_another_one_is_refused_without_any_bytes() -> None:
+    check = depth_check(resolved({"type": "record", "name": "A", "fields": [{"name": "a", "type": "A"}]}))
+    assert check is not None
+    with pytest.raises(ValueError, match="levels deep"):
+        check(b"", 0)
+
+
 def test_the_walk_ends_where_the_data_ends() -> None:
     inner = node(a=[node(), node(b=[])], b=[node(c=[node()])])
     schema = resolved(NODE)
@@ -93,3 +100,20 @@ def test_a_schema_that_does_not_contain_itself_needs_no_check() -> None:
     twice = {"type": "record", "name": "R", "fields": [{"name": "a", "type": item}, {"name": "b", "type": "Item"}]}
     for schema in ("string", ["null", "int"], twice, {"type": "map", "values": twice}):
         assert depth_check(resolved(schema)) is None
+
+
+EMPTY = {"type": "record", "name": "Empty", "fields": [{"name": "x", "type": "null"}]}
+
+
+@pytest.mark.parametrize(
+    "items", ["null", EMPTY, {"type": "fixed", "name": "F", "size": 0}], ids=["null", "record", "0"]
+)
+def test_many_items_without_bytes_are_refused(items: Any) -> None:
+    schema = resolved(
+        {"type": "record", "name": "R", "fields": [{"name": "f", "type": {"type": "array", "items": items}}]}
+    )
+    check = depth_check(schema)
+    assert check is not None
+    check(b"\x04\0", 0)
+    with pytest.raises(ValueError, match=f"an array with more than {MOST_EMPTY} items without bytes"):
+        check(b"\x80\x80\x80\x10\0", 0)
