@@ -18,7 +18,7 @@ DEEPEST = 2000
 stack of 8 MiB."""
 
 MOST_EMPTY = 100_000
-"""The largest number of items without bytes in a block of an array."""
+"""The largest number of items without bytes in the arrays of one record."""
 
 _END = object()
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
@@ -108,6 +108,7 @@ class _Walk:
         self._position = start
         self._records = records
         self._sizes = sizes
+        self._empty_items = 0
 
     def run(self, schema: Any) -> None:
         """Walk over a value. Raises ValueError if it is nested too deeply."""
@@ -170,8 +171,9 @@ class _Walk:
                     self._skip("string")
                 yield definition["items" if kind == "array" else "values"]
                 if self._position == before:  # the other items are like this one
-                    if count > MOST_EMPTY:
-                        raise ValueError(f"the data has an array with more than {MOST_EMPTY} items without bytes")
+                    self._empty_items += count
+                    if self._empty_items > MOST_EMPTY:
+                        raise ValueError(f"the data has arrays with more than {MOST_EMPTY} items without bytes")
                     break
 
     def _long(self) -> int:

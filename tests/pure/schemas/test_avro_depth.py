@@ -115,5 +115,7 @@ def test_many_items_without_bytes_are_refused(items: Any) -> None:
     check = depth_check(schema)
     assert check is not None
     check(b"\x04\0", 0)
-    with pytest.raises(ValueError, match=f"an array with more than {MOST_EMPTY} items without bytes"):
+    with pytest.raises(ValueError, match=f"arrays with more than {MOST_EMPTY} items without bytes"):
         check(b"\x80\x80\x80\x10\0", 0)
+    with pytest.raises(ValueError, match="items without bytes"):
+        check(b"\x80\x10" * 100 + b"\0", 0)
