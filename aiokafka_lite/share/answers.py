@@ -207,17 +207,19 @@ class ShareAnswers:
 
     def kept(
         self, renewals: Sequence[Acknowledgements], results: Results, began: float, lock_timeout: float
-    ) -> KafkaError | None:
-        """Apply the results of renewals by the client itself. Returns the first error; its locks are not renewed."""
-        failure: KafkaError | None = None
+    ) -> list[tuple[Acquisition, KafkaError]]:
+        """Apply the results of renewals by the client itself. Returns the acquisitions whose renewal has failed."""
+        refused: list[tuple[Acquisition, KafkaError]] = []
         for renewal in renewals:
             error = self.result_of(renewal.acquisition, results)
-            if error is None and lock_timeout > 0:
+            if error is not None:
+                refused.append((renewal.acquisition, error))
+            elif lock_timeout <= 0:
+                refused.append((renewal.acquisition, ProtocolError("the answer to a renewal names no time of a lock")))
+            else:
                 self._counters.renewed += renewal.counts().total()
                 self._in_flight.extend(renewal.acquisition, began + lock_timeout, lock_timeout)
-            else:
-                failure = failure or error
-        return failure
+        return refused
 
     def results(self, response: ShareAcknowledgeResponse) -> Results:
         """The result of each partition; None if its acknowledgements were applied."""

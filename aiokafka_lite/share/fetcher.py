@@ -82,6 +82,7 @@ class BrokerShareFetcher:
         self._keep = keep
         self._on_slow = on_slow
         self._refuses_renewals = False
+        self._has_renewed = False  # whether the broker has renewed a lock
         self._on_records = on_records
         self._on_settled = on_settled
         self._answers = ShareAnswers(
@@ -156,7 +157,8 @@ class BrokerShareFetcher:
                     await self._end_session([])
                     # Partitions or records may have come during the request.
                     if self._is_idle:
-                        self._client.outages.forget(self._place)
+                        for place in (self._place, self._access):
+                            self._client.outages.forget(place)
                         return
                 else:
                     with anyio.CancelScope() as waiting:
@@ -303,6 +305,10 @@ class BrokerShareFetcher:
             return
         try:
             connection = await self._connect()
+            if not connection.versions.supports(ShareAcknowledgeRequest.RENEW):  # the broker has an older version now
+                self._has_renewed = False
+                self._stop_renewals([], f"broker {self.node_id} renews no locks")
+                return
             began = asyncio.get_running_loop().time()
             request = acknowledge_request(
                 self._config.group_id, self._member_id, self._session.acknowledge(), kept.renewals
@@ -315,18 +321,37 @@ class BrokerShareFetcher:
                 await asyncio.sleep(self._backoff.next())
                 return
             results = self._answers.results(response)
-            failure = self._answers.kept(kept.renewals, results, began, response.acquisition_lock_timeout_ms / 1000)
+            refused = self._answers.kept(kept.renewals, results, began, response.acquisition_lock_timeout_ms / 1000)
         except KafkaError as error:
             await self._failed(error, [])
             return
-        if failure is None:
-            self._backoff.reset()
-        elif isinstance(failure, BrokerError) and may_acknowledge_again(failure):
+        self._has_renewed = self._has_renewed or len(refused) < len(kept.renewals)
+        final = [
+            (acquisition, error)
+            for acquisition, error in refused
+            if not (isinstance(error, BrokerError) and may_acknowledge_again(error))
+        ]
+        if final:
+            why = f"broker {self.node_id} renews no locks ({final[0][1]})"
+            self._stop_renewals([acquisition for acquisition, _ in final], why)
+        if len(refused) > len(final):
             await asyncio.sleep(self._backoff.next())
         else:
-            self._refuses_renewals, self._answers.may_renew = True, False
-            self._in_flight.refuse_renewals(self.node_id)
-            self._on_slow(f"broker {self.node_id} renews no locks ({failure})")
+            self._backoff.reset()
+
+    def _stop_renewals(self, refused: Sequence[Acquisition], why: str) -> None:
+        """Renew these locks no more, after a refusal.
+
+        A group that has renewals turned off refuses all of them. A broker that has renewed locks before refuses a lock
+        that has ended, for example while the broker stood still, and renews others.
+        """
+        if self._has_renewed:
+            for acquisition in refused:
+                self._in_flight.refuse_renewal(acquisition)
+            return
+        self._refuses_renewals, self._answers.may_renew = True, False
+        self._in_flight.refuse_renewals(self.node_id)
+        self._on_slow(why)
 
     async def _end_session(self, to_send: list[Acknowledgements]) -> None:
         """Close the session with a request that carries these acknowledgements. Never raises a KafkaError."""

@@ -359,6 +359,10 @@ class InFlight:
         """Record that the lock of all records of an acquisition was renewed."""
         acquisition.expires_at, acquisition.lock = expires_at, lock
 
+    def refuse_renewal(self, acquisition: Acquisition) -> None:
+        """Record that the lock of an acquisition is not renewed any more."""
+        acquisition.may_renew = False
+
     def refuse_renewals(self, node_id: int) -> None:
         """Record that this broker renews no locks."""
         for acquisition in self._acquisitions:

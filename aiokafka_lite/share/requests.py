@@ -85,7 +85,7 @@ def acknowledge_request(
         group_id=group_id,
         member_id=member_id,
         share_session_epoch=epoch,
-        is_renew_ack=any(AcknowledgeType.RENEW in each.types.values() for each in acknowledged),
+        is_renew_ack=any(each.counts()[AcknowledgeType.RENEW] for each in acknowledged),
         topics=[ShareAcknowledgeRequestTopic(topic_id=each, partitions=parts) for each, parts in by_topic.items()],
     )
 

@@ -238,3 +238,45 @@ async def test_locks_are_renewed_for_a_program_that_blocks_the_event_loop() -> N
                 await queue.commit()
                 break
     assert set(seen.times.values()) == set(seen.deliveries) == {1}
+
+
+@in_virtual_time
+async def test_locks_of_records_that_are_not_decoded_yet_are_renewed(caplog: pytest.LogCaptureFixture) -> None:
+    """The program has accepted all that it got, and takes long: only records that wait in the client have locks."""
+    async with EmbeddedCluster(brokers=1, tcp=False, seed=1) as cluster:
+        await cluster.create_topic("jobs", partitions=2)
+        await begin_at_the_first_record(cluster)
+        for partition in (0, 1):
+            async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+                await producer.send_many("jobs", [b"x"] * 4, partition=partition)
+        async with share_consumer(cluster, "jobs", acknowledgement_mode="explicit") as queue:
+            first = await queue.poll(max_records=4, timeout=1.0)
+            assert len({record.partition for record in first}) == 1
+            for record in first:
+                queue.accept(record)
+            await queue.commit()
+            assert queue.metrics().records_buffered == 4
+            await asyncio.sleep(100.0)
+            rest = await queue.poll(max_records=4, timeout=1.0)
+            assert [record.delivery_count for record in rest] == [1] * 4
+            assert queue.metrics().renewed >= 8
+    assert "renews no locks" not in caplog.text
+
+
+@in_virtual_time
+async def test_a_lock_that_has_ended_at_the_broker_does_not_end_the_renewals_of_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with jobs(count=40) as cluster, share_consumer(cluster, "jobs") as queue:
+        task = asyncio.create_task(read_one_by_one(queue, Seen(), 45.0))
+        await asyncio.sleep(100.0)
+        # The broker stands still for longer than the rest of the lock.
+        with cluster.on(ShareAcknowledgeRequest).delay(20.0) as delayed:
+            await asyncio.sleep(60.0)
+            assert delayed.hits
+        renewed = queue.metrics().renewed
+        assert renewed
+        await asyncio.sleep(300.0)
+        assert queue.metrics().renewed > renewed
+        assert "renews no locks" not in caplog.text
+        task.cancel()
