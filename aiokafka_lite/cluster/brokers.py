@@ -41,8 +41,7 @@ class Brokers:
         self._unreachable: set[int] = set()
         self._listed: set[int] = set()
         self._newest: dict[int, Node] = {}
-        """The address of each broker in the newest answer that named it, of metadata or of a coordinator."""
-        self._view_nodes: dict[int, Node] = {}  # of the last view
+        """The address of each broker in the newest answer that named it: of metadata, of a coordinator, or a hint."""
 
     def record(self, node: Node) -> None:
         """Apply an answer that names a broker. It is newer than all earlier ones, so the broker moves there."""
@@ -70,22 +69,20 @@ class Brokers:
         return iter(tuple(self._brokers.values()))
 
     def follow(self, view: ClusterView) -> None:
-        """Apply a new snapshot: move brokers, drop idle brokers that it does not list, retire bootstrap connections.
+        """Apply the snapshot of an answer: move brokers, drop unlisted idle ones, retire bootstrap connections.
 
         A broker that is not listed keeps its connections. An outdated answer may omit a live broker, and the requests
         in flight at that broker must not fail. Idle connections close by themselves, and a broker without connections
         is dropped. A broker that is listed again is reconnected at once, without the rest of its backoff.
         """
         for node in view.nodes.values():
-            # A view that only adds a hint keeps the objects of the nodes that the answer did not name.
-            if self._view_nodes.get(node.node_id) is not node:
-                self._newest[node.node_id] = node
+            # Also if the snapshot is as before: a coordinator may have had an older address meanwhile.
+            self._newest[node.node_id] = node
             if node.node_id in self._brokers:
                 listed = self.of(node)
                 if node.node_id not in self._listed:
                     listed.reset_backoff()
         self._listed = set(view.nodes)
-        self._view_nodes = dict(view.nodes)
         self._unreachable.intersection_update(view.nodes)
         # Only idle brokers are dropped: a broker with a request in flight may be alive although this view omits it.
         for node_id, broker in list(self._brokers.items()):

@@ -138,6 +138,9 @@ class Updater:
         view = merge_leader(self.view, topic_partition, leader, leader_epoch, endpoints)
         if view is self.view:
             return False
+        for node_id, node in view.nodes.items():
+            if node is not self.view.nodes.get(node_id):
+                self._brokers.record(node)
         self._replace(view)
         return True
 
@@ -356,7 +359,8 @@ class Updater:
         self._missing.update(view, self.tracked, now)
         self.history.update(view, asked.intersection(answer.names), self.tracked, now)
         self.failures.clear()
-        self._brokers.follow(view)
+        if answer.message.brokers:
+            self._brokers.follow(view)
         if changed:
             self._replace(view)
         else:

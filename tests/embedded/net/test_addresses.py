@@ -10,12 +10,14 @@ import pytest
 from aiokafka_lite import EmbeddedCluster, Producer
 from aiokafka_lite.aio.runtime import Runtime
 from aiokafka_lite.cluster.brokers import Brokers
+from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.metadata import ClusterView
 from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.net.broker import Broker
 from aiokafka_lite.net.connector import TcpConnector
-from aiokafka_lite.types import Node
+from aiokafka_lite.protocol.messages import MetadataResponseBroker
+from aiokafka_lite.types import Node, TopicPartition
 
 NAME = "kafka.test"
 
@@ -107,5 +109,22 @@ async def test_the_newest_answer_for_a_node_wins() -> None:
     brokers.follow(view)
     assert brokers.of(newest).node.host == "new"
     brokers.record(newest)
-    brokers.follow(ClusterView(nodes={1: view.nodes[1], 2: Node(2, "other", 9092)}))
+    brokers.follow(view)
+    assert brokers.of(newest).node.host == "new", "metadata without a change is newer than the coordinator"
+    brokers.record(newest)
+    brokers.record(Node(2, "other", 9092))
     assert brokers.of(view.nodes[1]).node.host == "newest", "a hint about another broker says nothing of this one"
+
+
+async def test_a_hint_about_a_leader_moves_its_broker_at_once() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False, seed=1) as cluster:
+        await cluster.create_topic("orders")
+        config = ClientConfig(bootstrap_servers=cluster.bootstrap_servers)
+        async with Client(config, connector=cluster.connector) as client:
+            await client.topic("orders")
+            (node_id,) = client.view.nodes
+            assert client.broker(node_id).node == client.view.nodes[node_id]
+            epoch = (client.view.topics["orders"].partitions[0].leader_epoch or 0) + 1
+            moved = MetadataResponseBroker(node_id=node_id, host="moved", port=9092)
+            assert client.update_leader(TopicPartition("orders", 0), node_id, epoch, [moved])
+            assert client.broker(node_id).node.host == "moved"
