@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import heapq
 import re
 from collections.abc import Callable, Collection, Iterator
 
@@ -27,6 +28,9 @@ RESTLESS = 30.0
 
 SHOWN = 3
 """The number of names in one text."""
+
+COMPARED = 200
+"""The topics that are compared with a pattern, to find the nearest names. ``difflib`` takes up to 0.1 ms for each."""
 
 _REASONS = {
     MemberState.JOINING: (
@@ -65,6 +69,7 @@ class MemberWaits:
         self._step = step
         self._requests_fail = requests_fail
         self._rebalances = rebalances
+        self._described: tuple[re.Pattern[str], Collection[str], str] | None = None  # a pattern, a list, and the text
 
     def look(self) -> Iterator[Wait]:
         """The present waits."""
@@ -98,7 +103,7 @@ class MemberWaits:
         names, pattern = self._topics.subscribed, self._topics.pattern
         if pattern is not None:
             if self._topics.listed is not None and not names:
-                text = f"{self._group}: {describe_pattern(pattern, self._topics.listed)}"
+                text = f"{self._group}: {self._describe(pattern, self._topics.listed)}"
                 yield Wait("pattern", text, after=MISSING_AFTER)
             return
         topics = self._client.view.topics
@@ -113,6 +118,13 @@ class MemberWaits:
             text = f"{_topics(missing)} does not exist" if len(missing) == 1 else f"{_topics(missing)} do not exist"
             text = f"{text}; the client waits for it"
             yield Wait("topics", text, is_partial=is_partial, is_logged=True, after=MISSING_AFTER)
+
+    def _describe(self, pattern: re.Pattern[str], listed: Collection[str]) -> str:
+        """``describe_pattern``, computed once for each list: a cluster may have thousands of topics."""
+        known = self._described
+        if known is None or known[0] is not pattern or known[1] is not listed:
+            known = self._described = (pattern, listed, describe_pattern(pattern, listed))
+        return known[2]
 
     def _no_partitions(self, member: BaseMember) -> Iterator[Wait]:
         topics = self._client.view.topics
@@ -164,10 +176,17 @@ def describe_pattern(pattern: re.Pattern[str], listed: Collection[str]) -> str:
             f"{text}: it has to match the whole name, and matches a part of {_topics(begins)}; add '.*' where more may "
             "follow"
         )
-    near = difflib.get_close_matches(pattern.pattern, sorted(listed), n=SHOWN, cutoff=0.5)
+    candidates = heapq.nsmallest(COMPARED, listed, key=lambda name: (-_common_prefix(name, pattern.pattern), name))
+    near = difflib.get_close_matches(pattern.pattern, candidates, n=SHOWN, cutoff=0.5)
     if near:
         return f"{text}; the nearest names are {_names(near)}"
     return f"{text} of the {len(listed)} that this principal may describe"
+
+
+def _common_prefix(name: str, text: str) -> int:
+    """The number of characters with which both begin."""
+    differences = (index for index, (one, other) in enumerate(zip(name, text)) if one != other)
+    return next(differences, min(len(name), len(text)))
 
 
 def _topics(names: Collection[str]) -> str:
