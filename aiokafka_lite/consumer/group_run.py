@@ -214,6 +214,10 @@ class GroupCore(ReadingCore):
         for reader in self._readers():
             reader.settle()
 
+    def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            self.client.outages.forget(str(partition))
+
     def on_ready(self) -> None:
         super().on_ready()
         if self._run is not None:

@@ -141,14 +141,19 @@ class TopicWatcher:
 
     async def _ask_for_access(self) -> None:
         """Ask again while topics are refused: the brokers may not know the ACLs yet, or an operator replaces them."""
-        backoff = self._client.retry_backoff()
+        backoff, reported = self._client.retry_backoff(), set[str]()
         while names := self._refused():
+            for name in reported.difference(names):  # shown again, deleted, or no longer subscribed to
+                self._client.outages.forget(self._access(name))
+            reported.update(names)
             for name in names:
                 error = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"group {self._group_id!r}, {name!r}")
                 what = "group %s cannot read topic %r, and tries again: %s"
                 self._client.outages.report(logger, self._access(name), error, what, self._group_id, name, error)
             self._client.request_refresh(names)
             await asyncio.sleep(backoff.next())
+        for name in reported:
+            self._client.outages.forget(self._access(name))
         self._asks_for_access = False
 
     # Partitions.

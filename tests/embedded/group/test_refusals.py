@@ -219,6 +219,18 @@ async def test_a_fenced_member_of_the_classic_protocol_waits_until_it_is_accepte
 
 
 @each_protocol
+async def test_a_refused_topic_that_is_no_longer_read_leaves_the_member_ready(
+    guarded: EmbeddedCluster, protocol: dict[str, Any]
+) -> None:
+    guarded.authorizer.acls.delete([permission("b")])
+    async with member_of(guarded, topics=["a", "b"], **protocol) as consumer:
+        await until(lambda: any("topic b" in problem for problem in consumer.health().problems))
+        consumer.subscribe(["a"])
+        await until(lambda: consumer.health().is_ready)
+        assert consumer.health().problems == ()
+
+
+@each_protocol
 async def test_a_full_group_refuses_a_new_member_at_once(cluster: EmbeddedCluster, protocol: dict[str, Any]) -> None:
     request = ConsumerGroupHeartbeatRequest if protocol else JoinGroupRequest
     cluster.on(request).fail(FULL)
