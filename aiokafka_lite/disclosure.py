@@ -62,19 +62,19 @@ _NO_SECRET = 2
 
 
 def may_hold_secret(name: str) -> bool:
-    """Whether the value of a setting or an argument with this name may be a secret."""
+    """Return whether the value of a setting or an argument with this name may be a secret."""
     return _SECURITY.search(name) is not None
 
 
 def kind(value: object) -> str:
-    """What a value is, without the value: ``a string of 12 characters``, ``bytes``, ``list``."""
+    """Say what a value is, without the value: ``a string of 12 characters``, ``bytes``, ``list``."""
     if isinstance(value, str):
         return "an empty string" if not value else f"a string of {len(value)} characters"
     return type(value).__name__
 
 
 def resembles(value: object, allowed: str) -> bool:
-    """Whether a value is, or nearly is, one of the words in ``allowed``, such as a protocol in lower case."""
+    """Return whether a value is, or nearly is, one of the words in ``allowed``, such as a protocol in lower case."""
     if value is None or isinstance(value, bool) or (isinstance(value, int | str) and len(str(value)) <= _NO_SECRET):
         return True
     if not isinstance(value, str) or len(value) > _LONGEST_PART:
@@ -86,7 +86,7 @@ def resembles(value: object, allowed: str) -> bool:
 
 
 def url(text: object) -> str:
-    """Scheme, host and port of an http address. ``/…`` stands for the rest."""
+    """Return scheme, host and port of an http address. ``/…`` stands for the rest."""
     if _is_port(text):
         return repr(text)
     match = _URL.fullmatch(text) if isinstance(text, str) else None
@@ -96,7 +96,7 @@ def url(text: object) -> str:
 
 
 def address(text: object) -> str:
-    """A server's address for an error. ``…`` stands for what is no part of a host and a port."""
+    """Return a server's address for an error. ``…`` stands for what is no part of a host and a port."""
     if not isinstance(text, str):
         return repr(text) if _is_port(text) else kind(text)
     rest = text.rpartition("@")[2]
@@ -114,12 +114,12 @@ def _is_port(value: object) -> bool:
 
 
 def is_scheme(text: str) -> bool:
-    """Whether a text is the scheme of an address, or the name of a listener."""
+    """Return whether a text is the scheme of an address, or the name of a listener."""
     return re.fullmatch(_SCHEME, f"{text}://") is not None
 
 
 def addresses(value: object) -> str:
-    """One or several addresses for an error."""
+    """Return one or several addresses for an error."""
     if value in ([], ()) or (isinstance(value, str) and not value.strip(" ,")):
         return repr(value)
     if isinstance(value, str):
@@ -131,7 +131,7 @@ def addresses(value: object) -> str:
 
 
 def path(text: object) -> str:
-    """A path for an error, with quotation marks; or a description of a text that may be something else."""
+    """Return a path for an error, with quotation marks; or a description of a text that may be something else."""
     if isinstance(text, os.PathLike):
         text = os.fspath(text)
     if not isinstance(text, str):
@@ -140,7 +140,7 @@ def path(text: object) -> str:
 
 
 def is_path(text: str) -> bool:
-    """Whether a text certainly is the path of a file, and not a secret."""
+    """Return whether a text certainly is the path of a file, and not a secret."""
     if not text.isprintable() or not 0 < len(text) <= _LONGEST_PATH:
         return False
     if max(map(len, re.split(r"[/\\]", text))) > _LONGEST_PART:
@@ -154,11 +154,11 @@ def is_path(text: str) -> bool:
 
 
 def setting(name: str) -> str:
-    """The name of a property for an error. A line of a secret of several lines may be taken for a name."""
+    """Return the name of a property for an error. A line of a secret of several lines may be taken for a name."""
     is_name = len(name) <= _LONGEST_NAME and _PROPERTY.fullmatch(name) is not None
     return name if is_name else f"{kind(name)}, not shown because it may be part of a value,"
 
 
 def value_of(name: str, allowed: str, value: object, shown: str) -> str:
-    """``shown``, the text of a wrong value; or only its kind, if the name speaks of security."""
+    """Return ``shown``, the text of a wrong value; only its kind if the name speaks of security."""
     return kind(value) if may_hold_secret(name) and not resembles(value, allowed) else shown

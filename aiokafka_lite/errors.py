@@ -410,7 +410,7 @@ class AcknowledgementFailed(KafkaError):
 
 
 def _by_partition(refused: Mapping[TopicPartition, KafkaError]) -> str:
-    """The errors of partitions in one text. An error that names its partition is not preceded by the name."""
+    """Return the errors of partitions in one text. An error that names its partition is not preceded by the name."""
     texts = ((str(partition), str(error)) for partition, error in refused.items())
     return "; ".join(error if partition in error else f"{partition}: {error}" for partition, error in texts)
 

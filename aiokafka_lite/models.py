@@ -44,7 +44,7 @@ class ModelSerializer(Generic[T]):
         self._to_json = adapter_of(model).to_json
 
     def serialize(self, topic: str, data: T, headers: list[Header]) -> bytes:
-        """The bytes to write. Raises TypeError for another class, ValueError for a field of another type."""
+        """Return the bytes to write. Raises TypeError for another class, ValueError for a field of another type."""
         if self._type is not None and not isinstance(data, self._type):
             raise TypeError(f"the type must be {self._type.__name__}")
         return self._to_json(data)
@@ -98,7 +98,7 @@ def _pydantic_json(value: Any) -> bytes:
 
 
 def _read_before_sent(to_json: Callable[[T], bytes], from_json: Callable[[bytes], T]) -> Callable[[T], bytes]:
-    """A ``to_json`` that reads what it has written. Raises ValueError for JSON that the class does not take.
+    """Return a ``to_json`` that reads what it has written. Raises ValueError for JSON that the class does not take.
 
     Nothing checks the fields of an object, so ``Order(id="seven")`` would be a record that no consumer can read.
     """

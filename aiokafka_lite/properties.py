@@ -570,7 +570,7 @@ def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> Non
 
 
 def _option(name: str) -> str:
-    """An option of a login module. A password without quotation marks may be taken for one."""
+    """Return an option of a login module. A password without quotation marks may be taken for one."""
     return f"the option {name!r}" if re.fullmatch(r"[a-z]{2,15}(?:[A-Z][a-z0-9]{1,15}){0,4}", name) else "an option"
 
 

@@ -208,7 +208,7 @@ _EXPECTED = dict.fromkeys(
 
 
 def _content(setting: str, path: str) -> bytes:
-    """The content of a file. Raises ConfigurationError, which quotes only what certainly is a path."""
+    """Return the content of a file. Raises ConfigurationError, which quotes only what certainly is a path."""
     try:
         with open(path, "rb") as file:  # not pathlib, which takes 3 ms to import
             return file.read()

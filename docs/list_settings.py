@@ -237,23 +237,23 @@ def _documented(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 
 def source_of(settings: type) -> Path:
-    """The file of a class."""
+    """Return the file of a class."""
     return Path(inspect.getfile(settings))
 
 
 def with_docstrings(settings: type) -> str:
-    """The source of the module of a class of ``HOVERED``, with the present docstrings below its fields."""
+    """Return the source of the module of a class of ``HOVERED``, with the present docstrings below its fields."""
     source = source_of(settings).read_text(encoding="utf-8")
     lines = source.splitlines(keepends=True)
     (definition,) = (
-        each for each in ast.parse(source).body if isinstance(each, ast.ClassDef) and each.name == settings.__name__
+        node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == settings.__name__
     )
-    described = {each.name: (docstrings(config)[each.name], each) for config in _CONFIGS for each in fields(config)}
-    found: dict[str, tuple[str, Field[object]]] = described
+    described = {field.name: (docstrings(config)[field.name], field) for config in _CONFIGS for field in fields(config)}
+    texts: dict[str, tuple[str, Field[object]]] = described
     for statement, following in reversed([*pairwise([*definition.body, None])]):
         if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
             continue
-        text, setting = found[statement.target.id]
+        text, setting = texts[statement.target.id]
         end = statement.end_lineno
         if isinstance(following, ast.Expr):
             end = following.end_lineno

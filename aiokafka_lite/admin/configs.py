@@ -265,9 +265,9 @@ class Configs:
         The changes of a resource are a mapping of names to values, where None restores the default, or a list of
         ``ConfigChange``. All changes of a resource are made, or none.
         """
-        given: object = changes
-        if not isinstance(given, Mapping):  # not quoted: a change may set a password
-            raise TypeError(f"changes must be a mapping of ConfigResource to changes, got {disclosure.kind(given)}")
+        argument: object = changes
+        if not isinstance(argument, Mapping):  # not quoted: a change may set a password
+            raise TypeError(f"changes must be a mapping of ConfigResource to changes, got {disclosure.kind(argument)}")
         wanted = {resource: _changes(changes[resource]) for resource in _resources(changes)}
 
         async def ask(peer: Peer, items: list[ConfigResource]) -> Mapping[ConfigResource, KafkaError | None]:

@@ -57,7 +57,7 @@ def guard(connection: socket.socket) -> None:
 
 
 def text_of(component: object) -> str:
-    """The error of a call in a forked process."""
+    """Return the error of a call in a forked process."""
     return (
         f"{component!r} belongs to another process: it was started before a fork; "
         "create and start a new one in each process, after the fork"
@@ -143,21 +143,21 @@ class _Nowhere:
         self._file: int | None = None
 
     def connection(self) -> int:
-        """A connection to a peer that neither sends, nor reads, nor closes."""
+        """Return a connection to a peer that neither sends, nor reads, nor closes."""
         if self._pair is None:
             self._pair = socket.socketpair()
             self._pair[0].setblocking(False)
         return self._pair[0].fileno()
 
     def port(self) -> int:
-        """A listening socket that nobody knows."""
+        """Return a listening socket that nobody knows."""
         if self._port is None:
             self._port = socket.create_server(("127.0.0.1", 0))
             self._port.setblocking(False)
         return self._port.fileno()
 
     def file(self) -> int:
-        """A file that is empty, and stays empty."""
+        """Return a file that is empty, and stays empty."""
         if self._file is None:
             self._file = os.open(os.devnull, os.O_RDWR)
         return self._file
@@ -200,7 +200,7 @@ def detach_file(descriptor: int) -> None:
 def call_later(
     loop: asyncio.AbstractEventLoop,
 ) -> Callable[[float, Callable[[], object]], asyncio.TimerHandle]:
-    """A function like ``loop.call_later``, whose callbacks do not run in a child."""
+    """Return a function like ``loop.call_later``, whose callbacks do not run in a child."""
     origin = generation
 
     def run(function: Callable[[], object]) -> None:

@@ -53,11 +53,11 @@ def check(host: str, port: int) -> None:
 
 
 def stands_still(host: str, port: int) -> bool:
-    """Whether a server of this thread listens on this address, in an event loop that does not run now.
+    """Return whether a server of this thread listens on this address, in an event loop that does not run now.
 
     Two loops of one thread run one after the other. So the server does not answer before the running loop has ended.
     """
-    for address in ((LOOPBACK if host == "localhost" else host, port), *((each, port) for each in ANY_ADDRESS)):
+    for address in ((LOOPBACK if host == "localhost" else host, port), *((wildcard, port) for wildcard in ANY_ADDRESS)):
         loop = _loops.get(address)
         if loop is not None and _threads[address] == get_ident():
             return not loop.is_running() and not loop.is_closed()

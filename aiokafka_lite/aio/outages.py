@@ -169,11 +169,11 @@ class Outages:
         return list(reversed(self._by_place.values()))
 
     def is_ongoing(self, place: str) -> bool:
-        """Whether this place fails now."""
+        """Return whether this place fails now."""
         return place in self._ongoing
 
     def problems(self) -> list[Outage]:
-        """The ongoing outages that have a problem, in the order of their last failures.
+        """Return the ongoing outages that have a problem, in the order of their last failures.
 
         Without a failure for ``STALE`` seconds, nobody retries any more, so the client does not wait for it.
         """
@@ -185,7 +185,7 @@ class Outages:
         ]
 
     def is_warned(self, place: str) -> bool:
-        """Whether this place fails now, and the log has a WARNING about it."""
+        """Return whether this place fails now, and the log has a WARNING about it."""
         return place in self._ongoing and self._by_place[place].is_warned
 
     def _make_room(self) -> None:

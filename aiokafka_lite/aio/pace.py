@@ -58,16 +58,16 @@ class Pace:
         self._count = 0
 
     def seconds_per_record(self, now: float) -> float:
-        """Seconds that the program takes for a record, including the one that it has now; 0 if it is not known."""
+        """Return the seconds that the program takes for a record, including the present one; 0 if it is not known."""
         present = (now - self._returned_at) / self._count if self._count else 0.0
         return max(min(self._average or 0.0, self.last), present)
 
     def most_returned(self, max_records: int) -> int:
-        """The number of records that a read for up to ``max_records`` records may return."""
+        """Return the number of records that a read for up to ``max_records`` records may return."""
         return max(1, int(min(max_records, self._allowed)))
 
     def most_acquired(self, max_records: int, lock: float, limit: int) -> int:
-        """The number of records to acquire for a read for up to ``max_records`` records; at most ``limit``.
+        """Return the number of records to acquire for a read for up to ``max_records`` records; at most ``limit``.
 
         Those that the read does not return wait for later reads, so they are what the program takes in half a lock.
         """
@@ -75,12 +75,12 @@ class Pace:
         return max(1, int(min(limit, max(self.most_returned(max_records), ahead))))
 
     def taken_within(self, seconds: float, now: float, max_records: int) -> float:
-        """The number of records that the program takes in this time, in reads for up to ``max_records`` records.
+        """Return the number of records that the program takes in this time, in reads for up to ``max_records`` records.
 
         It is infinite if the pace is not known.
         """
         of_one = self.seconds_per_record(now)
-        taken = seconds / of_one if of_one else math.inf
+        record_count = seconds / of_one if of_one else math.inf
         # A program that has not read for so long may never read again.
         will_read = now - self._returned_at <= seconds
-        return max(taken, self.most_returned(max_records)) if will_read else taken
+        return max(record_count, self.most_returned(max_records)) if will_read else record_count

@@ -44,7 +44,7 @@ def is_retriable(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the peer refuses this client: its login, its certificate, or a permission.
+    """Return whether the peer refuses this client: its login, its certificate, or a permission.
 
     The call that waits raises a refusal at once, because nobody knows how long it lasts. But it may pass without this
     client: brokers that start do not know the ACLs yet, a provider limits the rate of logins, a certificate is being
@@ -54,7 +54,7 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def is_momentary(error: BaseException) -> bool:
-    """Whether a client that has started continues after this error, and tries again later.
+    """Return whether a client that has started continues after this error, and tries again later.
 
     These are the retriable errors, refusals, and UNKNOWN_SERVER_ERROR, which brokers return during a failover.
     """

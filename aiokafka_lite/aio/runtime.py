@@ -18,7 +18,7 @@ is_seeded: ContextVar[bool] = ContextVar("is_seeded", default=False)
 
 
 def wall_clock() -> float:
-    """The time of day in seconds since the epoch.
+    """Return the time of day in seconds since the epoch.
 
     ``time.time`` is looked up at each call. A reference that was bound before a test freezes or moves the time, as
     freezegun does, would show the real time.

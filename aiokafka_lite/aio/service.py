@@ -444,7 +444,7 @@ class Service:
         if self.failure is not None:
             # A failure of an attached service is also the failure of this component, so it is not a later error.
             known = [self.failure, *(each.failure for each in self._attached)]
-            is_known = any(error is each or repr(error) == repr(each) for each in known)
+            is_known = any(error is failure or repr(error) == repr(failure) for failure in known)
             if logs and not is_known and not isinstance(error, BaseExceptionGroup):
                 logger.warning("%r failed with %r; a later error is ignored: %r", self, self.failure, error)
             return

@@ -176,10 +176,10 @@ class _Bounds(RebalanceListener):
         for partition, offset in wanted.items():
             reader.seek(partition, max(firsts[partition], min(offset, ends[partition])))
 
-    def _warn_of_ends(self, wanted: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+    def _warn_of_ends(self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
         """Say that an offset does not exist yet, because the command would wait for it silently."""
         offset = self._start.offset
-        behind = [partition for partition in wanted if offset is not None and offset > ends[partition]]
+        behind = [partition for partition in offsets if offset is not None and offset > ends[partition]]
         if not behind:
             return
         end = max(ends[partition] for partition in behind)

@@ -268,7 +268,7 @@ class Client(Component):
         self._updater.creates_topics = allowed
 
     def is_new(self, partition: TopicPartition) -> bool:
-        """Whether the partition was created after this client began to track its topic.
+        """Return whether the partition was created after this client began to track its topic.
 
         All its records are younger than the client then.
         """
@@ -382,7 +382,7 @@ class Client(Component):
         return await self._service.while_running(self._requests.repeat(find, what, self._bound(timeout)))
 
     def lacks_coordinator(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> bool:
-        """Whether the last lookup of this coordinator has failed."""
+        """Return whether the last lookup of this coordinator has failed."""
         return self.outages.is_ongoing(place_of(CoordinatorKey(kind, name)))
 
     def refresh_coordinator(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:

@@ -205,7 +205,7 @@ class Coordinators:
 
 
 def place_of(key: CoordinatorKey) -> str:
-    """The name under which failed lookups of a coordinator are counted as an outage."""
+    """Return the name under which failed lookups of a coordinator are counted as an outage."""
     return f"coordinator of {key}"
 
 

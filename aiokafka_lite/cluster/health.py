@@ -68,7 +68,7 @@ def health_of(
 
 
 def _refusals(client: Client) -> list[str]:
-    """The refusals that continue, the latest one first: of logins, certificates and permissions."""
+    """Return the refusals that continue, the latest one first: of logins, certificates and permissions."""
     refusals = [outage for outage in client.outages.all() if outage.began is not None and outage.is_refusal]
     texts = [f"{outage.place}: {outage.error}" for outage in refusals[:REFUSALS_NAMED]]
     if len(refusals) > REFUSALS_NAMED:

@@ -375,12 +375,12 @@ def _is_unchanged(old: PartitionView, given: MetadataResponsePartition, epochs_r
     )
 
 
-def _is_older(old: PartitionView, given: MetadataResponsePartition, epochs_reliable: bool) -> bool:
-    return epochs_reliable and old.leader_epoch is not None and 0 <= given.leader_epoch < old.leader_epoch
+def _is_older(old: PartitionView, answer: MetadataResponsePartition, epochs_reliable: bool) -> bool:
+    return epochs_reliable and old.leader_epoch is not None and 0 <= answer.leader_epoch < old.leader_epoch
 
 
 def _count_older(old: PartitionView, now: float) -> PartitionView | None:
-    """The partition after one more answer with a lower epoch; None if that answer counts now (rule 2)."""
+    """Return the partition after one more answer with a lower epoch; None if that answer counts now (rule 2)."""
     if old.older_answers < OLDER_ANSWERS:
         since = old.older_since if old.older_answers else now
         return dataclasses.replace(old, older_answers=old.older_answers + 1, older_since=since)

@@ -141,22 +141,26 @@ class Standstill:
     # For ``health()``, ``diagnose()`` and texts of errors.
 
     def describe(self) -> str:
-        """Everything that the client waits for at this moment, for the text of a timeout; empty if there is nothing."""
+        """Describe what the client waits for now, for the text of a timeout; empty if it waits for nothing."""
         outages = [outage.problem for outage in self._outages.problems()]
         return "; ".join(dict.fromkeys([*outages, *(wait.text for check in self._checks for wait in check())]))
 
     def waits(self) -> list[tuple[str, float]]:
-        """The texts of all problems and of all waits of the last look, with the loop's time of their first sight."""
+        """Return the texts of all problems, and of the last look's waits, with the loop's time of their first sight."""
         outages = [(outage.problem, outage.began or outage.last) for outage in self._outages.problems()]
         return [*outages, *((standing.wait.text, standing.since) for standing in self._standing.values())]
 
     def problems(self, *, is_partial: bool) -> tuple[str, ...]:
-        """The texts of the standstills that are named, either the partial ones or the others."""
+        """Return the texts of the standstills that are named, either the partial ones or the others."""
         # ``health_of`` shows the refusals.
         outages = [
             outage
             for outage in self._outages.problems()
             if outage.is_warned and outage.is_partial is is_partial and not outage.is_refusal
         ]
-        waits = [each.wait for each in self._standing.values() if each.is_named and each.wait.is_partial is is_partial]
-        return tuple(dict.fromkeys([*(each.problem for each in outages), *(each.text for each in waits)]))
+        waits = [
+            standing.wait
+            for standing in self._standing.values()
+            if standing.is_named and standing.wait.is_partial is is_partial
+        ]
+        return tuple(dict.fromkeys([*(outage.problem for outage in outages), *(wait.text for wait in waits)]))

@@ -57,7 +57,7 @@ class TopicHistory:
         self._appeared: set[str] = set()  # by lists of all topics
 
     def is_new(self, partition: TopicPartition) -> bool:
-        """Whether this partition was created after the client had first known its topic, or had missed it."""
+        """Return whether this partition was created after the client had first known its topic, or had missed it."""
         first = self._first.get(partition.topic)
         return first is not None and partition.partition >= first.count
 
@@ -96,7 +96,7 @@ class TopicHistory:
 
 
 def _is_created(topic: TopicView, absence: _Absence | None, now: float) -> bool:
-    """Whether a topic that appears was created a moment ago (rule 3)."""
+    """Return whether a topic that appears was created a moment ago (rule 3)."""
     if absence is None or absence.answers < 2:
         return False
     return now - absence.since >= MISSING_AFTER or all(partition.leader_epoch == 0 for partition in topic.partitions)

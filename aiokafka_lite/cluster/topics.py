@@ -63,7 +63,7 @@ class TrackedTopics:
         return len(self._last_use)
 
     def is_added(self, name: str) -> bool:
-        """Whether the topic stays until it is removed."""
+        """Return whether the topic stays until it is removed."""
         return self._last_use.get(name) == math.inf
 
     def add(self, names: Iterable[str]) -> None:

@@ -167,7 +167,7 @@ class ClaimReader:
         self.current = records if self._interceptors is None else self._interceptors.one_by_one(records)
 
     def raw(self, record: Record[Any, Any]) -> Record | None:
-        """A record as it is in the log, without deserializers, if it is one of the last chunk."""
+        """Return a record as it is in the log, without deserializers, if it is one of the last chunk."""
         chunk = self._source
         if chunk is None:
             return None
@@ -262,7 +262,7 @@ class Claim(AsyncIteration, Generic[K, V]):
         return self._reader.assigned.high_watermark
 
     def raw(self, record: Record[K, V]) -> Record | None:
-        """The record that was returned last, with its key and value as bytes, as they are in the log.
+        """Return the record that was returned last, with its key and value as bytes, as they are in the log.
 
         ``Workers`` uses this to send a failed record on. None for a record that was returned long ago.
         """

@@ -69,7 +69,7 @@ class CommitOnlyGroup(GroupSide):
             self._spawn(self._locate, waiting, name="committed offsets of assigned partitions")
 
     async def _locate(self, waiting: Sequence[AssignedPartition]) -> None:
-        committed = await self.offsets.lookups.locate([each.partition for each in waiting])
+        committed = await self.offsets.lookups.locate([assigned.partition for assigned in waiting])
 
         def begin(assigned: AssignedPartition) -> None:
             found = self.offsets.located(assigned.partition, committed[assigned.partition])

@@ -82,7 +82,7 @@ class ConsumerCore(ReadingCore):
         await self.positions.until_fixed(tuple(self.subscription.partitions), self.options.client.api_timeout)
 
     def most_records(self, max_records: int) -> int:
-        """The number of records that a read for up to ``max_records`` records may return; call it when a read begins.
+        """Return how many records a read for up to ``max_records`` records may return. Call it when a read begins.
 
         After records for which the program took longer than ``max_poll_interval``, it is what the program processes in
         two thirds of that time. Otherwise the member would leave, read the same records again, and never commit.
@@ -174,7 +174,7 @@ class ConsumerCore(ReadingCore):
         return None if self.group is None else self.group.coordinator
 
     def require_group(self) -> GroupSide:
-        """The group's side. Raises IllegalStateError without a ``group_id``, and in a forked process."""
+        """Return the group's side. Raises IllegalStateError without a ``group_id``, and in a forked process."""
         if self.service.is_inherited:  # hot: programs mark each record
             self.service.check_process()
         if self.group is None:

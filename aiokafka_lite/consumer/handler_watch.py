@@ -26,7 +26,7 @@ class Busy:
     since: float
 
     def describe(self, now: float) -> str:
-        """The text for ``health()``."""
+        """Return the text for ``health()``."""
         return f"the handler has worked on {self.partition} at offset {self.offset} for {now - self.since:.0f} s"
 
 
@@ -39,11 +39,11 @@ class HandlerWatch:
         self._samples: Mapping[ClaimReader, tuple[int, float]] = {}  # the position, and the time of its first look
 
     def longest(self, now: float) -> Busy | None:
-        """The record that the user's code has worked on for the longest time; None if it waits for records."""
+        """Return the record that the user's code has worked on for the longest time; None if it waits for records."""
         return min(self._busy(now), key=lambda busy: busy.since, default=None)
 
     def waits(self, now: float) -> Iterator[Wait]:
-        """The record that is processed for a long time."""
+        """Yield the record that is processed for a long time."""
         busy = self.longest(now)
         if busy is not None:
             text = (

@@ -331,7 +331,7 @@ def _lacks(topic: TopicView, assigned: AssignedPartition, since: float, view: Cl
 
 
 def place_of_lookups(node_id: int) -> str:
-    """The name under which failed lookups at a broker are counted as an outage."""
+    """Return the name under which failed lookups at a broker are counted as an outage."""
     return f"looking up offsets at broker {node_id}"
 
 

@@ -124,7 +124,7 @@ class Reader:
             place, error = self._refusals.popitem()
             if self._is_ongoing(place):
                 # One refused login is the error of all requests to its broker.
-                self._refusals = {each: other for each, other in self._refusals.items() if other is not error}
+                self._refusals = {name: other for name, other in self._refusals.items() if other is not error}
                 raise error.with_traceback(None)
 
     def raise_error(self) -> None:

@@ -77,7 +77,7 @@ class ReadingCore(SubscriptionObserver):
         self.fetching.start()
 
     def _checks(self) -> Sequence[Check]:
-        """What this component may wait for without end: the table for ``Client.standstill``."""
+        """Return what this component may wait for without end: the table for ``Client.standstill``."""
         return (
             lambda: unread_partitions(self.subscription, self.client),
             lambda: paused_partitions(self.subscription),
@@ -140,11 +140,11 @@ class ReadingCore(SubscriptionObserver):
         )
 
     def _late_program(self) -> str | None:
-        """What the program has done since it last asked for records, if that is known."""
+        """Say what the program has done since it last asked for records, if that is known."""
         return None
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
-        """The traffic with each broker, by its id."""
+        """Return the traffic with each broker, by its id."""
         self.service.check_process()
         return self.client.traffic()
 

@@ -111,7 +111,7 @@ class Subscription:
         return {partition.topic for partition in self.partitions}
 
     def consumed(self, assigned: AssignedPartition) -> Consumed:
-        """The counts of an assigned partition, with its earlier assignments."""
+        """Return the counts of an assigned partition, with its earlier assignments."""
         earlier = self.earlier_assignments.get(assigned.partition, NOTHING_CONSUMED)
         return Consumed(
             earlier.records + assigned.buffer.consumed, earlier.unpacked_bytes + assigned.buffer.unpacked_bytes
@@ -177,7 +177,7 @@ class Subscription:
         return added
 
     def reset_of(self, partition: TopicPartition) -> Reset:
-        """The way to choose the first offset of a partition that has none: the policy, with one exception.
+        """Return the way to choose the first offset of a partition that has none: the policy, with one exception.
 
         A policy that skips old records must not skip those of a new partition, because all of them are younger than the
         consumer. (Java's "latest" skips the records that were written before it detected the partition.)
@@ -217,7 +217,7 @@ class Subscription:
 
     def replace_pause(self, old: PauseReason, new: PauseReason) -> None:
         """Give each partition with the reason ``old`` the reason ``new``. Other reasons stay."""
-        matching = [each for each in self.partitions.values() if each.position.pause_reason is old]
+        matching = [assigned for assigned in self.partitions.values() if assigned.position.pause_reason is old]
         self.change(matching, lambda assigned: assigned.position.pause_for(new))
 
     def settle(self) -> None:
@@ -229,7 +229,7 @@ class Subscription:
         self._observer.on_reset(partition, old, new, reason)
 
     def is_raised(self, partition: TopicPartition, error: KafkaError) -> bool:
-        """Whether a read raises this error of a partition."""
+        """Return whether a read raises this error of a partition."""
         is_waited_out = self.waits_out_refusals and partition.topic in self.read_topics
         return not (is_waited_out and is_refusal(error))
 

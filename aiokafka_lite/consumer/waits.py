@@ -23,7 +23,7 @@ SHOWN = 3
 
 
 def unread_partitions(subscription: Subscription, client: Client) -> Iterator[Wait]:
-    """The partitions that have no leader or no position, with the reason of the first one."""
+    """Yield the partitions that have no leader or no position, with the reason of the first one."""
     waiting = [assigned for assigned in subscription if _waits(assigned, client)]
     if not waiting:
         return
@@ -51,7 +51,7 @@ def _waits(assigned: AssignedPartition, client: Client) -> bool:
 
 
 def _is_logged(assigned: AssignedPartition, client: Client) -> bool:
-    """Whether the failure that is retried, or the missing topic, has a line in the log already."""
+    """Return whether the failure that is retried, or the missing topic, has a line in the log already."""
     leader = client.view.leader_of(assigned.partition)
     places = [str(assigned.partition)]
     if leader is not None:
@@ -62,7 +62,7 @@ def _is_logged(assigned: AssignedPartition, client: Client) -> bool:
 
 
 def open_transactions(subscription: Subscription, isolation: IsolationLevel) -> Iterator[Wait]:
-    """A partition whose next records wait for the end of a transaction: a program may have forgotten to end it."""
+    """Yield a partition whose next records wait for the end of a transaction, which a program may have forgotten."""
     if isolation is not IsolationLevel.READ_COMMITTED:
         return
     waiting = [assigned for assigned in subscription if _waits_for_transaction(assigned)]
@@ -87,7 +87,7 @@ def _waits_for_transaction(assigned: AssignedPartition) -> bool:
 
 
 def paused_partitions(subscription: Subscription) -> Iterator[Wait]:
-    """The pause of all partitions by the program: a read returns nothing then, as the program wants it."""
+    """Yield the pause of all partitions by the program: a read returns nothing then, as the program wants it."""
     partitions = subscription.partitions
     if partitions and all(assigned.position.paused for assigned in partitions.values()):
         text = f"the program has paused all its partitions ({plural(len(partitions), 'partition')})"

@@ -88,14 +88,16 @@ def _define_named(schema: dict[str, Any], namespace: str, names: Names) -> str:
             }
             for each in schema["fields"]
         ]
-        for given, field in zip(schema["fields"], made["fields"], strict=True):
-            if "default" in given and not _is_value(given["default"], field["type"], names):
-                raise ValueError(f"the default {json.dumps(given['default'])[:80]} of {full}.{field['name']} is wrong")
+        for definition, field in zip(schema["fields"], made["fields"], strict=True):
+            if "default" in definition and not _is_value(definition["default"], field["type"], names):
+                raise ValueError(
+                    f"the default {json.dumps(definition['default'])[:80]} of {full}.{field['name']} is wrong"
+                )
     return full
 
 
 def _is_value(value: Any, schema: Any, names: Names) -> bool:
-    """Whether JSON is a default value of a type. Any type of a union will do, as since Avro 1.12."""
+    """Return whether JSON is a default value of a type. Any type of a union will do, as since Avro 1.12."""
     if isinstance(schema, list):
         return any(_is_value(value, branch, names) for branch in schema)
     if isinstance(schema, str):

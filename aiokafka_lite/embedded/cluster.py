@@ -351,14 +351,16 @@ class EmbeddedCluster(Component):
                 await asyncio.sleep(_LOOK_AGAIN)
 
     def _ends_of(self, topic: str) -> list[int]:
-        """The last stable offset of each partition; none without the topic, or while a partition has no leader."""
+        """Return the last stable offset of each partition; none without the topic, or if a partition has no leader."""
         if topic not in self.controller.topics:
             return []
         leaders = [state.leader for state in self.controller.require(topic).partitions]
         if not all(leader in self.nodes for leader in leaders):
             return []
-        partitions = [self.nodes[leader].replica_manager.require((topic, each)) for each, leader in enumerate(leaders)]
-        return [each.last_stable_offset for each in partitions]
+        partitions = [
+            self.nodes[leader].replica_manager.require((topic, index)) for index, leader in enumerate(leaders)
+        ]
+        return [partition.last_stable_offset for partition in partitions]
 
     def metrics(self) -> ClusterMetrics:
         """Counters and gauges of all brokers: requests by topic, purgatories, in-sync sets, connections."""

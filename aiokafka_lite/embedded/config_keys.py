@@ -121,13 +121,13 @@ _LARGEST = {
 }
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error text that names the most similar setting; empty if none is similar."""
+def nearest(name: str, settings: Iterable[str]) -> str:
+    """Return the end of an error text that names the most similar setting; empty if none is similar."""
     from difflib import get_close_matches  # imported here, because most programs do not need it
 
     # The ends of long names count most: retention.ms of a topic is log.retention.ms of a broker.
-    similar = [each for each in known if each.endswith(f".{name}") or name.endswith(f".{each}")]
-    similar = similar or get_close_matches(name.lower().replace("_", "."), known, 1)
+    similar = [setting for setting in settings if setting.endswith(f".{name}") or name.endswith(f".{setting}")]
+    similar = similar or get_close_matches(name.lower().replace("_", "."), settings, 1)
     return f"; did you mean {min(similar, key=len)}?" if similar else ""
 
 

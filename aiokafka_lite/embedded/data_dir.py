@@ -134,7 +134,7 @@ class DataDir(InMemory):
         forks.notify(self)
 
     def _read_cluster(self) -> dict[str, Any]:
-        """The content of ``cluster.json``; empty for a new directory. Raises ConfigurationError for a foreign one."""
+        """Read ``cluster.json``. Returns {} for a new directory, and raises ConfigurationError for a foreign one."""
         try:
             names = {path.name for path in self._path.iterdir()} if self._path.exists() else set()
             cluster: dict[str, Any] | None = read_document(self._path / _CLUSTER)
@@ -188,7 +188,7 @@ class DataDir(InMemory):
     # Topics and their logs.
 
     def _restore_topics(self, controller: Controller) -> list[Topic]:
-        """The topics, in states in which no damaged replica begins in sync. Raises ConfigurationError."""
+        """Return the topics, in states in which no damaged replica begins in sync. Raises ConfigurationError."""
         topics = [self._read_topic(path, controller) for path in sorted((self._path / "topics").glob("*.json"))]
         used = {node for topic in topics for state in topic.partitions for node in state.replicas}
         if not used <= set(self._nodes):
@@ -279,7 +279,7 @@ class DataDir(InMemory):
             files.repair(self._start)
 
     def _next_producer_id(self) -> int:
-        """The first producer id that no record has: an older ``cluster.json`` would give ids out again."""
+        """Return the first producer id that no record has: an older ``cluster.json`` would give ids out again."""
         largest = max((files.largest_producer_id for files in self._loaded.values()), default=-1)
         reserved: int = self._cluster.get("next_producer_id", 0)
         return max(reserved, largest + 1)
@@ -289,10 +289,10 @@ class DataDir(InMemory):
 
         A directory without a checkpoint of ours is not touched.
         """
-        known = {self._directory(node, key, b"").directory for node, key in self._loaded}
+        replica_directories = {self._directory(node, key, b"").directory for node, key in self._loaded}
         deleted = {path.stem: path for path in (self._path / _DELETED_TOPICS).glob("*.json")}
         for path in sorted(self._path.glob("node-*/*")):
-            if path in known or not path.is_dir():
+            if path in replica_directories or not path.is_dir():
                 continue
             if re.search(f"{DELETED}([.][0-9]+)?$", path.name):
                 delete_directory(path)

@@ -56,7 +56,7 @@ def write_document(path: Path, content: object, *, is_private: bool = False, is_
 
 
 def read_document(path: Path) -> Any:
-    """The content; None if there is no file. Raises UnreadableDocument, whose text names the file but no cure."""
+    """Return the content; None without a file. Raises UnreadableDocument, whose text names the file but no cure."""
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -89,7 +89,7 @@ def flush_directory(path: Path) -> None:
 
 
 def unused_name(path: Path, suffix: str) -> Path:
-    """A name beside ``path`` that no file has yet: the name with a suffix, which a number may follow."""
+    """Return a name beside ``path`` that no file has yet: the name with a suffix, which a number may follow."""
     stem = path.name[: 250 - len(suffix)]  # file systems allow 255 bytes
     name, number = path.with_name(stem + suffix), 2
     while os.path.lexists(name):

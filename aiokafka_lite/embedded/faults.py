@@ -249,7 +249,7 @@ class Faults:
 
 
 def _error_code(code: object) -> ErrorCode:
-    """The error code. Raises TypeError for a name, ValueError for a number that is no code."""
+    """Return the error code. Raises TypeError for a name, ValueError for a number that is no code."""
     if isinstance(code, str):
         from difflib import get_close_matches
 
@@ -258,10 +258,10 @@ def _error_code(code: object) -> ErrorCode:
         raise TypeError(must_be("code", "an ErrorCode or its number", code) + hint)
     if not is_whole(code):
         raise TypeError(must_be("code", "an ErrorCode or its number", code))
-    found = ErrorCode.of(code)
-    if found != code:
+    error_code = ErrorCode.of(code)
+    if error_code != code:
         raise ValueError(must_be("code", "the number of an ErrorCode", code))
-    return found
+    return error_code
 
 
 def _times(times: object) -> int | None:

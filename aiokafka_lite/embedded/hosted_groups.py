@@ -120,7 +120,7 @@ class HostedGroups(dict[str, HostedGroup]):
         return ClassicMembers(group, self._metadata, self.new_id)
 
     def consumer(self, group_id: str, epoch: int) -> ConsumerGroup:
-        """The group for a heartbeat of a consumer protocol member; a new one, not hosted yet, if the member joins.
+        """Return the group for a heartbeat of a consumer protocol member; a new one, not hosted yet, if it joins.
 
         Raises GroupRefusal.
         """

@@ -163,10 +163,10 @@ class Segments:
         """The log starts at this offset now; the records before it are deleted."""
 
     def restarted(self, start_offset: int) -> None:
-        """The log continues at this offset; all its segments are about to be deleted."""
+        """Note that the log continues at this offset; all its segments are about to be deleted."""
 
     def shortened(self, end_offset: int) -> None:
-        """The records from this offset on are about to be deleted."""
+        """Note that the records from this offset on are about to be deleted."""
 
 
 class Log:

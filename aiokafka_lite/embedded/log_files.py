@@ -532,7 +532,7 @@ class LogFiles(Segments):
 
 
 def size_of(path: Path) -> int:
-    """The size of a file; 0 if it does not exist."""
+    """Return the size of a file; 0 if it does not exist."""
     return path.stat().st_size if path.exists() else 0
 
 

@@ -436,9 +436,9 @@ class BrokerNode:
 
     def _drop_slowest_sender(self) -> bool:
         """Disconnect the client whose request has been incomplete for longest. False if all are recent."""
-        streams = [each.stream for each in self.connections]
-        waiting = [(since, each) for each in streams if (since := each.incomplete_since) is not None]
-        since, slowest = min(waiting, key=lambda each: each[0], default=(math.inf, None))
+        streams = [connection.stream for connection in self.connections]
+        waiting = [(since, stream) for stream in streams if (since := stream.incomplete_since) is not None]
+        since, slowest = min(waiting, key=lambda sender: sender[0], default=(math.inf, None))
         if slowest is None or since > self.time() - INCOMPLETE_REQUEST:
             return False
         self.closings.closed(slowest.peer, "its request is incomplete, and other clients need the memory")

@@ -106,13 +106,13 @@ def check_documents(schema: Any, referenced: dict[str, Any]) -> None:
     if not isinstance(schema, dict | bool):
         raise ValueError("a JSON Schema must be an object or a boolean")
     base = _id(schema)
-    known = set(referenced) | {f"./{name}" for name in referenced}
-    known |= {urljoin(base, name) for name in referenced}
+    names = set(referenced) | {f"./{name}" for name in referenced}
+    names |= {urljoin(base, name) for name in referenced}
     for document in (schema, *referenced.values()):
-        known |= set(_ids(document, ""))
+        names |= set(_ids(document, ""))
     for ref in _refs(schema):
         document = urldefrag(ref).url
-        if not document or document in known or urljoin(base, document) in known or _FIRST_DRAFTS.match(document):
+        if not document or document in names or urljoin(base, document) in names or _FIRST_DRAFTS.match(document):
             continue
         raise ValueError(f"{document} is not found; a $ref needs it, and no reference has this name")
 

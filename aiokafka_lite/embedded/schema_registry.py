@@ -356,7 +356,7 @@ class RegistryState:
             if kind == "AVRO":
                 AvroSchema(text, self._texts_used_by(content))
             elif kind == "JSON":
-                used = {name: json.loads(each.text) for name, each in self._used_by(content).items()}
+                used = {name: json.loads(document.text) for name, document in self._used_by(content).items()}
                 check_documents(json.loads(text), used)
             else:
                 check_imports(text, self._used_by(content))
@@ -372,7 +372,7 @@ class RegistryState:
         return self._find(subject, str(reference["version"])).schema
 
     def _used_by(self, content: _Content) -> dict[str, _Content]:
-        """The schemas that a schema refers to, directly or not, by the names of the references.
+        """Return the schemas that a schema refers to, directly or not, by the names of the references.
 
         A schema comes after the schemas that it needs. Raises ValueError for a reference to a version that does not
         exist.

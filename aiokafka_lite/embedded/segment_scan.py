@@ -40,7 +40,7 @@ class SegmentScan:
     largest_producer_id: int = -1
 
     def is_torn(self, flushed: int) -> bool:
-        """Whether only bytes at the end are damaged that nobody flushed: what a crash leaves of its last write."""
+        """Return whether only unflushed bytes at the end are damaged: what a crash leaves of the last write."""
         return len(self.gaps) == 1 and self.gaps[0][1] == self.size and self.gaps[0][0] >= flushed
 
     @property
@@ -49,7 +49,7 @@ class SegmentScan:
         return sum(batch.size for batch, _ in self.batches)
 
     def lost_offsets(self, next_offset: int) -> str:
-        """The offsets that the damaged bytes had, as far as the batches around them tell."""
+        """Return the offsets that the damaged bytes had, as far as the batches around them tell."""
         first, last = next_offset, -1
         for batch, position in self.batches:
             if position < self.gaps[0][0]:
@@ -78,35 +78,35 @@ class SegmentScan:
 
 def scan_segment(path: Path, next_offset: int) -> SegmentScan:
     """Find the whole batches of a file, from ``next_offset`` on. Raises OSError."""
-    found = SegmentScan(path, path.stat().st_size)
-    size = found.size
+    scan = SegmentScan(path, path.stat().st_size)
+    size = scan.size
     if not size:
-        return found
+        return scan
     position = 0
     before = next_offset  # the next offset before the last batch
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         while position < size:
             view = _batch_at(content, position, size)
-            if view is not None and before <= view.base_offset < next_offset and found.batches:
-                last, place = found.batches[-1]
+            if view is not None and before <= view.base_offset < next_offset and scan.batches:
+                last, place = scan.batches[-1]
                 if last.base_offset > before:
                     # The checksum does not cover the base offset. It is wrong in the batch that leaps ahead.
-                    found.batches.pop()
-                    found.gaps.append((place, position))
+                    scan.batches.pop()
+                    scan.gaps.append((place, position))
                     next_offset = before
             if view is None or view.base_offset < next_offset:
                 resumed = _next_batch(content, position, size, next_offset)
-                found.gaps.append((position, resumed))
+                scan.gaps.append((position, resumed))
                 position = resumed
                 continue
             stored = StoredBatch(
                 view.base_offset, view.last_offset, view.max_timestamp, view.leader_epoch, _no_bytes, view.size
             )
-            found.batches.append((stored, position))
-            found.largest_producer_id = max(found.largest_producer_id, view.producer_id)
+            scan.batches.append((stored, position))
+            scan.largest_producer_id = max(scan.largest_producer_id, view.producer_id)
             position += view.size
             before, next_offset = next_offset, stored.next_offset
-    return found
+    return scan
 
 
 def _no_bytes() -> bytes:
@@ -114,7 +114,7 @@ def _no_bytes() -> bytes:
 
 
 def _next_batch(content: mmap.mmap, position: int, size: int, next_offset: int) -> int:
-    """The position of the first whole batch behind damaged bytes; the size of the file if there is none."""
+    """Return the position of the first whole batch behind damaged bytes; the size of the file if there is none."""
     # Mostly the records are damaged, and the header still says where the batch ends. It is asked first, because the
     # value of a record may contain a whole batch.
     end = position + _length_at(content, position, size)
@@ -137,7 +137,7 @@ def _is_whole(content: mmap.mmap, position: int, size: int, next_offset: int) ->
 
 
 def _length_at(content: mmap.mmap, position: int, size: int) -> int:
-    """The size of the batch at a position as its header says; 0 if that cannot be."""
+    """Return the size of the batch at a position as its header says; 0 if that cannot be."""
     if size - position < HEADER_SIZE:
         return 0
     length = int.from_bytes(content[position + _LENGTH_AT : position + _LENGTH_AT + 4], "big") + 12
@@ -145,7 +145,7 @@ def _length_at(content: mmap.mmap, position: int, size: int) -> int:
 
 
 def _batch_at(content: mmap.mmap, position: int, size: int) -> RecordBatch | None:
-    """The batch at a position, with its CRC checked; None if it is cut or damaged."""
+    """Return the batch at a position, with its CRC checked; None if it is cut or damaged."""
     length = _length_at(content, position, size)
     if not length:
         return None

@@ -247,7 +247,7 @@ class Coordinator:
         await self._gone.wait()
 
     def waits(self) -> Iterator[Wait]:
-        """What the member waits for now, for ``Client.standstill``."""
+        """Yield what the member waits for now, for ``Client.standstill``."""
         return self._waits.look()
 
     # The task.

@@ -60,7 +60,7 @@ class OffsetLookups:
         timeout: float | None,
         on_retry: Callable[[KafkaError], None] = lambda error: None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets; see ``Offsets.fetch``. ``on_retry`` gets the error of each failed attempt."""
+        """Return the committed offsets; see ``Offsets.fetch``. ``on_retry`` gets the error of each failed attempt."""
         check_timeout(timeout)
         lookup = _Lookup(dict.fromkeys(checked_partitions(partitions)), on_retry=on_retry)
         limit = self._client_config.api_timeout if timeout is None else timeout
@@ -69,8 +69,9 @@ class OffsetLookups:
         return lookup.found
 
     async def locate(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets, for a reader that cannot read without them: the lookup has no time limit."""
-        wanted, place, outages = list(partitions), f"committed offsets of group {self._group_id}", self._client.outages
+        """Return the committed offsets, for a reader that cannot read without them: the lookup has no time limit."""
+        partitions = list(partitions)
+        place, outages = f"committed offsets of group {self._group_id}", self._client.outages
 
         def report(error: KafkaError) -> None:
             # INFO, not WARNING: errors are normal while a coordinator moves to another broker.
@@ -89,7 +90,7 @@ class OffsetLookups:
         try:
             while True:
                 try:
-                    found = await self.fetch(wanted, timeout=None, on_retry=report)
+                    offsets = await self.fetch(partitions, timeout=None, on_retry=report)
                 except KafkaError as error:
                     if not is_momentary(error):
                         raise
@@ -99,7 +100,7 @@ class OffsetLookups:
                         await asyncio.sleep(backoff.next())
                     continue
                 outages.recovered(logger, place, "group %s: read the committed offsets", self._group_id)
-                return found
+                return offsets
         finally:
             outages.forget(place)  # a cancelled lookup is no outage
 

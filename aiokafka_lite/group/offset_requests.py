@@ -66,7 +66,7 @@ def commit_request(
 def read_commit(
     offsets: Collection[TopicPartition], response: OffsetCommitResponse, names: Mapping[bytes, str]
 ) -> dict[TopicPartition, ErrorCode | None]:
-    """The error code of each offset; None for a partition that the answer omits."""
+    """Return the error code of each offset; None for a partition that the answer omits."""
     found = {
         TopicPartition(names.get(topic.topic_id, topic.name), each.partition_index): ErrorCode.of(each.error_code)
         for topic in response.topics

@@ -248,7 +248,11 @@ class Offsets:
         wanted = None if partitions is None else set(partitions)
         offsets = self._marked
         if self._initial:
-            begins = {each: offset for each, offset in self._initial.items() if self._committed.get(each) is None}
+            begins = {
+                partition: offset
+                for partition, offset in self._initial.items()
+                if self._committed.get(partition) is None
+            }
             offsets = begins | offsets
         return {
             partition: offset
@@ -274,7 +278,9 @@ class Offsets:
         """Commit the marks of these partitions, or of all, that are not committed yet. Otherwise like ``commit``."""
         self._collect()
         wanted = None if partitions is None else list(partitions)
-        before = {each: offset for each, offset in self._to_commit(wanted).items() if each in self._marked}
+        before = {
+            partition: offset for partition, offset in self._to_commit(wanted).items() if partition in self._marked
+        }
 
         def dropped() -> dict[TopicPartition, KafkaError]:
             """Marks whose partitions were lost during the commit, which may have waited for an earlier commit."""

@@ -221,7 +221,7 @@ def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None
 
 
 def is_final(code: ErrorCode, *, was_accepted: bool) -> bool:
-    """Whether a code that is not retriable ends a member.
+    """Return whether a code that is not retriable ends a member.
 
     A missing permission ends none. ``was_accepted``: the coordinator has accepted the member before, with the same
     settings. Then the cause is outside this client, such as a full group or a setting of the brokers, and may pass.
@@ -232,7 +232,7 @@ def is_final(code: ErrorCode, *, was_accepted: bool) -> bool:
 
 
 def is_refused(error: KafkaError) -> bool:
-    """Whether an operator may have to act: the error is neither a step of a rebalance nor retriable."""
+    """Return whether an operator may have to act: the error is neither a step of a rebalance nor retriable."""
     if not isinstance(error, BrokerError):
         return is_refusal(error)
     return error.code not in _EVICTED and not is_retriable_by_member(error)

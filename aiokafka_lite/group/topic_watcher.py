@@ -126,7 +126,7 @@ class TopicWatcher:
     # Refused topics.
 
     def _refused(self) -> list[str]:
-        """The topics that the principal may not describe. The other topics are read meanwhile.
+        """Return the topics that the principal may not describe. The other topics are read meanwhile.
 
         A pattern matches only topics that the principal may describe, so only topics given by name can be refused.
         """

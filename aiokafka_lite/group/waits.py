@@ -72,7 +72,7 @@ class MemberWaits:
         self._described: tuple[re.Pattern[str], Collection[str], str] | None = None  # a pattern, a list, and the text
 
     def look(self) -> Iterator[Wait]:
-        """The present waits."""
+        """Yield the present waits."""
         member = self._member()
         if member.is_gone or member.state is MemberState.FATAL:
             return
@@ -120,11 +120,11 @@ class MemberWaits:
             yield Wait("topics", text, is_partial=is_partial, is_logged=True, after=MISSING_AFTER)
 
     def _describe(self, pattern: re.Pattern[str], listed: Collection[str]) -> str:
-        """``describe_pattern``, computed once for each list: a cluster may have thousands of topics."""
-        known = self._described
-        if known is None or known[0] is not pattern or known[1] is not listed:
-            known = self._described = (pattern, listed, describe_pattern(pattern, listed))
-        return known[2]
+        """Call ``describe_pattern`` once for each list: a cluster may have thousands of topics."""
+        description = self._described
+        if description is None or description[0] is not pattern or description[1] is not listed:
+            description = self._described = (pattern, listed, describe_pattern(pattern, listed))
+        return description[2]
 
     def _no_partitions(self, member: BaseMember) -> Iterator[Wait]:
         topics = self._client.view.topics
@@ -147,7 +147,7 @@ class MemberWaits:
         )
 
     def _topics_of_others(self, member: BaseMember) -> Iterator[Wait]:
-        """The topics that this member assigns as the leader, and may not see."""
+        """Yield the topics that this member assigns as the leader, and may not see."""
         if member.leadership is None:
             return
         topics = self._client.view.topics
@@ -168,7 +168,7 @@ class MemberWaits:
 
 
 def describe_pattern(pattern: re.Pattern[str], listed: Collection[str]) -> str:
-    """The reason why a pattern matches nothing, with the topics that come nearest."""
+    """Say why a pattern matches nothing, with the topics that come nearest."""
     text = f"the pattern {pattern.pattern!r} matches no topic"
     begins = sorted(name for name in listed if pattern.search(name))
     if begins:
@@ -184,7 +184,7 @@ def describe_pattern(pattern: re.Pattern[str], listed: Collection[str]) -> str:
 
 
 def _common_prefix(name: str, text: str) -> int:
-    """The number of characters with which both begin."""
+    """Return the number of characters with which both begin."""
     differences = (index for index, (one, other) in enumerate(zip(name, text)) if one != other)
     return next(differences, min(len(name), len(text)))
 

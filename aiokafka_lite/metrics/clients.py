@@ -55,12 +55,12 @@ class ObservedClients:
         if name is not None and (not isinstance(name, str) or not name):
             raise ConfigurationError(must_be("name", "a text", name))
         loop = running_loop() or self._loop
-        for closed in [each for each in self._loops if each.is_closed()]:
+        for closed in [event_loop for event_loop in self._loops if event_loop.is_closed()]:
             del self._loops[closed]
         given = name or _name_of(client)
-        taken = {used for clients in self._loops.values() for other, used in clients.items() if other is not client}
+        names = {used for clients in self._loops.values() for other, used in clients.items() if other is not client}
         number, unique = 1, given
-        while unique in taken:
+        while unique in names:
             number += 1
             unique = f"{given}-{number}"
         self._loops.setdefault(loop, weakref.WeakKeyDictionary())[client] = unique
@@ -72,7 +72,7 @@ class ObservedClients:
             clients.pop(client, None)
 
     def samples_of(self, client: Client) -> list[Sample]:
-        """The present samples of one client, in its event loop; none elsewhere."""
+        """Return the present samples of one client, in its event loop; none elsewhere."""
         clients = self._loops.get(running_loop() or self._loop)
         name = None if clients is None else clients.get(client)
         return [] if name is None else list(_samples_of(client, name))
@@ -93,7 +93,7 @@ class ObservedClients:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The running event loop of this thread, or None."""
+    """Return the running event loop of this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -90,9 +90,14 @@ class _Exported:
 
     def make_instruments(self, provider: MeterProvider) -> None:
         meter = self._api.get_meter("aiokafka_lite", VERSION, provider)
-        for each in INSTRUMENTS:
-            make = meter.create_observable_counter if each.is_counter else meter.create_observable_gauge
-            make(each.opentelemetry_name, [self._observer(each)], unit=each.unit, description=each.description)
+        for instrument in INSTRUMENTS:
+            make = meter.create_observable_counter if instrument.is_counter else meter.create_observable_gauge
+            make(
+                instrument.opentelemetry_name,
+                [self._observer(instrument)],
+                unit=instrument.unit,
+                description=instrument.description,
+            )
 
     def named(self, name: str, client: Client) -> None:
         """Note the client of a name. The counters of an earlier client of this name have ended."""

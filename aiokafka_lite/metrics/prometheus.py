@@ -71,7 +71,7 @@ class KafkaCollector:
         self._clients.remove(client)
 
     def describe(self) -> list[Metric]:
-        """All metrics without samples: ``prometheus_client`` refuses a second collector by their names.
+        """Return all metrics without samples: ``prometheus_client`` refuses a second collector by their names.
 
         It calls this at the registration, which must not wait for the clients.
         """

@@ -27,7 +27,7 @@ class MonotonicTotals:
         self._totals: dict[tuple[Instrument, tuple[str, ...]], _Total] = {}
 
     def of(self, sample: Sample) -> float:
-        """The value of a gauge, or the total of a counter. A counter that has fallen has begun again at 0."""
+        """Return the value of a gauge, or the total of a counter. A counter that has fallen has begun again at 0."""
         if not sample.instrument.is_counter:
             return sample.value
         total = self._totals.setdefault((sample.instrument, sample.labels), _Total())

@@ -109,7 +109,7 @@ class TcpConnector:
             self._failed[host, port] = failed
 
     def _in_order(self, host: str, port: int, addresses: list[SocketAddress]) -> list[SocketAddress]:
-        """The addresses as the resolver gave them, except that those that failed come last."""
+        """Return the addresses as the resolver gave them, except that those that failed come last."""
         order = {name: place for place, name in enumerate(self._failed.get((host, port), ()), 1)}
         return sorted(addresses, key=lambda address: order.get(_numeric(address[1]), 0)) if order else addresses
 

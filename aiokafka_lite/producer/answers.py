@@ -244,7 +244,7 @@ class Answers:
         return error_for(answer.error_code, f"{attempt}: {answer.error_message}" if answer.error_message else attempt)
 
     def _advice(self, code: ErrorCode) -> str:
-        """The settings that the refused format requires."""
+        """Return the settings that the refused format requires."""
         settings = []
         if code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT and self._transactional_id is not None:
             return "transactions require message.format.version 0.11 or newer of the topic"

@@ -21,7 +21,7 @@ def waits(
     transaction_error: KafkaError | None,
     progress: int,
 ) -> Iterator[Wait]:
-    """The present waits of a producer. They are partial: records of other topics may be written.
+    """Yield the present waits of a producer. They are partial: records of other topics may be written.
 
     ``unsettled`` are the partitions with unsettled batches. ``progress`` grows with each delivered record. If no broker
     answers at all, the client names that.
@@ -43,7 +43,7 @@ def waits(
 
 
 def _topics(client: Client, topics: Iterable[TopicProducer]) -> Iterator[Wait]:
-    """Topics whose records wait for metadata."""
+    """Yield the topics whose records wait for metadata."""
     for topic in topics:
         name = topic.name
         if topic.pending is None and topic.unplaced is None:
@@ -62,7 +62,7 @@ def _topics(client: Client, topics: Iterable[TopicProducer]) -> Iterator[Wait]:
 
 
 def _partitions(unsettled: Sequence[PartitionProducer], progress: int) -> Iterator[Wait]:
-    """Partitions whose batches cannot be sent. One text for all, because a dead broker has thousands."""
+    """Yield the partitions whose batches cannot be sent. One text for all, because a dead broker has thousands."""
     waiting = [
         partition for partition in unsettled if partition.has_batches and partition.state is not PartitionState.OPEN
     ]

@@ -120,7 +120,7 @@ class AvroDeserializer(SchemaDeserializer[T]):
 
 
 def _is_bytes(schema: Any) -> bool:
-    """Whether the schema is "bytes" itself. Confluent's format has no length before such bytes."""
+    """Return whether the schema is "bytes" itself. Confluent's format has no length before such bytes."""
     return schema == "bytes" or (isinstance(schema, Mapping) and schema["type"] == "bytes")
 
 
@@ -137,10 +137,10 @@ def _checked(given: GivenAvro) -> Schema:
 
 
 async def _resolved(registry: SchemaRegistryClient, schema: Schema) -> Any:
-    """The schema with the types that it refers to. Raises ConfigurationError."""
+    """Return the schema with the types that it refers to. Raises ConfigurationError."""
     used = await referenced(registry, schema)
     try:
-        parsed = [json.loads(each.text) for each in (*used.values(), schema)]
+        parsed = [json.loads(document.text) for document in (*used.values(), schema)]
     except (ValueError, RecursionError) as error:
         raise _wrong_schema(error) from None
     return _resolve(parsed.pop(), parsed)
@@ -161,7 +161,7 @@ def _writer_of(schema: Any) -> Write:
 
 
 async def _parsed(registry: SchemaRegistryClient, schema: Schema) -> Any:
-    """The schema as fastavro reads with it."""
+    """Return the schema as fastavro reads with it."""
     return _parse(for_fastavro(await _resolved(registry, schema)))
 
 

@@ -48,7 +48,7 @@ def depth_check(schema: Any) -> Callable[[bytes, int], None] | None:
 def _contains_itself(
     schema: Any, outer: frozenset[str], records: dict[str, Mapping[str, Any]], sizes: dict[str, int | None]
 ) -> bool:
-    """Whether a type is used inside its own definition. Adds the named types to ``records`` and ``sizes``.
+    """Return whether a type is used inside its own definition. Adds the named types to ``records`` and ``sizes``.
 
     Each definition of a resolved schema is at the first place that uses it, so a type that contains itself by way of
     others is used inside its own definition as well.
@@ -72,7 +72,7 @@ def _contains_itself(
 
 
 def _has_empty_items(schema: Any, records: Mapping[str, Mapping[str, Any]], sizes: Mapping[str, int | None]) -> bool:
-    """Whether the schema has an array whose items take no bytes."""
+    """Return whether the schema has an array whose items take no bytes."""
     if isinstance(schema, str):
         return False  # its definition is elsewhere in the schema
     if isinstance(schema, list):
@@ -87,7 +87,7 @@ def _has_empty_items(schema: Any, records: Mapping[str, Mapping[str, Any]], size
 
 
 def _is_empty(schema: Any, records: Mapping[str, Mapping[str, Any]], sizes: Mapping[str, int | None]) -> bool:
-    """Whether values of this type take no bytes. A record without bytes cannot contain itself."""
+    """Return whether values of this type take no bytes. A record without bytes cannot contain itself."""
     if isinstance(schema, list):
         return False
     kind = schema if isinstance(schema, str) else schema["type"]

@@ -23,8 +23,8 @@ def resolved(schema: Any, referenced: Iterable[Any] = ()) -> Any:
     ``referenced`` are the parsed schemas that it refers to, directly or not. Raises ValueError.
     """
     definitions = _Definitions()
-    for each in referenced:
-        definitions.add(each, "")
+    for reference in referenced:
+        definitions.add(reference, "")
     definitions.add(schema, "")
     return definitions.inline(schema, "", set(), lambda name: name)
 

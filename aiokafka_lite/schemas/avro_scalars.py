@@ -33,7 +33,7 @@ class AvroType(Protocol):
     """What an object must be, for the text of an error."""
 
     def fit(self, data: Any) -> int:
-        """How well the object fits: NO, CONVERTED or EXACT. Looks at the outermost object alone."""
+        """Say how well the object fits: NO, CONVERTED or EXACT. Looks at the outermost object alone."""
         ...
 
     def write(self, out: bytearray, data: Any) -> None:
@@ -41,7 +41,7 @@ class AvroType(Protocol):
         ...
 
     def of_default(self, default: Any) -> Any:
-        """The object for a default value, which is JSON. Raises Mismatch."""
+        """Return the object for a default value, which is JSON. Raises Mismatch."""
         ...
 
 
@@ -288,7 +288,7 @@ def utf8(text: str) -> bytes:
 
 
 def _latin(default: Any) -> Any:
-    """The bytes of a default: each character of the JSON is one byte."""
+    """Return the bytes of a default: each character of the JSON is one byte."""
     try:
         return default.encode("latin-1") if isinstance(default, str) else default
     except UnicodeEncodeError:

@@ -184,7 +184,7 @@ class _Record:
         return EXACT if is_known and all(field.name in data or field.is_optional for field in self._fields) else NO
 
     def is_complete(self, data: Mapping[str, Any]) -> bool:
-        """Whether the data has each field, so that no default is needed."""
+        """Return whether the data has each field, so that no default is needed."""
         return all(name in data for name in self._names)
 
     def _is_named(self, data: Mapping[str, Any]) -> bool:
@@ -272,7 +272,7 @@ class _Union:
         self._branches[number].write(out, data)
 
     def _named(self, data: tuple[Any, ...]) -> int | None:
-        """The number of the type that the caller names: ``("shop.Order", {...})``."""
+        """Return the number of the type that the caller names: ``("shop.Order", {...})``."""
         if len(data) != 2 or not isinstance(data[0], str):
             return None
         return next((number for number in self._others if self._branches[number].name == data[0]), None)
@@ -292,7 +292,7 @@ class _Union:
         if not written:
             raise Mismatch(f"fits no type of the union ({'; '.join(problems)})")
         if len(written) > 1:
-            written = [each for each in written if self._is_complete(each[0], data)] or written
+            written = [attempt for attempt in written if self._is_complete(attempt[0], data)] or written
         if len(written) > 1:
             first, *_ = names = [self._branches[number].name for number, _ in written]
             raise Mismatch(f"fits {' and '.join(names)}; pass a tuple with the name of the type: ({first!r}, ...)")
@@ -320,7 +320,7 @@ class _Union:
         raise Mismatch(f"fits no type of the union ({'; '.join(problems)})")
 
     def of_default(self, default: Any) -> Any:
-        """The default is of the first type, or since Avro 1.12 of any type."""
+        """Convert a default, which is of the first type, or since Avro 1.12 of any type."""
         for branch in self._branches:
             value = branch.of_default(default)
             try:
@@ -357,10 +357,10 @@ class _Compiler:
         else:
             plain = primitive_type(kind)
         logical = logical_type(schema)
-        made = plain if logical is None else AnnotatedType(plain, schema, logical)
+        avro_type = plain if logical is None else AnnotatedType(plain, schema, logical)
         if kind in ("fixed", "enum"):
-            self._named[made.name] = made
-        return made
+            self._named[avro_type.name] = avro_type
+        return avro_type
 
     def _record(self, schema: Mapping[str, Any]) -> _Record:
         record = _Record(schema)
@@ -381,7 +381,7 @@ def _is_list(data: object) -> bool:
 
 
 def _conversion(data: object) -> str:
-    """Advice for an object that the serializer could convert first."""
+    """Return advice for an object that the serializer could convert first."""
     if hasattr(data, "__dataclass_fields__"):
         return "for a dataclass, pass to_dict=dataclasses.asdict to the serializer"
     if callable(getattr(data, "model_dump", None)):

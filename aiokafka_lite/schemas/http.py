@@ -255,9 +255,9 @@ def _addresses(url: str | Iterable[str]) -> tuple[list[str], tuple[str, Secret] 
 
 def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
     """An address without a slash at its end, and the user name and password that it contains."""
-    wanted = f"url must be the http:// or https:// address of a schema registry, got {disclosure.url(url)}"
+    problem = f"url must be the http:// or https:// address of a schema registry, got {disclosure.url(url)}"
     if not isinstance(url, str):
-        raise ConfigurationError(wanted)
+        raise ConfigurationError(problem)
     parts = None
     try:
         parts = urlsplit(url)
@@ -267,7 +267,7 @@ def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
     if parts is None:
         raise ConfigurationError("url must be the address of a schema registry, with a valid host and port")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ConfigurationError(wanted if parts.password is None else "url must be an http:// or https:// address")
+        raise ConfigurationError(problem if parts.password is None else "url must be an http:// or https:// address")
     host = parts.netloc.rpartition("@")[2]
     userinfo = None
     if parts.username is not None:

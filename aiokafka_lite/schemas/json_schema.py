@@ -170,7 +170,7 @@ def _validator(schema: dict[str, Any]) -> Any:
 
 
 def _draft(schema: object) -> str | None:
-    """The name of the draft that a schema names, as in the names of jsonschema; None for an unknown one."""
+    """Return the name of the draft that a schema names, as in the names of jsonschema; None for an unknown one."""
     uri = schema.get("$schema") if isinstance(schema, dict) else None
     if uri is None:
         return "Draft7"
@@ -183,7 +183,7 @@ async def _check_of(registry: SchemaRegistryClient, schema: Schema) -> Check:
     parsed = json.loads(schema.text)
     if _draft(parsed) is None:
         logger.warning("the $schema %s is not known; the data is checked as draft 7", shown(parsed["$schema"]))
-    used = {name: json.loads(each.text) for name, each in (await referenced(registry, schema)).items()}
+    used = {name: json.loads(document.text) for name, document in (await referenced(registry, schema)).items()}
     parsed = _with_definitions(parsed)
     validator = _validator(parsed)(parsed, registry=_registry_of(parsed, used))
     best_match = extra("jsonschema", "json-schema").exceptions.best_match
@@ -201,7 +201,7 @@ async def _check_of(registry: SchemaRegistryClient, schema: Schema) -> Check:
 
 
 def _registry_of(schema: Any, used: Mapping[str, Any]) -> Any:
-    """The documents that a ``$ref`` may name, for the package referencing.
+    """Return the documents that a ``$ref`` may name, for the package referencing.
 
     A reference is found by its name as it is, by its name relative to the ``$id`` of a document that may refer to it,
     and by its own ``$id``. Confluent's registry finds it by the first two, and validators by the last.
@@ -227,8 +227,8 @@ def _registry_of(schema: Any, used: Mapping[str, Any]) -> Any:
         except LookupError:
             raise referencing.exceptions.NoSuchResource(ref=uri) from None
 
-    known = [(_id_of(document), resources[name]) for name, document in used.items() if _id_of(document)]
-    return referencing.Registry(retrieve=retrieve).with_resources(known).crawl()
+    by_id = [(_id_of(document), resources[name]) for name, document in used.items() if _id_of(document)]
+    return referencing.Registry(retrieve=retrieve).with_resources(by_id).crawl()
 
 
 def _id_of(schema: Any) -> str:
@@ -237,7 +237,7 @@ def _id_of(schema: Any) -> str:
 
 
 def _with_definitions(schema: Any) -> Any:
-    """A schema whose ``definitions`` are in ``$defs`` as well: Confluent's registry accepts both names for both."""
+    """Return the schema with its ``definitions`` in ``$defs`` too: Confluent's registry accepts both names."""
     if not isinstance(schema, dict) or not isinstance(schema.get("definitions"), dict):
         return schema
     return {**schema, "$defs": {**schema["definitions"], **schema.get("$defs", {})}}

@@ -156,7 +156,7 @@ class ProtobufDeserializer(Generic[M]):
 
     # Hot: runs for each record.
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> M | Awaitable[M]:
-        """The message; a coroutine until the schema is known, with a registry.
+        """Return the message; a coroutine until the schema is known, with a registry.
 
         Raises ValueError for bytes without the id of a schema, and for a message of another type.
         """
@@ -198,22 +198,22 @@ class ProtobufDeserializer(Generic[M]):
         return message_type.FromString(content)
 
 
-def _by_name(given: type[M] | Iterable[type[M]] | Mapping[str, type[M]]) -> dict[str, type[M]]:
-    """The types by their full names. Raises ConfigurationError."""
-    if isinstance(given, Mapping):
-        types = {str(name): _checked(message_type) for name, message_type in given.items()}
-    elif isinstance(given, Iterable) and not isinstance(given, type | str):
-        types = {str(message_type.DESCRIPTOR.full_name): message_type for message_type in map(_checked, given)}
+def _by_name(classes: type[M] | Iterable[type[M]] | Mapping[str, type[M]]) -> dict[str, type[M]]:
+    """Return the types by their full names. Raises ConfigurationError."""
+    if isinstance(classes, Mapping):
+        types = {str(name): _checked(message_type) for name, message_type in classes.items()}
+    elif isinstance(classes, Iterable) and not isinstance(classes, type | str):
+        types = {str(message_type.DESCRIPTOR.full_name): message_type for message_type in map(_checked, classes)}
     else:
-        message_type = _checked(cast("type[M]", given))
+        message_type = _checked(cast("type[M]", classes))
         types = {str(message_type.DESCRIPTOR.full_name): message_type}
     if not types:
-        raise ConfigurationError(must_be("message_type", "a class of messages, or several of them", given))
+        raise ConfigurationError(must_be("message_type", "a class of messages, or several of them", classes))
     return types
 
 
 def _by_path(types: Iterable[type[M]]) -> dict[tuple[int, ...], type[M]]:
-    """The types by their paths. Raises ConfigurationError if two types have the same path, in different files.
+    """Return the types by their paths. Raises ConfigurationError if two types have the same path, in different files.
 
     A type after the type of a map has a second path, that of a normalized schema. It counts if no other type of the
     file has it.
@@ -236,7 +236,7 @@ def _by_path(types: Iterable[type[M]]) -> dict[tuple[int, ...], type[M]]:
 
 
 def _is_free(path: Sequence[int], file: Any) -> bool:
-    """Whether the file has no type at this path, or only that of a map."""
+    """Return whether the file has no type at this path, or only that of a map."""
     types = list(file.message_types_by_name.values())
     for index in path:
         if index >= len(types) or types[index].GetOptions().map_entry:

@@ -66,7 +66,7 @@ class MessageTypes(NamedTuple):
         types = self.types
         rest = name.removeprefix(f"{self.package}.") if self.package else name
         for part in rest.split("."):
-            index = next((number for number, each in enumerate(types) if each.name == part), None)
+            index = next((number for number, message_type in enumerate(types) if message_type.name == part), None)
             if index is None:
                 raise ValueError(f"the schema has no message type {name}")
             path.append(index)

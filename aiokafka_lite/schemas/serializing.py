@@ -149,7 +149,7 @@ class SchemaSerializer(ABC, Generic[T]):
         """The function that writes with a schema of the registry."""
 
     def _indexes(self, schema: Schema) -> bytes:
-        """The bytes after the id: for Protobuf, the path of the message type in the file of the schema."""
+        """Return the bytes after the id: for Protobuf, the path of the message type in the file of the schema."""
         return b""
 
 

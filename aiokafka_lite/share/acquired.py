@@ -125,11 +125,15 @@ class AcquiredRecords:
         kept: deque[tuple[RecordBatch, list[_Range]]] = deque()
         released: list[_Range] = []
         for batch, ranges in self._batches:
-            stays = [each for each in ranges if keep > 0 or (each.delivery_count > 1 and not also_redelivered)]
-            released += [each for each in ranges if each not in stays]
+            stays = [
+                offset_range
+                for offset_range in ranges
+                if keep > 0 or (offset_range.delivery_count > 1 and not also_redelivered)
+            ]
+            released += [offset_range for offset_range in ranges if offset_range not in stays]
             if stays:
                 kept.append((batch, stays))
-            keep -= sum(len(each.offsets) for each in ranges)
+            keep -= sum(len(offset_range.offsets) for offset_range in ranges)
         self._batches = kept
         return _settled(released, AcknowledgeType.RELEASE)
 

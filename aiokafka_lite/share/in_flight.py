@@ -134,10 +134,10 @@ class Acquisition:
         return self.expires_at - self.lock / 2
 
     def locked(self) -> Acknowledgements:
-        """A renewal of all its offsets: also those whose acknowledgements wait for the next request."""
+        """Return a renewal of all its offsets: also those whose acknowledgements wait for the next request."""
         offsets = chain(self.returned, self.acknowledged, (record.offset for record in self.buffered))
         ranges = [*self.settled, *(self.unread.released() if self.unread else ())]
-        renewed = [each._replace(kind=AcknowledgeType.RENEW) for each in ranges]
+        renewed = [settled_range._replace(kind=AcknowledgeType.RENEW) for settled_range in ranges]
         return Acknowledgements(self, dict.fromkeys(offsets, AcknowledgeType.RENEW), settled=renewed)
 
     def release_waiting(self, keep: float, *, also_redelivered: bool) -> int:
@@ -156,7 +156,7 @@ class Acquisition:
         if self.unread:
             ranges = self.unread.release_behind(max(0.0, keep - len(self.buffered)), also_redelivered=also_redelivered)
             self.settled += ranges
-            released += sum(len(each.offsets) for each in ranges)
+            released += sum(len(settled_range.offsets) for settled_range in ranges)
         return released
 
     def decode(self) -> DecodedBatch:
@@ -186,7 +186,7 @@ class Acquisition:
         )
 
     def is_next(self, record: ShareRecord) -> bool:
-        """Whether this is the next record for the user. Others keep their order when some of them are released."""
+        """Return whether this is the next record for the user. The order stays when other records are released."""
         return bool(self.buffered) and self.buffered[0] is record
 
     def settle_unread(self, record: ShareRecord, kind: AcknowledgeType) -> None:
@@ -285,7 +285,12 @@ class InFlight:
     def next_unread(self, now: float) -> Acquisition | None:
         """An acquisition with a batch to decode, or None."""
         return next(
-            (each for each in self._acquisitions if each.unread and (now < each.expires_at or each.is_late)), None
+            (
+                acquisition
+                for acquisition in self._acquisitions
+                if acquisition.unread and (now < acquisition.expires_at or acquisition.is_late)
+            ),
+            None,
         )
 
     def peek(self, max_records: int, now: float) -> list[tuple[Acquisition, list[ShareRecord]]]:
@@ -314,8 +319,8 @@ class InFlight:
     # Locks (rules 3 and 4).
 
     def keep_at(self, node_id: int) -> float | None:
-        """When ``keep`` has to be called for this broker; None for never."""
-        times = (each.keep_at for each in self._acquisitions if each.node_id == node_id)
+        """Return when ``keep`` has to be called for this broker; None for never."""
+        times = (acquisition.keep_at for acquisition in self._acquisitions if acquisition.node_id == node_id)
         return min((time for time in times if time is not None), default=None)
 
     def keep(

@@ -20,7 +20,7 @@ def waits(
     missing_topics: Collection[str],
     assignment: Sequence[TopicPartition],
 ) -> Iterator[Wait]:
-    """The present waits of a share consumer, in the order of causes."""
+    """Yield the present waits of a share consumer, in the order of causes."""
     group = f"share group {member.group_id!r}"
     if member.state in _ENDED:
         return

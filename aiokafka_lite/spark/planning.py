@@ -60,16 +60,16 @@ class Planner:
     def __repr__(self) -> str:
         return f"<Planner {self._read.selection}>"
 
-    def partitions(self, *, must_exist: bool = True, known: Iterable[TopicPartition] = ()) -> Selected:
+    def partitions(self, *, must_exist: bool = True, checkpoint: Iterable[TopicPartition] = ()) -> Selected:
         """Return the partitions that the query selects now.
 
         A broker that has just started may not know a topic yet, so the lookup is repeated up to
-        ``fetchOffset.numRetries`` times while it lacks a topic that the options name, or one of the ``known``
+        ``fetchOffset.numRetries`` times while it lacks a topic that the options name, or one of the ``checkpoint``
         partitions. After that, what does not exist is left out. With ``must_exist``, a missing topic or partition that
         the options name is a ConfigurationError.
         """
         selection = self._read.selection
-        expected = set(filter(self.selects, known))
+        expected = set(filter(self.selects, checkpoint))
         if isinstance(selection, Assign):
             expected.update(selection.partitions)
         for _ in range(self._read.offset_retries):
@@ -83,7 +83,7 @@ class Planner:
         return self._run(lambda client: _selected(client, self._read, must_exist))
 
     def selects(self, partition: TopicPartition) -> bool:
-        """Whether the options select this partition, if it exists."""
+        """Return whether the options select this partition, if it exists."""
         match self._read.selection:
             case Subscribe(topics):
                 return partition.topic in topics

@@ -260,14 +260,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moment, the query would otherwise take it for a new topic, and read it again.
         """
         if self._target is None:
-            partitions, topic_ids = self._planner.partitions(must_exist=False, known=begin)
+            partitions, topic_ids = self._planner.partitions(must_exist=False, checkpoint=begin)
             end = self._planner.latest_from(partitions, begin)
         else:
             unknown = [
                 partition for partition in begin if partition not in self._target and self._planner.selects(partition)
             ]
             if unknown:  # metadata may have lacked them when the target was set
-                partitions, topic_ids = self._planner.partitions(must_exist=False, known=begin)
+                partitions, topic_ids = self._planner.partitions(must_exist=False, checkpoint=begin)
                 ends = self._planner.latest(set(unknown).intersection(partitions))
                 self._target, self._target_ids = {**self._target, **ends}, {**topic_ids, **self._target_ids}
             end, topic_ids = self._target, self._target_ids

@@ -153,7 +153,7 @@ class KafkaContainer(DockerContainer):  # type: ignore[misc, unused-ignore]
 
 
 def _loopback(host: str) -> str:
-    """The host; the address for the name of this machine, which may stand for IPv6 as well."""
+    """Return the host, but an address instead of localhost, which may stand for IPv6 as well."""
     return "127.0.0.1" if host == "localhost" else host
 
 

@@ -92,7 +92,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _in_the_loop_of_its_fixtures(item: pytest.Function, test: Callable[..., Awaitable[None]]) -> Any:
-    """The test, which fails at once if a server of a fixture is in another event loop, and so cannot answer."""
+    """Make the test fail at once if a server of a fixture is in another event loop, and so cannot answer."""
 
     @functools.wraps(test)
     async def checked(*args: Any, **kwargs: Any) -> None:
@@ -113,7 +113,7 @@ def _in_the_loop_of_its_fixtures(item: pytest.Function, test: Callable[..., Awai
 
 
 def _addresses(value: object) -> Iterator[tuple[str, int]]:
-    """The addresses of a cluster or of a schema registry of the package that runs in this process."""
+    """Yield the addresses of a cluster or of a schema registry of the package that runs in this process."""
     if not type(value).__module__.startswith("aiokafka_lite.embedded"):
         return
     try:
@@ -179,7 +179,7 @@ def embedded_bootstrap_servers(embedded_kafka: EmbeddedCluster) -> str:
 
 @pytest.fixture(scope="session")
 def kafka_container(pytestconfig: pytest.Config, _kafka_deadline: float) -> Iterator[KafkaContainer]:
-    """Apache Kafka in a container, one for the whole session.
+    """Start Apache Kafka in a container, one for the whole session.
 
     Without a container engine the test is skipped. It fails if the option ``--kafka-required`` is given, or the
     environment variable ``CI`` is set.
@@ -212,7 +212,7 @@ def embedded_kafka_server(_kafka_deadline: float) -> Iterator[EmbeddedKafkaServe
 
 @pytest.fixture
 def new_embedded_kafka_server(_kafka_deadline: float) -> Iterator[EmbeddedKafkaServer]:
-    """An embedded cluster with one node in a thread of its own, new for each test: for synchronous tests."""
+    """Start an embedded cluster with one node in a thread of its own, new for each test: for synchronous tests."""
     from aiokafka_lite.testing.server import EmbeddedKafkaServer
 
     with EmbeddedKafkaServer() as server:

@@ -97,9 +97,9 @@ async def place(order: Order) -> dict[str, object]:
 
 def problems(ready: bool, response: Response) -> dict[str, list[str]]:
     """Answer 503 if one of the clients is not live, or not ready, and give the reasons."""
-    found = [client.health() for client in (app.state.producer, app.state.consumer)]
-    texts = [problem for health in found for problem in health.problems]
-    well = all(health.is_ready if ready else health.is_live for health in found)
+    reports = [client.health() for client in (app.state.producer, app.state.consumer)]
+    texts = [problem for health in reports for problem in health.problems]
+    well = all(health.is_ready if ready else health.is_live for health in reports)
     if app.state.receipts.done():
         well, texts = False, [*texts, repr(app.state.receipts.exception())]
     response.status_code = 200 if well else 503

@@ -247,7 +247,7 @@ def _hint(
 
 def _close_after_failure(split: _Split, results: dict[PartitionKey, PartitionResponse]) -> None:
     """Raise CloseConnection if any partition failed."""
-    refused = {(name or topic_id.hex(), index): each for (topic_id, name, index), each in split.refused.items()}
+    refused = {(name or topic_id.hex(), index): refusal for (topic_id, name, index), refusal in split.refused.items()}
     for (name, index), outcome in {**refused, **results}.items():
         if outcome.error is not ErrorCode.NONE:
             raise CloseConnection(f"Produce with acks=0 to {name}-{index} failed: {outcome.error.name}")

@@ -62,7 +62,7 @@ def _frame(data: memoryview, position: int, sizes: Iterator[int]) -> Generator[b
 
 
 def _next_frame(data: memoryview, position: int) -> int | None:
-    """The beginning of the next frame with data at or after ``position``; None if there is none."""
+    """Return the beginning of the next frame with data at or after ``position``; None if there is none."""
     skipped = 0
     while len(data) - position >= 8:
         magic, size = _UINT32.unpack_from(data, position)[0], _UINT32.unpack_from(data, position + 4)[0]

@@ -73,7 +73,7 @@ def _read(decompressor: zstandard.ZstdDecompressor, data: memoryview) -> Iterato
 
 
 def _narrowed(data: memoryview, max_size: int) -> tuple[memoryview, int]:
-    """The data with windows no larger than its content needs, and the largest of these windows in bytes.
+    """Return the data with windows no larger than its content needs, and the largest of these windows in bytes.
 
     A producer with a large window (``zstd --long=28``) puts it into the header of each frame, also of a small one. A
     decompressor would allocate the window, or refuse it above a limit. But no match reaches back before the frame, so a
@@ -98,7 +98,7 @@ def _narrowed(data: memoryview, max_size: int) -> tuple[memoryview, int]:
 
 
 def _descriptor_of(size: int) -> tuple[int, int]:
-    """The descriptor of the smallest window of at least ``size`` bytes, and its size (RFC 8878, section 3.1.1.1.2)."""
+    """Return the descriptor of the smallest window of ``size`` or more bytes, and its size (RFC 8878, 3.1.1.1.2)."""
     for descriptor in range(256):
         window = _window_of(descriptor)
         if window >= size:
