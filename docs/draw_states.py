@@ -159,7 +159,7 @@ ENDS_HEAD = """## What ends a client
 
 A client that has started ends only for a reason that cannot pass while it runs. Everything else is tried again with a
 growing pause: lost connections, timeouts, retriable codes, and refusals (a login, a certificate, a permission). A call
-that waits raises a refusal at once. `health()` has it until it is over, and the log has one WARNING.
+that waits raises a refusal at once. `health()` shows the refusal until it is over, and the log has one WARNING.
 
 A call that fails, such as a delivery or a transaction that has to be aborted, ends no client. These are all transitions
 to a state that a client cannot leave:
@@ -176,7 +176,7 @@ class End(NamedTuple):
 
 
 def ends() -> list[End]:
-    """All transitions of clients to a state that only another client leaves."""
+    """Return all transitions of clients to a state that only another client leaves."""
     final = ", ".join(f"`{code.name}`" for code in FINAL_CODES)
     fenced = ", ".join(f"`{code.name}`" for code in FENCED)
     return [
@@ -223,7 +223,7 @@ def ends() -> list[End]:
 
 
 def section_of_ends() -> str:
-    """The table of the reasons for which clients end."""
+    """Return the table of the reasons for which clients end."""
     rows = [f"| {end.client} | `{end.state}` | {end.reasons} |" for end in ends()]
     return "\n".join([ENDS_HEAD, "| client | state | reasons |", "|---|---|---|", *rows, ""])
 

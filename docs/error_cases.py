@@ -380,8 +380,8 @@ async def commit_refused(cluster: EmbeddedCluster, servers: str) -> None:
 
 @case(GROUPS, "A record of a share group that took too long")
 async def acknowledgement_refused(cluster: EmbeddedCluster, servers: str) -> None:
-    """The program did not acknowledge the record within `renew_locks_for`, for which the client renews its lock, so the
-    broker delivers it again. Raise that time, call `renew` while you work, or read fewer records at a time.
+    """The client renews the lock of a record for `renew_locks_for`. The program did not acknowledge the record in that
+    time, so the broker delivers it again. Raise the time, call `renew` while you work, or read fewer records at a time.
     """
     settings: dict[str, Any] = {"topics": ["orders"], "group_id": "billing"}
     settings["renew_locks_for"] = 30.0

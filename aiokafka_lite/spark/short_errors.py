@@ -1,4 +1,4 @@
-"""Short errors: Spark prints the Python traceback of an error before its text, and users look for the text."""
+"""Shortens errors for Spark, which prints the Python traceback before the text that users look for."""
 
 from __future__ import annotations
 
