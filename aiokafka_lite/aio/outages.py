@@ -28,6 +28,9 @@ MAX_PLACES = 100
 STALE = 60.0
 """Seconds without a further failure after which an outage is no problem any more. Longer than a request timeout."""
 
+RETRIED_WITHIN = 5.0
+"""Seconds since the last failure for which an outage certainly still lasts (``Outage.is_retried``)."""
+
 
 class Ended(NamedTuple):
     """An outage that is over: the number of failed attempts, and its length in seconds."""
@@ -61,6 +64,16 @@ class Outage:
     """Whether the problem concerns a part of the work only, so that the client is ready nevertheless."""
     is_warned: bool = False
     """Whether the present outage has a WARNING in the log."""
+
+    def is_retried(self, now: float) -> bool:
+        """Whether somebody still retries: the next failure is due, or not late by more than the pauses before it.
+
+        A caller may have given up, or a program does not ask again. Then nobody waits, although nothing recovers.
+        """
+        failures = self.count - self.count_before
+        if self.began is None or failures < 2:
+            return False
+        return now - self.last <= max(RETRIED_WITHIN, 2 * (self.last - self.began) / (failures - 1))
 
 
 class Outages:
@@ -167,6 +180,11 @@ class Outages:
     def all(self) -> list[Outage]:
         """All places that ever failed, the latest failure first."""
         return list(reversed(self._by_place.values()))
+
+    def are_recent(self) -> bool:
+        """Whether a place fails now, and did so within ``STALE`` seconds."""
+        oldest = asyncio.get_running_loop().time() - STALE
+        return any(self._by_place[place].last >= oldest for place in self._ongoing)
 
     def is_ongoing(self, place: str) -> bool:
         """Return whether this place fails now."""

@@ -55,7 +55,8 @@ def health_of(
         transient.append({ServiceState.CLOSING: "it closes"}.get(service.state, "it has not started yet"))
     transient.extend(_refusals(client))
     metrics = client_metrics(client)
-    silence, is_asking = metrics.last_response_ago, metrics.outages or metrics.requests_in_flight
+    # An outage that nobody retries is no reason to expect a response.
+    silence, is_asking = metrics.last_response_ago, metrics.requests_in_flight or client.outages.are_recent()
     if silence is not None and silence > max_silence and is_asking:
         transient.append(f"no broker has answered for {silence:.0f} s")
     transient.extend(client.standstill.problems(is_partial=False))

@@ -37,7 +37,7 @@ SOON = 6.0
 """The same for a state that normal operation passes within seconds."""
 
 FAILS_FOR = 10.0
-"""Seconds after which an outage with a problem gets its WARNING."""
+"""Seconds after which an outage with a problem gets its WARNING, if it is still retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ Check = Callable[[], Iterable[Wait]]
 class Standstill:
     """The standstills of one client. Owner: the ``Client``, which runs ``run`` as a task.
 
-    The checks run in that task, so they must be quick, and neither wait nor raise.
+    The checks run in that task, so they must be quick, and must not wait.
     """
 
     def __init__(self, outages: Outages) -> None:
@@ -88,6 +88,7 @@ class Standstill:
         self._name: Callable[[], str] = lambda: "the client"
         self._checks: tuple[Check, ...] = ()
         self._standing: dict[str, Standing] = {}
+        self._has_failed = False  # whether a check has raised
         self._reachable_since = -math.inf  # the loop's time of the last look at which no broker answered
 
     def watch(self, name: Callable[[], str], checks: Iterable[Check]) -> None:
@@ -105,7 +106,7 @@ class Standstill:
         now = asyncio.get_running_loop().time()
         if self._outages.is_ongoing(ROOT):
             self._reachable_since = now
-        waits = {wait.place: wait for check in self._checks for wait in check()}
+        waits = {wait.place: wait for wait in self._looked()}
         for place in [place for place in self._standing if place not in waits]:
             self._end(self._standing.pop(place), now)
         for place, wait in waits.items():
@@ -124,6 +125,18 @@ class Standstill:
                 logger.log(wait.level, "%s stands still: %s", self._name(), wait.text)
         self._warn_of_outages(now)
 
+    def _looked(self) -> list[Wait]:
+        """The waits that the checks find. A check that fails must not end the client that it watches."""
+        waits: list[Wait] = []
+        for check in self._checks:
+            try:
+                waits += check()
+            except Exception:  # it is logged, and the client works without it
+                if not self._has_failed:
+                    logger.exception("%s: what it waits for is not known, because of an unexpected error", self._name())
+                self._has_failed = True
+        return waits
+
     def _is_late(self, since: float, after: float, now: float) -> bool:
         return now - max(since, self._reachable_since) >= after
 
@@ -134,7 +147,8 @@ class Standstill:
     def _warn_of_outages(self, now: float) -> None:
         for outage in self._outages.problems():
             assert outage.began is not None
-            if not outage.is_warned and self._is_late(outage.began, FAILS_FOR, now):
+            is_late = outage.is_retried(now) and self._is_late(outage.began, FAILS_FOR, now)
+            if not outage.is_warned and is_late:
                 outage.is_warned = True
                 logger.warning("%s stands still: %s", self._name(), outage.problem)
 
@@ -143,7 +157,7 @@ class Standstill:
     def describe(self) -> str:
         """Describe what the client waits for now, for the text of a timeout; empty if it waits for nothing."""
         outages = [outage.problem for outage in self._outages.problems()]
-        return "; ".join(dict.fromkeys([*outages, *(wait.text for check in self._checks for wait in check())]))
+        return "; ".join(dict.fromkeys([*outages, *(wait.text for wait in self._looked())]))
 
     def waits(self) -> list[tuple[str, float]]:
         """Return the texts of all problems, and of the last look's waits, with the loop's time of their first sight."""

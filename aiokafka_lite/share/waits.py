@@ -40,7 +40,9 @@ def waits(
     leaderless = [
         partition
         for partition in assignment
-        if client.view.leader_of(partition) is None and client.view.topics[partition.topic].is_usable
+        if client.view.leader_of(partition) is None
+        and (topic := client.view.topics.get(partition.topic)) is not None
+        and topic.is_usable
     ]
     if leaderless:
         text = f"{leaderless[0]} is not read: it has no leader"

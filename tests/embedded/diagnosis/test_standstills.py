@@ -27,6 +27,9 @@ from aiokafka_lite import (
     TopicPartition,
     Workers,
 )
+from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.cluster.standstill import Wait
+from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.protocol.messages import (
     EndTxnRequest,
     FindCoordinatorRequest,
@@ -44,7 +47,7 @@ NAMED_WITHIN = 30.0
 AGAIN = 100.0
 """Seconds for which the log must stay quiet after the WARNING."""
 
-Client = Any
+AnyClient = Any
 """A client with ``health()`` and ``diagnose()``."""
 
 
@@ -52,7 +55,7 @@ Client = Any
 class Case:
     """One way of waiting. ``begin`` is an async context manager that makes the client wait."""
 
-    begin: Callable[[EmbeddedCluster, AsyncExitStack], Awaitable[Client]]
+    begin: Callable[[EmbeddedCluster, AsyncExitStack], Awaitable[AnyClient]]
     reason: str
     """A pattern of the reason."""
     is_ready: bool = False
@@ -92,7 +95,7 @@ async def member(cluster: EmbeddedCluster, stack: AsyncExitStack, **more: Any) -
 # The cases of consumers and members.
 
 
-async def without_a_leader(stack: AsyncExitStack, *numbers: int) -> Client:
+async def without_a_leader(stack: AsyncExitStack, *numbers: int) -> AnyClient:
     """A consumer of partitions on two brokers. The broker that leads orders-0 is down."""
     cluster = await stack.enter_async_context(EmbeddedCluster(brokers=2, tcp=False, seed=1))
     await cluster.create_topic("orders", partitions=2, replication_factor=1)
@@ -103,15 +106,15 @@ async def without_a_leader(stack: AsyncExitStack, *numbers: int) -> Client:
     return consumer
 
 
-async def assigned_without_a_leader(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def assigned_without_a_leader(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     return await without_a_leader(stack, 0)
 
 
-async def one_leader_of_two(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def one_leader_of_two(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     return await without_a_leader(stack, 0, 1)
 
 
-async def a_position_that_no_leader_names(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_position_that_no_leader_names(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     stack.enter_context(cluster.on(ListOffsetsRequest, times=None).fail(ErrorCode.LEADER_NOT_AVAILABLE))
     consumer = await stack.enter_async_context(Consumer(**settings(cluster)))
     consumer.assign([TopicPartition("orders", 0)])
@@ -119,24 +122,24 @@ async def a_position_that_no_leader_names(cluster: EmbeddedCluster, stack: Async
     return consumer
 
 
-async def a_missing_topic(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_missing_topic(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     return await member(cluster, stack, topics=["missing"])
 
 
-async def one_missing_topic_of_two(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def one_missing_topic_of_two(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     return await member(cluster, stack, topics=["orders", "missing"])
 
 
-async def a_pattern_without_topics(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_pattern_without_topics(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     return await member(cluster, stack, topics=re.compile("order"))
 
 
-async def unreadable_commits(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def unreadable_commits(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     stack.enter_context(cluster.on(OffsetFetchRequest, times=None).fail(ErrorCode.UNSTABLE_OFFSET_COMMIT))
     return await member(cluster, stack)
 
 
-async def unreadable_commits_of_an_assignment(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def unreadable_commits_of_an_assignment(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     stack.enter_context(cluster.on(OffsetFetchRequest, times=None).fail(ErrorCode.UNSTABLE_OFFSET_COMMIT))
     consumer = await stack.enter_async_context(Consumer(**settings(cluster, group_id="g")))
     consumer.assign([TopicPartition("orders", 0)])
@@ -144,28 +147,28 @@ async def unreadable_commits_of_an_assignment(cluster: EmbeddedCluster, stack: A
     return consumer
 
 
-async def commits_without_an_answer(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def commits_without_an_answer(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     stack.enter_context(cluster.on(OffsetFetchRequest, times=None).drop())
     return await member(cluster, stack)
 
 
-async def no_coordinator(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def no_coordinator(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     stack.enter_context(cluster.on(FindCoordinatorRequest, times=None).fail(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     return await member(cluster, stack)
 
 
-async def a_rebalance_without_end(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_rebalance_without_end(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     stack.enter_context(cluster.on(JoinGroupRequest, times=None).delay(3600.0))
     return await member(cluster, stack)
 
 
-async def one_rebalance_after_the_other(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def one_rebalance_after_the_other(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     consumer = await member(cluster, stack)
     stack.enter_context(cluster.on(HeartbeatRequest, times=None).fail(ErrorCode.REBALANCE_IN_PROGRESS))
     return consumer
 
 
-async def more_members_than_partitions(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def more_members_than_partitions(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     await cluster.create_topic("single")
     first = await member(cluster, stack, topics=["single"])
     await first.wait_assigned()
@@ -179,17 +182,17 @@ class Hangs(RebalanceListener):
         await asyncio.Event().wait()
 
 
-async def a_listener_that_hangs(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_listener_that_hangs(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     return await member(cluster, stack, listener=Hangs())
 
 
-async def paused_partitions(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def paused_partitions(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     consumer = await member(cluster, stack)
     consumer.pause(*await consumer.wait_assigned())
     return consumer
 
 
-async def no_broker(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def no_broker(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     consumer = await member(cluster, stack)
     await consumer.wait_assigned()
     await cluster.kill(1)
@@ -206,7 +209,7 @@ class HangsInItsClaim(ConsumerGroupHandler[Any, Any]):
             await hang(record)
 
 
-async def group_with(handler: Any, cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def group_with(handler: Any, cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     await cluster.produce("orders", "v")
     group = await stack.enter_async_context(ConsumerGroup(**settings(cluster, group_id="g", rebalance_timeout=2.0)))
     await stack.enter_async_context(task(group.consume(["orders"], handler)))
@@ -214,15 +217,15 @@ async def group_with(handler: Any, cluster: EmbeddedCluster, stack: AsyncExitSta
     return group
 
 
-async def a_claim_that_hangs(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_claim_that_hangs(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     return await group_with(HangsInItsClaim(), cluster, stack)
 
 
-async def a_worker_that_hangs(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_worker_that_hangs(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     return await group_with(Workers(hang), cluster, stack)
 
 
-async def an_open_transaction(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def an_open_transaction(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     given = settings(cluster, transactional_id="t", transaction_timeout=900.0)
     producer = await stack.enter_async_context(Producer(**given))
     await producer.begin_transaction()
@@ -241,21 +244,21 @@ async def sending(cluster: EmbeddedCluster, stack: AsyncExitStack, topic: str = 
     return producer
 
 
-async def a_record_for_a_missing_topic(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_record_for_a_missing_topic(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     return await sending(cluster, stack, "missing")
 
 
-async def a_record_without_a_leader(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_record_without_a_leader(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     stack.enter_context(cluster.on(ProduceRequest, times=None).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     return await sending(cluster, stack)
 
 
-async def a_record_without_an_answer(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_record_without_an_answer(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     stack.enter_context(cluster.on(ProduceRequest, times=None).drop())
     return await sending(cluster, stack, request_timeout=600.0)
 
 
-async def a_buffer_without_room(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_buffer_without_room(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     stack.enter_context(cluster.on(ProduceRequest, times=None).drop())
     size = 1 << 20
     producer = await sending(cluster, stack, request_timeout=600.0, buffer_memory=size, max_request_size=size)
@@ -264,12 +267,12 @@ async def a_buffer_without_room(cluster: EmbeddedCluster, stack: AsyncExitStack)
     return producer
 
 
-async def no_producer_id(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def no_producer_id(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     stack.enter_context(cluster.on(InitProducerIdRequest, times=None).fail(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     return await sending(cluster, stack)
 
 
-async def a_transaction_that_hangs(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_transaction_that_hangs(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     producer = await stack.enter_async_context(Producer(**settings(cluster, transactional_id="t")))
 
     async def commit() -> None:
@@ -291,16 +294,16 @@ async def sharing(cluster: EmbeddedCluster, stack: AsyncExitStack, *topics: str)
     return consumer
 
 
-async def a_missing_topic_to_share(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_missing_topic_to_share(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     return await sharing(cluster, stack, "missing")
 
 
-async def no_share_coordinator(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def no_share_coordinator(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     stack.enter_context(cluster.on(FindCoordinatorRequest, times=None).fail(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     return await sharing(cluster, stack)
 
 
-async def a_share_member_without_an_answer(cluster: EmbeddedCluster, stack: AsyncExitStack) -> Client:
+async def a_share_member_without_an_answer(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
     stack.enter_context(cluster.on(ShareGroupHeartbeatRequest, times=None).drop())
     return await sharing(cluster, stack)
 
@@ -393,3 +396,28 @@ async def test_the_end_of_a_standstill_is_one_line_and_health_is_well_again(
     ends = [each for each in caplog.messages if "goes on after" in each]
     assert len(ends) == 1
     assert "'events-.*' matches no topic" in ends[0]
+
+
+async def test_a_lookup_that_its_caller_has_given_up_is_no_standstill(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Consumer(**settings(cluster, group_id="g")) as consumer:
+        fault = cluster.on(FindCoordinatorRequest, times=None).fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        with fault, pytest.raises(KafkaError):
+            await consumer.committed([TopicPartition("orders", 0)], timeout=1.0)
+        await asyncio.sleep(AGAIN)  # virtual time
+        assert consumer.health().is_ready
+        assert consumer.health().problems == ()
+    assert warnings(caplog, "") == []
+
+
+async def test_a_check_that_fails_ends_no_client(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> list[Wait]:
+        raise ZeroDivisionError
+
+    async with Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers), connector=cluster.connector) as client:
+        client.standstill.watch(lambda: "it", [fail, lambda: [Wait("here", "a wait")]])
+        await asyncio.sleep(AGAIN)  # virtual time
+        assert client.standstill.problems(is_partial=False) == ("a wait",)
+        await client.topic("orders")
+    assert len(warnings(caplog, "unexpected error")) == 1
