@@ -473,14 +473,14 @@ class ServerConnection:
             else:
                 answer = self._log_in(self._authentication, context, request)
             return await self._wait_for(answer)
-        except (CloseConnection, KafkaError, LoginFailed):
-            raise
-        except Refused as refusal:
+        except Refused as refusal:  # before its base class KafkaError, which closes the connection
             logger.info("%r refused %s: %s", self, type(request).__name__, refusal)
             failure = error_response(request, refusal.code, context.version)
             if failure is None:
                 raise CloseConnection from None
             return failure
+        except (CloseConnection, KafkaError, LoginFailed):
+            raise
         except Exception:
             logger.exception("%r: the handler of %s failed", self, type(request).__name__)
             failure = error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.version)
