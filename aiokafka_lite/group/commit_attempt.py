@@ -76,6 +76,7 @@ class CommitAttempt:
     refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     last_error: dict[TopicPartition, str] = field(default_factory=dict)
     by_name: bool = False  # the coordinator does not know a topic id
+    topic_ids: dict[str, bytes] = field(default_factory=dict)  # of the topics whose records were processed
     without_epoch: set[TopicPartition] = field(default_factory=set)  # the coordinator refused their leader epochs
     dropped: set[TopicPartition] = field(default_factory=set)  # partitions lost since then; they may be assigned again
 

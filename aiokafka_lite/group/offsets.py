@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ..aio.deadline import deadline
@@ -357,6 +358,13 @@ class Offsets:
             attempt.refused[partition] = late
         if not attempt.offsets:
             return False
+        if attempt.by_name:
+            # A topic with another id is another topic, although it has the same name.
+            with suppress(KafkaError):
+                await self._client.refresh({partition.topic for partition in attempt.offsets})
+        self._refuse_recreated(attempt)
+        if not attempt.offsets:
+            return False
         # Read for each request, because the identity may change during the pause before it.
         identity, view, sent = self._identity(), self._client.view, dict(attempt.offsets)
         began = asyncio.get_running_loop().time()
@@ -389,6 +397,21 @@ class Offsets:
             else:
                 self._settle(attempt, identity, partition, code)
         return bool(attempt.offsets)
+
+    def _refuse_recreated(self, attempt: CommitAttempt) -> None:
+        """Refuse offsets of topics that were deleted and created again since the commit began.
+
+        They would skip the first records of the new topic.
+        """
+        for partition, offset in list(attempt.offsets.items()):
+            present = topic_id(self._client.view, partition.topic)
+            known = attempt.topic_ids.setdefault(partition.topic, present)
+            if ZERO_UUID not in (known, present) and known != present:
+                del attempt.offsets[partition]
+                what = f"committing offset {offset.offset} of {partition}"
+                attempt.refused[partition] = error_for(
+                    ErrorCode.UNKNOWN_TOPIC_ID, what, reason="the topic was deleted and created again"
+                )
 
     def _refuse_omitted(self, attempt: CommitAttempt, partition: TopicPartition, node_id: int) -> None:
         """Refuse an offset about which the answer says nothing: it may be stored."""
