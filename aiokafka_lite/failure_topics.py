@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 from .arguments import must_be
 from .cluster.topics import problem_of_topic_name
@@ -22,6 +23,17 @@ from .producer.serializer import SerializedBytes
 from .types import Header, Record
 
 logger = logging.getLogger(__name__)
+
+
+class _Source(NamedTuple):
+    """What ``forward`` knows of the record that it passes on."""
+
+    record: Record[Any, Any]
+    raw: Record | None
+    group_id: str
+
+
+_SOURCE: ContextVar[_Source | None] = ContextVar("source", default=None)
 
 ORIGIN_GROUP = "origin.group"
 """The header with the group whose processing of a record failed."""
@@ -88,15 +100,22 @@ class FailureTopics:
 
         Raises IllegalStateError for a record of the dead-letter topic itself, which would circulate forever.
         """
-        # The record of such an error was not deserialized.
-        await self._send(record, error, record if isinstance(error, DeserializationError) else None, None)
+        source = _SOURCE.get()
+        if source is not None and source.record is record:
+            await self._send(record, error, source.raw, source.group_id)
+        else:
+            # The record of such an error was not deserialized.
+            await self._send(record, error, record if isinstance(error, DeserializationError) else None, None)
 
     async def forward(self, record: Record[Any, Any], error: Exception, raw: Record | None, group_id: str) -> None:
-        """Send the record to the next topic, with the key and value of ``raw``; ``Workers`` calls it.
+        """Call this object, so that the record is sent with the key and value of ``raw``; ``Workers`` uses it.
 
-        Raises the errors of a call. If ``raw`` is None, the serializers of the producer get key and value.
+        Raises the errors of the call. If ``raw`` is None, the serializers of the producer get key and value.
         """
-        await self._send(record, error, raw, group_id)
+        # By a context variable, because a subclass may override ``__call__``, which has no argument for them. Workers
+        # have a context for each attempt.
+        _SOURCE.set(_Source(record, raw, group_id))
+        await self(record, error)
 
     def check_origin(self, record: Record[Any, Any], group_id: str) -> None:
         """Log a WARNING, once for each topic, if another group has sent this record to a retry topic."""

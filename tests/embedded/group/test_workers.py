@@ -215,6 +215,34 @@ async def test_failed_records_go_through_the_retry_topic_to_the_dead_letter_topi
     assert (headers["error.class"], headers["error.message"]) == (b"ValueError", b"no 1")
 
 
+async def test_a_subclass_of_failure_topics_is_called_and_sends_the_bytes_of_the_record(
+    cluster: EmbeddedCluster,
+) -> None:
+    alerts = []
+
+    class Alerting(FailureTopics):
+        async def __call__(self, record: Record[Any, Any], error: Exception) -> None:
+            alerts.append(record.value)
+            await super().__call__(record, error)
+
+    async def fail(record: Record[Any, Any]) -> None:
+        raise ValueError("no")
+
+    await cluster.create_topic("dead")
+    await cluster.produce("orders", b'{"a":  1}', key=b"k", partition=0)
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+        group = group_of(cluster, value_deserializer=JsonDeserializer())
+        workers = Workers(fail, on_failure=Alerting(producer, dead_letter="dead"))
+        task = asyncio.create_task(group.consume(["orders"], workers))
+        await until(lambda: bool(cluster.records("dead")))
+        await group.close()
+        await task
+    (dead,) = cluster.records("dead")
+    assert dead.value == b'{"a":  1}'
+    assert dict(dead.headers)["origin.group"] == b"workers"
+    assert alerts == [{"a": 1}]
+
+
 async def test_a_failed_record_that_cannot_be_sent_on_is_not_committed(cluster: EmbeddedCluster) -> None:
     await keyed(cluster, 1, keys=1)
     producer = Producer(cluster.bootstrap_servers, connector=cluster.connector, allow_auto_create_topics=False)
