@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from aiokafka_lite.errors import CorruptRecord
+from aiokafka_lite.errors import CorruptRecord, DeserializationError
 from aiokafka_lite.protocol.records import decode, encode_batch, split_batches
 from aiokafka_lite.protocol.records.batch import HEADER_SIZE
 from aiokafka_lite.protocol.records.columns import READ_COLUMNS, ArrowDecoder, PackedBatch, read
@@ -65,6 +65,8 @@ def arrow(data: bytes) -> list[object]:
         )
         try:
             found.append(decoder.decode(wanted))
+        except DeserializationError:
+            found.append("a time that microseconds cannot hold")
         except CorruptRecord:
             found.append("an error")  # its text depends on the bytes after the last record
     return found

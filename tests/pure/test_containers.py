@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-containers = pytest.importorskip("aiokafka_lite.testing.containers")
+containers = pytest.importorskip("aiokafka_lite.testing.containers", exc_type=ImportError)
 
 ADVERTISED = "KAFKA_ADVERTISED_LISTENERS"
 
