@@ -177,7 +177,12 @@ class _Bounds(RebalanceListener):
             reader.seek(partition, max(firsts[partition], min(offset, ends[partition])))
 
     def _warn_of_ends(self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
-        """Say that an offset does not exist yet, because the command would wait for it silently."""
+        """Say that an offset does not exist yet, because the command would wait for it silently.
+
+        With ``--until``, the command does not wait.
+        """
+        if self._until is not None:
+            return
         offset = self._start.offset
         behind = [partition for partition in offsets if offset is not None and offset > ends[partition]]
         if not behind:
