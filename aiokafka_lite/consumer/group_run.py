@@ -405,13 +405,17 @@ class GroupCore(ReadingCore):
         if session.cancelled:
             run.over.set()
             return
-        for number, (partition, reader) in enumerate(run.readers.items(), 1):
-            run.tasks[partition] = self.service.start_child(self._run_claim, run, reader, name=f"claim of {partition}")
-            if number % CLAIMS_PER_ITERATION == 0:
-                await asyncio.sleep(0)
-                if cancelled.is_set():
-                    break
-        run.all_begun()
+        try:
+            for number, (partition, reader) in enumerate(run.readers.items(), 1):
+                run.tasks[partition] = self.service.start_child(
+                    self._run_claim, run, reader, name=f"claim of {partition}"
+                )
+                if number % CLAIMS_PER_ITERATION == 0:
+                    await asyncio.sleep(0)
+                    if cancelled.is_set():
+                        break
+        finally:  # the coordinator waits for the end of the session, also if this is cancelled
+            run.all_begun()
 
     def _is_current(self, session: ConsumerGroupSession) -> bool:
         return self._run is not None and self._run.session is session
