@@ -40,11 +40,10 @@ if TYPE_CHECKING:
     from aiokafka_lite.errors import KafkaError as KafkaError
     from aiokafka_lite.errors import KafkaTimeout as KafkaTimeout
     from aiokafka_lite.errors import SerializationError as SerializationError
-    from aiokafka_lite.exactly_once import ExactlyOnce as ExactlyOnce
-    from aiokafka_lite.failure_topics import FailureTopics as FailureTopics
     from aiokafka_lite.group import CommitResult as CommitResult
-    from aiokafka_lite.models import ModelDeserializer as ModelDeserializer
-    from aiokafka_lite.models import ModelSerializer as ModelSerializer
+    from aiokafka_lite.processing.exactly_once import ExactlyOnce as ExactlyOnce
+    from aiokafka_lite.processing.failure_topics import FailureTopics as FailureTopics
+    from aiokafka_lite.processing.workers import Workers as Workers
     from aiokafka_lite.producer import Delivery as Delivery
     from aiokafka_lite.producer import IntSerializer as IntSerializer
     from aiokafka_lite.producer import JsonSerializer as JsonSerializer
@@ -54,6 +53,8 @@ if TYPE_CHECKING:
     from aiokafka_lite.producer import ProducerRecord as ProducerRecord
     from aiokafka_lite.producer import Serializer as Serializer
     from aiokafka_lite.producer import StrSerializer as StrSerializer
+    from aiokafka_lite.serialization.models import ModelDeserializer as ModelDeserializer
+    from aiokafka_lite.serialization.models import ModelSerializer as ModelSerializer
     from aiokafka_lite.share import AcknowledgementResult as AcknowledgementResult
     from aiokafka_lite.share import ShareConsumer as ShareConsumer
     from aiokafka_lite.types import GroupMetadata as GroupMetadata
@@ -63,31 +64,32 @@ if TYPE_CHECKING:
     from aiokafka_lite.types import RecordMetadata as RecordMetadata
     from aiokafka_lite.types import ShareRecord as ShareRecord
     from aiokafka_lite.types import TopicPartition as TopicPartition
-    from aiokafka_lite.workers import Workers as Workers
 else:  # with a __getattr__, a type checker would accept every name
     __all__, __getattr__, __dir__ = lazy.exports(
         __name__,
-        admin="Admin",
-        consumer="""
-            Claim Consumer ConsumerGroup ConsumerGroupHandler ConsumerGroupSession ConsumerInterceptor Deserializer
-            IntDeserializer JsonDeserializer RebalanceHandle RebalanceListener StrDeserializer
-        """,
-        embedded="EmbeddedCluster",
-        errors="""
-            AcknowledgementFailed BrokerError BufferFull CommitFailed ConfigurationError ConnectionLost
-            DeserializationError ErrorCode IllegalStateError KafkaError KafkaTimeout SerializationError
-        """,
-        exactly_once="ExactlyOnce",
-        failure_topics="FailureTopics",
-        group="CommitResult",
-        models="ModelDeserializer ModelSerializer",
-        producer="""
-            Delivery IntSerializer JsonSerializer Partitioner Producer ProducerInterceptor ProducerRecord
-            Serializer StrSerializer
-        """,
-        share="AcknowledgementResult ShareConsumer",
-        types="GroupMetadata Header OffsetAndMetadata Record RecordMetadata ShareRecord TopicPartition",
-        workers="Workers",
+        {
+            ".admin": "Admin",
+            ".consumer": """
+                Claim Consumer ConsumerGroup ConsumerGroupHandler ConsumerGroupSession ConsumerInterceptor
+                Deserializer IntDeserializer JsonDeserializer RebalanceHandle RebalanceListener StrDeserializer
+            """,
+            ".embedded": "EmbeddedCluster",
+            ".errors": """
+                AcknowledgementFailed BrokerError BufferFull CommitFailed ConfigurationError ConnectionLost
+                DeserializationError ErrorCode IllegalStateError KafkaError KafkaTimeout SerializationError
+            """,
+            ".group": "CommitResult",
+            ".processing.exactly_once": "ExactlyOnce",
+            ".processing.failure_topics": "FailureTopics",
+            ".processing.workers": "Workers",
+            ".producer": """
+                Delivery IntSerializer JsonSerializer Partitioner Producer ProducerInterceptor ProducerRecord
+                Serializer StrSerializer
+            """,
+            ".serialization.models": "ModelDeserializer ModelSerializer",
+            ".share": "AcknowledgementResult ShareConsumer",
+            ".types": "GroupMetadata Header OffsetAndMetadata Record RecordMetadata ShareRecord TopicPartition",
+        },
     )
     __all__ += ["COMPILED", "__version__"]
 

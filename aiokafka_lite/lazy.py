@@ -7,15 +7,17 @@ public only in the form ``from .claim import Claim as Claim``. A test compares t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def exports(package: str, **homes: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
-    """The ``__all__``, ``__getattr__`` and ``__dir__`` of ``package``.
+def exports(
+    package: str, homes: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """Return the ``__all__``, ``__getattr__`` and ``__dir__`` of ``package``.
 
-    ``homes`` has the public names of each module of the package, separated by blanks. ``__getattr__`` stores a name in
-    the package, so it runs once for each name.
+    ``homes`` maps each module, relative to the package as in an import, to its public names, separated by blanks.
+    ``__getattr__`` stores a name in the package, so it runs once for each name.
     """
     home_of = {name: home for home, names in homes.items() for name in names.split()}
     public = list(home_of)
@@ -25,7 +27,7 @@ def exports(package: str, **homes: str) -> tuple[list[str], Callable[[str], obje
         if home is None:
             text = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(text, name=name, obj=sys.modules[package])  # for "Did you mean" of Python
-        value: object = getattr(import_module(f"{package}.{home}"), name)
+        value: object = getattr(import_module(home, package), name)
         setattr(sys.modules[package], name, value)
         return value
 

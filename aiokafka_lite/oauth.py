@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from . import disclosure
 from .errors import AuthenticationError, ConfigurationError, ConnectionLost, harmless
 from .extras import extra
-from .security import Secret
+from .settings.security import Secret
 
 __all__ = ["AwsMskIam", "ClientCredentials", "TokenFromFile"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import BrokerError
 from .extras import extra
 from .producer import ProducerRecord
-from .producer.record import headers_of
+from .serialization.headers import headers_of
 from .types import Header, OffsetAndMetadata, Record, RecordMetadata, ShareRecord, TopicPartition
 from .version import VERSION
 

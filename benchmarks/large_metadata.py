@@ -21,7 +21,6 @@ from pathlib import Path
 
 from aiokafka_lite.aio.framed_stream import FramedStreamReader
 from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.protocol.connection import ParsedRequest, encode_response, parse_request
 from aiokafka_lite.protocol.framing import frame
 from aiokafka_lite.protocol.messages import (
@@ -34,6 +33,7 @@ from aiokafka_lite.protocol.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from aiokafka_lite.settings.config import ClientConfig
 
 TOPICS, PARTITIONS, BROKERS = 10_000, 10, 6
 ROUNDS = 3

@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 from aiokafka_lite.group.requests import FINAL_CODES  # noqa: E402
 from aiokafka_lite.producer.outcome import FENCED  # noqa: E402
-from aiokafka_lite.protocol.state import mermaid  # noqa: E402
+from aiokafka_lite.state_machine import mermaid  # noqa: E402
 
 PAGE = ROOT / "docs" / "states.md"
 
@@ -49,7 +49,7 @@ class Machine(NamedTuple):
 MACHINES = [
     Machine(
         "Connection",
-        "aiokafka_lite.protocol.state",
+        "aiokafka_lite.state_machine",
         "CONNECTION",
         "NEW",
         "One connection of a client to a broker.",
@@ -71,7 +71,7 @@ MACHINES = [
     ),
     Machine(
         "Transactions of a producer",
-        "aiokafka_lite.producer.transaction_state",
+        "aiokafka_lite.producer.transactions.state",
         "TRANSITIONS",
         "UNINITIALIZED",
         "A producer with a `transactional_id`. The next transaction begins when the outcome of the last one is known.",
@@ -118,21 +118,21 @@ MACHINES = [
     ),
     Machine(
         "Login at the embedded cluster",
-        "aiokafka_lite.embedded.authentication",
+        "aiokafka_lite.embedded.security.authentication",
         "TRANSITIONS",
         "CONNECTED",
         "The login of one connection at a broker. A refused login closes the connection in every state.",
     ),
     Machine(
         "Group of the embedded cluster",
-        "aiokafka_lite.embedded.group",
+        "aiokafka_lite.embedded.coordinators.groups.group",
         "TRANSITIONS",
         "EMPTY",
         "A consumer group at its coordinator, in Kafka's own terms.",
     ),
     Machine(
         "Record of a share group of the embedded cluster",
-        "aiokafka_lite.embedded.share_partition",
+        "aiokafka_lite.embedded.coordinators.share.partition",
         "TRANSITIONS",
         "AVAILABLE",
         "A record at its leader, between the first and the last offset that are in flight in a share group.",
@@ -140,7 +140,7 @@ MACHINES = [
     ),
     Machine(
         "Transaction of the embedded cluster",
-        "aiokafka_lite.embedded.transaction",
+        "aiokafka_lite.embedded.coordinators.transactions.transaction",
         "TRANSITIONS",
         "EMPTY",
         "A transactional id at its coordinator, in Kafka's own terms.",
@@ -213,7 +213,7 @@ def ends() -> list[End]:
         ),
         End(
             "transactional producer",
-            ("aiokafka_lite.producer.transaction_state",),
+            ("aiokafka_lite.producer.transactions.state",),
             "FATAL_ERROR",
             f"{fenced}: another producer has the transactional id, or brokers aborted the transaction at its timeout "
             "and refuse the abort as well. At the start, any refusal of InitProducerId. Later, a code that neither a "

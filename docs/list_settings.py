@@ -24,7 +24,9 @@ ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from aiokafka_lite.config import (  # noqa: E402
+from aiokafka_lite.consumer.settings import ConsumerSettings  # noqa: E402
+from aiokafka_lite.producer.settings import ProducerSettings  # noqa: E402
+from aiokafka_lite.settings.config import (  # noqa: E402
     KIB,
     MIB,
     ClientConfig,
@@ -33,8 +35,6 @@ from aiokafka_lite.config import (  # noqa: E402
     GroupConfig,
     ProducerConfig,
 )
-from aiokafka_lite.consumer.settings import ConsumerSettings  # noqa: E402
-from aiokafka_lite.producer.settings import ProducerSettings  # noqa: E402
 from aiokafka_lite.share.config import ShareConfig  # noqa: E402
 from aiokafka_lite.share.settings import ShareConsumerSettings  # noqa: E402
 
@@ -154,7 +154,7 @@ HEAD = """# Settings
 All settings are keyword arguments of the clients. Times are in seconds, sizes in bytes. A wrong setting raises
 `ConfigurationError` in the constructor, which names the setting, what is allowed, and the given value. Java's names and
 defaults are those of Kafka 4.3; a default in **bold** differs from this client's. This page is made from
-`aiokafka_lite/config.py` and `share/config.py` by `docs/list_settings.py`; change those, not the page.
+`aiokafka_lite/settings/config.py` and `share/config.py` by `docs/list_settings.py`; change those, not the page.
 """
 
 

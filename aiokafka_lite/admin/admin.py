@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Unpack
 
 from ..aio.service import Component
 from ..cluster.client import Client
-from ..config import ClientConfig, ClientSettings
 from ..method_names import ADMIN, TOPICS_ARGUMENTS, checks_constructor, explain
 from ..net.connector import Connector
+from ..settings.config import ClientConfig, ClientSettings
 from .acls import Acls
 from .calls import Calls
 from .cluster import Cluster
@@ -58,7 +58,7 @@ class Admin(Component):
         super().__init__()
         unknown = sorted(settings.keys() - ClientSettings.__annotations__.keys())
         if unknown:
-            from ..setting_names import unknown_setting  # imported here, because most programs do not need it
+            from ..settings.names import unknown_setting  # imported here, because most programs do not need it
 
             raise unknown_setting(unknown[0], {*ClientSettings.__annotations__, "bootstrap_servers"})
         config = ClientConfig(bootstrap_servers=bootstrap_servers, allow_auto_create_topics=False, **settings)

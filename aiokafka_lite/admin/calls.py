@@ -50,7 +50,7 @@ from ..errors import (
 from ..net.broker import Broker, Purpose
 from ..protocol.schema import Request, Since
 from ..protocol.versions import VersionTable
-from ..setting_checks import LONGEST
+from ..settings.checks import LONGEST
 from ..types import Node, TopicPartition
 from .results import Results
 

@@ -32,7 +32,7 @@ from ..protocol.messages import (
 )
 from ..types import Node, TopicPartition
 from .calls import Peer
-from .named import Named
+from .open_enum import Named
 
 G = TypeVar("G", ConsumerGroupDescribeGroup, StreamsGroupDescribeGroup)
 

@@ -41,8 +41,8 @@ from .group_descriptions import (
     is_missing,
     list_groups,
 )
-from .named import members_of
 from .offsets import FoundOffset, OffsetsOfPartitions, OffsetSpec, isolation_of
+from .open_enum import members_of
 from .reset_plan import partitions_of, plan_reset
 from .resets import Reset, ResetOffset
 from .results import Results

@@ -30,7 +30,7 @@ from ..protocol.messages import (
 )
 from ..types import Node, TopicPartition
 from .calls import Calls, Deadline, Peer, Targets, answer_of
-from .named import Named, members_of
+from .open_enum import Named, members_of
 from .results import Results
 
 MAX_TRANSACTION_TIMEOUT = 900.0

@@ -21,7 +21,7 @@ from ..errors import (
     KafkaTimeout,
     ProtocolError,
 )
-from ..setting_checks import SHORTEST_PAUSE
+from ..settings.checks import SHORTEST_PAUSE
 from .callbacks import in_copy
 
 logger = logging.getLogger(__name__)

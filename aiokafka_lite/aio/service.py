@@ -43,7 +43,7 @@ import anyio
 from ..arguments import check_timeout
 from ..errors import IllegalStateError, KafkaTimeout
 from ..method_names import AsyncContext
-from ..protocol.state import next_state
+from ..state_machine import next_state
 from . import forks
 from .children import Children, ChildScope, Interrupted, InterruptibleCalls
 from .deadline import deadline

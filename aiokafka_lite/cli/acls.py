@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import completion
-from .arguments import principal_of
-from .confirm import Yes, confirmed
-from .options import Shared, command
-from .output import Table, show_changes
-from .running import FAILED
+from .terminal import completion
+from .terminal.arguments import principal_of
+from .terminal.confirm import Yes, confirmed
+from .terminal.options import Shared, command
+from .terminal.output import Table, show_changes
+from .terminal.run import FAILED
 
 if TYPE_CHECKING:
     from ..admin import AclBinding, AclFilter

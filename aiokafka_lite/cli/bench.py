@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from ..errors import KafkaError
-from .connection import Connection
-from .output import Cell, Output, Table
-from .progress import progress
-from .temporary import temporary_topic
+from .terminal.connection import Connection
+from .terminal.output import Cell, Output, Table
+from .terminal.progress import progress
+from .terminal.temporary import temporary_topic
 
 CHUNK = 500
 DIFFERENT_VALUES = 1000

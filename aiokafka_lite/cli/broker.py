@@ -12,8 +12,8 @@ from .. import disclosure
 from ..arguments import must_be
 from ..embedded import ClusterConfig, EmbeddedCluster, Refused, Security
 from ..errors import ConfigurationError, ErrorCode
-from .arguments import names_and_values, principal_of
-from .running import log_warnings
+from .terminal.arguments import names_and_values, principal_of
+from .terminal.run import log_warnings
 
 
 async def broker(

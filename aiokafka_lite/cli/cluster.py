@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..admin import Admin, ClusterDescription, VersionRange
 from ..errors import UnsupportedVersion
-from .connection import Connection
-from .output import Cell, Facts, Output, Part, Table, show_errors
+from .terminal.connection import Connection
+from .terminal.output import Cell, Facts, Output, Part, Table, show_errors
 
 
 async def cluster(connection: Connection, output: Output, versions: bool) -> int:

@@ -18,7 +18,6 @@ import typer
 
 from . import (
     acls,
-    completion,
     configs,
     groups,
     leaders,
@@ -32,10 +31,11 @@ from . import (
     transactions,
     users,
 )
-from .arguments import Isolation, unescape
-from .formats import Format, Line, parse_format
-from .options import Shared, command, plain_command
-from .running import INTERRUPTED, NAME, WRONG, run, say
+from .terminal import completion
+from .terminal.arguments import Isolation, unescape
+from .terminal.formats import Format, Line, parse_format
+from .terminal.options import Shared, command, plain_command
+from .terminal.run import INTERRUPTED, NAME, WRONG, run, say
 
 application = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 NARROW = 60
@@ -134,7 +134,7 @@ def _wrong_usage(error: Any) -> str:
     # Only the error of an unknown option has both attributes: BadOptionUsage has no possibilities, and NoSuchCommand
     # has no option_name.
     if option is not None and hasattr(error, "possibilities") and error.ctx is not None:
-        from .other_tools import counterpart
+        from .terminal.other_tools import counterpart
 
         known = {option for each in error.ctx.command.params for option in each.opts}
         takes_names = any(each.param_type_name == "argument" for each in error.ctx.command.params)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import completion
-from .arguments import names_and_values, setting_changes
-from .confirm import say_done
-from .options import Shared, command
-from .output import VALIDATED, Cell, Table, show_changes, show_errors
+from .terminal import completion
+from .terminal.arguments import names_and_values, setting_changes
+from .terminal.confirm import say_done
+from .terminal.options import Shared, command
+from .terminal.output import VALIDATED, Cell, Table, show_changes, show_errors
 
 if TYPE_CHECKING:
     from ..admin import ConfigChange, ConfigResource
@@ -67,7 +67,7 @@ async def describe(
     documentation: Annotated[bool, typer.Option("--documentation", help="Show what each setting does.")] = False,
 ) -> int:
     """Show settings with their values and the source of each value. Secret values are not shown."""
-    from .topic_names import explained
+    from .terminal.topic_names import explained
 
     wanted = resource(kind, name)
     async with shared.connection.admin() as admin:
@@ -112,7 +112,7 @@ async def alter(
     ] = False,
 ) -> int:
     """Change settings. Settings that are not named keep their values."""
-    from .topic_names import explained
+    from .terminal.topic_names import explained
 
     wanted = changes(settings or [], unset or [], append or [], subtract or [])
     changed = resource(kind, name)

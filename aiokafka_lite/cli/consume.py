@@ -20,14 +20,14 @@ from ..consumer.columns import Batch
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..group import MemberState
 from ..types import TopicPartition
-from .connection import Connection
-from .descriptors import Writer, while_read
-from .formats import Format, Line, formatter
-from .progress import Bar, progress
-from .running import log_warnings, say
-from .starting import started
-from .starts import Start, Stop, parse_start, parse_stop
-from .topic_names import check_topics
+from .terminal.connection import Connection
+from .terminal.descriptors import Writer, while_read
+from .terminal.formats import Format, Line, formatter
+from .terminal.progress import Bar, progress
+from .terminal.read_range import Start, Stop, parse_start, parse_stop
+from .terminal.run import log_warnings, say
+from .terminal.start import started
+from .terminal.topic_names import check_topics
 
 BATCH = 10_000
 

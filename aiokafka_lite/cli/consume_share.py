@@ -10,14 +10,14 @@ from operator import attrgetter
 from ..consumer.columns import Batch
 from ..errors import ConfigurationError
 from ..types import ShareRecord
-from .connection import Connection
 from .consume import Job, check_line
-from .descriptors import Writer, while_read
-from .formats import formatter
-from .progress import progress
-from .running import log_warnings
-from .starting import started
-from .topic_names import check_topics
+from .terminal.connection import Connection
+from .terminal.descriptors import Writer, while_read
+from .terminal.formats import formatter
+from .terminal.progress import progress
+from .terminal.run import log_warnings
+from .terminal.start import started
+from .terminal.topic_names import check_topics
 
 BATCH = 500
 

@@ -18,11 +18,11 @@ from ..arguments import plural
 from ..embedded import EmbeddedCluster
 from ..producer import Producer
 from ..types import Header, Record
-from .connection import TIMEOUT
 from .demo_group import group_demo
 from .demo_results import CHUNK, read_all, show_result
 from .demo_spark import check_installed, spark_demo
-from .temporary import temporary_topic
+from .terminal.connection import TIMEOUT
+from .terminal.temporary import temporary_topic
 
 PARTITIONS = 3
 KEYS = 1000

@@ -20,7 +20,7 @@ from ..aio.service import unwrapped
 from ..consumer import Consumer
 from ..producer import Producer
 from .demo_results import STALLED_AFTER, show_result
-from .temporary import temporary_topic
+from .terminal.temporary import temporary_topic
 
 PARTITIONS = 6
 MEMBERS = 3

@@ -27,7 +27,7 @@ from ..producer import Producer
 from ..spark.jvm import find_java
 from ..types import Record
 from .demo_results import CHUNK, read_all, show_result
-from .temporary import temporary_topic
+from .terminal.temporary import temporary_topic
 
 ORDERS = 50_000
 CITIES = ("Lima", "Oslo", "Rome", "Tokyo")

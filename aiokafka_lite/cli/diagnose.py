@@ -16,9 +16,9 @@ from ..admin import Admin, ApiSupport, ClusterDescription, TopicDescription
 from ..cluster.diagnosis import software
 from ..errors import KafkaError
 from ..types import Node
-from .connection import Connection
-from .output import Cell, Facts, Output, Part, Table
-from .running import FAILED
+from .terminal.connection import Connection
+from .terminal.output import Cell, Facts, Output, Part, Table
+from .terminal.run import FAILED
 
 SHOWN = ("Produce", "Fetch", "Metadata", "JoinGroup", "InitProducerId")
 """The APIs whose newest common version is shown; ``cluster --versions`` shows all."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import completion
-from .confirm import Yes, confirmed, listed, say_done
-from .options import Shared, command
-from .output import Cell, Output, Table, show_changes, show_found
-from .partitions import Partitions, parse_topics, partitions_of
-from .running import FAILED, say
-from .starts import FORMS, parse_time
+from .terminal import completion
+from .terminal.confirm import Yes, confirmed, listed, say_done
+from .terminal.options import Shared, command
+from .terminal.output import Cell, Output, Table, show_changes, show_found
+from .terminal.partitions import Partitions, parse_topics, partitions_of
+from .terminal.read_range import FORMS, parse_time
+from .terminal.run import FAILED, say
 
 if TYPE_CHECKING:
     from ..admin import GroupDescription, GroupLag, Reset, ResetOffset, Results, StreamsTasks
@@ -69,7 +69,7 @@ async def describe(
     state: Annotated[bool, typer.Option("--state", help="Show state, coordinator and strategy.")] = False,
 ) -> int:
     """Show the offsets and the lag of groups, their members, or their states."""
-    from .topic_names import explained_groups
+    from .terminal.topic_names import explained_groups
 
     check_describe("groups describe", groups, every, members, state)
     async with shared.connection.admin() as admin:
@@ -248,7 +248,7 @@ def show_moves(
 
 async def delete_groups(shared: Shared, what: str, groups: list[str], yes: bool) -> int:
     """Delete groups of any type; return the exit status. The question calls the groups ``what``."""
-    from .topic_names import explained_groups
+    from .terminal.topic_names import explained_groups
 
     if not await confirmed(f"Delete the {what} {listed(groups)} and their offsets?", yes):
         return FAILED

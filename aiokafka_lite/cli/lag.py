@@ -11,11 +11,11 @@ from datetime import datetime
 
 from ..admin import Admin, GroupLag
 from ..errors import KafkaError
-from .completion import every_group
-from .connection import Connection
-from .output import Cell, Output, Table, rich_table, show_errors
-from .running import log_warnings, say, with_options
-from .topic_names import explained_groups
+from .terminal.completion import every_group
+from .terminal.connection import Connection
+from .terminal.output import Cell, Output, Table, rich_table, show_errors
+from .terminal.run import log_warnings, say, with_options
+from .terminal.topic_names import explained_groups
 
 HEADINGS = ("GROUP", "STATE", "TOPIC", "PARTITIONS", "LAG", "HIGHEST")
 _GROUP, _TOPIC, _LAG = map(HEADINGS.index, ("GROUP", "TOPIC", "LAG"))

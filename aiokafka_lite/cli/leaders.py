@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .confirm import Yes, confirmed, say_done
-from .options import Shared, command
-from .output import Table, show_changes
-from .partitions import Partitions, SomePartitions, partitions_of
-from .running import FAILED, say
+from .terminal.confirm import Yes, confirmed, say_done
+from .terminal.options import Shared, command
+from .terminal.output import Table, show_changes
+from .terminal.partitions import Partitions, SomePartitions, partitions_of
+from .terminal.run import FAILED, say
 
 if TYPE_CHECKING:
     from ..types import TopicPartition

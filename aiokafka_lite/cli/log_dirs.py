@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import Shared
-from .output import Cell, Table, show_found
-from .partitions import SomePartitions, partitions_of
+from .terminal.options import Shared
+from .terminal.output import Cell, Table, show_found
+from .terminal.partitions import SomePartitions, partitions_of
 
 if TYPE_CHECKING:
     from ..admin import LogDir

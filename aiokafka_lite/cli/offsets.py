@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .arguments import Isolation
-from .options import Shared
-from .output import Cell, Table, show_found
-from .partitions import Partitions, partitions_of
-from .starts import TIMES, iso_time, parse_time
+from .terminal.arguments import Isolation
+from .terminal.options import Shared
+from .terminal.output import Cell, Table, show_found
+from .terminal.partitions import Partitions, partitions_of
+from .terminal.read_range import TIMES, iso_time, parse_time
 
 if TYPE_CHECKING:
     from ..admin import Admin, FoundOffset, OffsetSpec, Results

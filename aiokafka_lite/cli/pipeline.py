@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .arguments import names_and_values
-from .connection import DEFAULT_SERVER, Connection
-from .options import BootstrapServer, ConfigFile, Properties
-from .running import log_warnings, run_blocking, say
+from .terminal.arguments import names_and_values
+from .terminal.connection import DEFAULT_SERVER, Connection
+from .terminal.options import BootstrapServer, ConfigFile, Properties
+from .terminal.run import log_warnings, run_blocking, say
 
 if TYPE_CHECKING:
     from ..spark.session import SparkCluster

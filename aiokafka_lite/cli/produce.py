@@ -11,14 +11,14 @@ from contextlib import ExitStack
 from ..arguments import must_be, plural
 from ..errors import ConfigurationError, KafkaError
 from ..types import Header
-from .connection import Connection
-from .lines import Lines
-from .output import Facts, Output
-from .progress import progress
-from .running import log_warnings, say
 from .sending import Job, Sending
-from .starting import started
-from .topic_names import check_topics
+from .terminal.connection import Connection
+from .terminal.lines import Lines
+from .terminal.output import Facts, Output
+from .terminal.progress import progress
+from .terminal.run import log_warnings, say
+from .terminal.start import started
+from .terminal.topic_names import check_topics
 
 LINGER = 0.005
 BATCH_SIZE = 256 * 1024

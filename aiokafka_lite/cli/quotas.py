@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .arguments import setting_changes
-from .confirm import say_done
-from .options import Shared, command
-from .output import VALIDATED, Table, show_changes
+from .terminal.arguments import setting_changes
+from .terminal.confirm import say_done
+from .terminal.options import Shared, command
+from .terminal.output import VALIDATED, Table, show_changes
 
 if TYPE_CHECKING:
     from ..admin import Match

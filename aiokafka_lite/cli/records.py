@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .confirm import Yes, confirmed, listed
-from .options import Shared, command
-from .output import Table, show_changes
-from .partitions import Partitions, partitions_of
-from .running import FAILED
-from .starts import TIMES, parse_time
+from .terminal.confirm import Yes, confirmed, listed
+from .terminal.options import Shared, command
+from .terminal.output import Table, show_changes
+from .terminal.partitions import Partitions, partitions_of
+from .terminal.read_range import TIMES, parse_time
+from .terminal.run import FAILED
 
 if TYPE_CHECKING:
     from ..admin import Admin

@@ -20,13 +20,13 @@ import anyio
 
 from ..errors import BufferFull, KafkaError, RecordTooLarge, SerializationError
 from ..producer import Delivery, Producer
-from ..producer.bulk import BulkDelivery
+from ..producer.accept.bulk import BulkDelivery
 from ..types import Header
-from .lines import Lines
-from .progress import Bar
+from .terminal.lines import Lines
+from .terminal.progress import Bar
 
 if TYPE_CHECKING:
-    from .json_lines import JsonRecord
+    from .terminal.json_lines import JsonRecord
 
 CHUNK = 500
 """Records that are accepted in a row before the event loop runs again; they take a few milliseconds."""
@@ -153,7 +153,7 @@ class Sending:
 
     async def _send_columns(self, block: bytes) -> None:
         if self._columns is None:
-            from . import columns
+            from .terminal import columns
 
             self._columns = columns
         table = self._columns.lines_to_arrow(block, self._job.partition)
@@ -230,7 +230,7 @@ class Sending:
 
 
 def _json_parser() -> Callable[[bytes], JsonRecord]:
-    from .json_lines import from_json_line
+    from .terminal.json_lines import from_json_line
 
     return from_json_line
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import completion
-from .confirm import Yes
 from .groups import check_describe, delete_groups, format_assignment, parse_reset, show_moves
-from .options import Shared, command
-from .output import Cell, Table, show_found
-from .running import say
+from .terminal import completion
+from .terminal.confirm import Yes
+from .terminal.options import Shared, command
+from .terminal.output import Cell, Table, show_found
+from .terminal.run import say
 
 if TYPE_CHECKING:
     from ..admin import ShareGroupDescription
@@ -50,7 +50,7 @@ async def describe(
     state: Annotated[bool, typer.Option("--state", help="Show state, epochs, coordinator and assignor.")] = False,
 ) -> int:
     """Show the start offsets and the lag of share groups, their members, or their states."""
-    from .topic_names import explained_groups
+    from .terminal.topic_names import explained_groups
 
     check_describe("share-groups describe", groups, every, members, state)
     async with shared.connection.admin() as admin:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import completion
-from .arguments import names_and_values, setting_changes
-from .confirm import Yes, confirmed, listed, say_done
-from .options import Shared, command
-from .output import VALIDATED, Table, show_changes, show_found
-from .running import FAILED
+from .terminal import completion
+from .terminal.arguments import names_and_values, setting_changes
+from .terminal.confirm import Yes, confirmed, listed, say_done
+from .terminal.options import Shared, command
+from .terminal.output import VALIDATED, Table, show_changes, show_found
+from .terminal.run import FAILED
 
 if TYPE_CHECKING:
     from ..errors import KafkaError
@@ -95,7 +95,7 @@ async def list_(
 @command(application, examples="aiokafka-lite topics describe orders")
 async def describe(shared: Shared, topics: Topics) -> int:
     """Describe topics: leader, replicas and in-sync replicas of each partition."""
-    from .topic_names import explained
+    from .terminal.topic_names import explained
 
     async with shared.connection.admin() as admin:
         described = await admin.topics.describe(topics)
@@ -136,7 +136,7 @@ async def alter(
 ) -> int:
     """Add partitions to topics, or change their settings."""
     from ..admin import ConfigResource
-    from .topic_names import explained
+    from .terminal.topic_names import explained
 
     changes = setting_changes(settings or (), unset or ())
     if partitions is None and not changes:
@@ -170,7 +170,7 @@ async def delete(
     yes: Yes = False,
 ) -> int:
     """Delete topics with all their records."""
-    from .topic_names import explained
+    from .terminal.topic_names import explained
 
     if not await confirmed(f"Delete the topics {listed(topics)} with all their records?", yes):
         return FAILED

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from . import completion
-from .confirm import say_done
-from .options import Shared, command
-from .output import Table, show_changes, show_found
-from .partitions import Partitions, SomePartitions, parse_topics, partitions_of
-from .running import say
+from .terminal import completion
+from .terminal.confirm import say_done
+from .terminal.options import Shared, command
+from .terminal.output import Table, show_changes, show_found
+from .terminal.partitions import Partitions, SomePartitions, parse_topics, partitions_of
+from .terminal.run import say
 
 application = typer.Typer(no_args_is_help=True, help="List, describe and abort transactions, and fence producers.")
 

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from .confirm import Yes, ask_hidden, confirmed, listed, read_line, say_done
-from .options import Shared, command
-from .output import Table, show_changes, show_errors
-from .running import FAILED
+from .terminal.confirm import Yes, ask_hidden, confirmed, listed, read_line, say_done
+from .terminal.options import Shared, command
+from .terminal.output import Table, show_changes, show_errors
+from .terminal.run import FAILED
 
 application = typer.Typer(no_args_is_help=True, help="List, add and remove users that log in by SCRAM.")
 

@@ -20,13 +20,13 @@ from ..aio.retry import Backoff
 from ..aio.runtime import Runtime
 from ..aio.service import Component, Service
 from ..arguments import in_seconds
-from ..config import ClientConfig
 from ..errors import ConfigurationError
 from ..net.broker import Broker, Purpose
 from ..net.connector import Connector, TcpConnector, check_connector
 from ..net.tls import RenewedContext
 from ..protocol.framing import WaitingFrameMemory
 from ..protocol.schema import Request
+from ..settings.config import ClientConfig
 from ..types import Node, TopicPartition
 from .bootstrap import parse_bootstrap_servers
 from .brokers import Brokers

@@ -32,7 +32,6 @@ from ..aio.light_event import LightEvent
 from ..aio.outages import Outages
 from ..aio.retry import Backoff, is_refusal
 from ..aio.runtime import Runtime
-from ..config import ClientConfig
 from ..errors import (
     AuthenticationError,
     BrokerError,
@@ -48,6 +47,7 @@ from ..net.broker import Broker, Purpose
 from ..protocol.framing import WrongProtocol
 from ..protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ..protocol.wire import UndecodableResponse
+from ..settings.config import ClientConfig
 from ..types import TopicPartition
 from .answer import Answer, ReadTopics
 from .brokers import Brokers

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING
 from .. import lazy
 
 if TYPE_CHECKING:
-    from .claim import Claim as Claim
+    from ..serialization.deserializer import Deserializer as Deserializer
+    from ..serialization.deserializer import IntDeserializer as IntDeserializer
+    from ..serialization.deserializer import JsonDeserializer as JsonDeserializer
+    from ..serialization.deserializer import StrDeserializer as StrDeserializer
     from .columns import Batch as Batch
     from .columns import BytesColumn as BytesColumn
     from .consumer import Consumer as Consumer
-    from .consumer_group import ConsumerGroup as ConsumerGroup
-    from .deserializer import Deserializer as Deserializer
-    from .deserializer import IntDeserializer as IntDeserializer
-    from .deserializer import JsonDeserializer as JsonDeserializer
-    from .deserializer import StrDeserializer as StrDeserializer
     from .deserializing import OnDeserializationError as OnDeserializationError
-    from .group_side import GroupMetadata as GroupMetadata
-    from .handler import ConsumerGroupHandler as ConsumerGroupHandler
+    from .group.claim import Claim as Claim
+    from .group.consumer_group import ConsumerGroup as ConsumerGroup
+    from .group.group_side import GroupMetadata as GroupMetadata
+    from .group.handler import ConsumerGroupHandler as ConsumerGroupHandler
+    from .group.rebalance import RebalanceHandle as RebalanceHandle
+    from .group.rebalance import RebalanceListener as RebalanceListener
+    from .group.session import ConsumerGroupSession as ConsumerGroupSession
     from .interceptor import ConsumerInterceptor as ConsumerInterceptor
     from .iteration import ArrowBatches as ArrowBatches
     from .iteration import Batches as Batches
@@ -30,24 +33,23 @@ if TYPE_CHECKING:
     from .offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from .position import OnOffsetReset as OnOffsetReset
     from .position import ResetReason as ResetReason
-    from .rebalance import RebalanceHandle as RebalanceHandle
-    from .rebalance import RebalanceListener as RebalanceListener
-    from .session import ConsumerGroupSession as ConsumerGroupSession
 else:  # with a __getattr__, a type checker would accept every name
     __all__, __getattr__, __dir__ = lazy.exports(
         __name__,
-        claim="Claim",
-        columns="Batch BytesColumn",
-        consumer="Consumer",
-        consumer_group="ConsumerGroup",
-        deserializer="Deserializer IntDeserializer JsonDeserializer StrDeserializer",
-        deserializing="OnDeserializationError",
-        group_side="GroupMetadata",
-        handler="ConsumerGroupHandler",
-        interceptor="ConsumerInterceptor",
-        iteration="ArrowBatches Batches PartitionReader",
-        offsets="OffsetAndTimestamp",
-        position="OnOffsetReset ResetReason",
-        rebalance="RebalanceHandle RebalanceListener",
-        session="ConsumerGroupSession",
+        {
+            ".columns": "Batch BytesColumn",
+            ".consumer": "Consumer",
+            ".deserializing": "OnDeserializationError",
+            ".group.claim": "Claim",
+            ".group.consumer_group": "ConsumerGroup",
+            ".group.group_side": "GroupMetadata",
+            ".group.handler": "ConsumerGroupHandler",
+            ".group.rebalance": "RebalanceHandle RebalanceListener",
+            ".group.session": "ConsumerGroupSession",
+            ".interceptor": "ConsumerInterceptor",
+            ".iteration": "ArrowBatches Batches PartitionReader",
+            ".offsets": "OffsetAndTimestamp",
+            ".position": "OnOffsetReset ResetReason",
+            "..serialization.deserializer": "Deserializer IntDeserializer JsonDeserializer StrDeserializer",
+        },
     )

@@ -35,10 +35,11 @@ from ..method_names import (
 )
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
+from ..serialization.deserializer import Deserializer
 from ..types import K, Names, OffsetAndMetadata, Record, TopicPartition, V
 from .consumer_core import ConsumerCore, MakeGroupSide
-from .deserializer import Deserializer
 from .deserializing import OnDeserializationError
+from .group.rebalance import RebalanceHandle, RebalanceListener
 from .interceptor import ConsumerInterceptor
 from .iteration import Batches, PartitionReader, Records, poll
 from .member_calls import MemberCalls, checked_listener
@@ -47,7 +48,6 @@ from .offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from .position import OnOffsetReset, Reset
 from .position_calls import PositionCalls
 from .position_wait import PositionWait
-from .rebalance import RebalanceHandle, RebalanceListener
 from .settings import ConsumerSettings, ReadingOptions, checked_topics, reading_options, strategies_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ..cluster.metadata import PartitionView
     from ..group.offsets import CommitResult, Offsets
     from ..group.strategies import AssignmentStrategy
-    from .group_side import GroupSide
+    from .group.group_side import GroupSide
     from .subscription import Subscription
 
 
@@ -453,8 +453,8 @@ def _group_maker(
     listener: RebalanceListener | None,
 ) -> MakeGroupSide:
     """Make the group's side once the core has a client and a subscription."""
-    from .commit_only import CommitOnlyGroup
-    from .membership import Membership
+    from .group.commit_only import CommitOnlyGroup
+    from .group.membership import Membership
 
     config, interceptors = options.group, options.interceptors
     assert config is not None

@@ -16,20 +16,20 @@ from ..aio.service import Service, ServiceState
 from ..cluster.standstill import Check
 from ..errors import IllegalStateError, KafkaError
 from ..types import TopicPartition
-from .claim import ClaimReader
+from .group.claim import ClaimReader
+from .group.rebalance import RebalanceListener
 from .partition import AssignedPartition
 from .position import PauseReason
 from .position_wait import PositionWait
 from .reader import Reader
 from .reading_core import ReadingCore
-from .rebalance import RebalanceListener
 from .settings import ReadingOptions
 from .subscription import Subscription
 
 if TYPE_CHECKING:
     from ..cluster.client import Client
     from ..group.coordinator import Coordinator
-    from .group_side import GroupSide
+    from .group.group_side import GroupSide
     from .metrics import GroupMetrics
 
 logger = logging.getLogger(__name__)

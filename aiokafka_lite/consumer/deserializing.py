@@ -17,10 +17,10 @@ import anyio
 
 from ..arguments import must_be
 from ..errors import ConfigurationError, DeserializationError
+from ..serialization.deserializer import Deserializer, as_deserializer, concerns_record, is_async
 from ..types import Header, Record
 from .chunk import Chunk
 from .columns import records_of
-from .deserializer import Deserializer, as_deserializer, concerns_record, is_async
 from .partition import AssignedPartition
 
 logger = logging.getLogger(__name__)

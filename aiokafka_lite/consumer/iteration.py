@@ -22,10 +22,10 @@ from ..method_names import AsyncIteration
 from ..protocol.records.columns import ArrowDecoder, PackedBatch, column_names
 from ..types import K, Record, TopicPartition, V
 from .chunk import corrupt
-from .claim import ClaimReader
 from .columns import Batch
 from .consumer_core import ConsumerCore
 from .deserializing import Deserializing, Source
+from .group.claim import ClaimReader
 from .reader import Cursor, Reader, SelectedPartitions
 
 if TYPE_CHECKING:

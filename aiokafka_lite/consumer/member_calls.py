@@ -9,7 +9,7 @@ from ..arguments import must_be
 from ..errors import ConfigurationError
 from ..types import GroupMetadata
 from .consumer_core import ConsumerCore
-from .rebalance import RebalanceListener
+from .group.rebalance import RebalanceListener
 
 if TYPE_CHECKING:
     from ..group.states import MemberState

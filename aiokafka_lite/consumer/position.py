@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from ..config import ConsumerConfig
-from ..protocol.state import Transitions, next_state
+from ..settings.config import ConsumerConfig
+from ..state_machine import Transitions, next_state
 from ..types import TopicPartition
 
 

@@ -10,9 +10,9 @@ from ..aio.light_event import LightEvent
 from ..cluster.client import Client
 from ..errors import KafkaTimeout
 from ..types import TopicPartition
+from .fetch.position_keeper import why_unknown
 from .partition import AssignedPartition
 from .position import PauseReason, Reset
-from .position_keeper import why_unknown
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)

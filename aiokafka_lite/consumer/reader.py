@@ -21,16 +21,16 @@ from typing import TypeVar
 
 from ..aio.light_event import LightEvent
 from ..aio.retry import Backoff
-from ..config import ConsumerConfig
 from ..errors import CorruptRecord, KafkaError
 from ..protocol.records import MAX_HEADERS
 from ..protocol.records.columns import PackedBatch
+from ..settings.config import ConsumerConfig
 from ..types import Record, TopicPartition
 from .chunk import Chunk
 from .columns import Batch, continues, joined, take
+from .group.poll_tracker import PollTracker
 from .interceptor import ConsumerInterceptors
 from .partition import AssignedPartition
-from .poll_tracker import PollTracker
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)

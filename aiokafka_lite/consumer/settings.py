@@ -12,7 +12,9 @@ from ..aio.runtime import Runtime
 from ..arguments import check_function, must_be
 from ..cluster.bootstrap import parse_bootstrap_servers
 from ..cluster.topics import problem_of_topic_name
-from ..config import (
+from ..errors import ConfigurationError
+from ..net.connector import Connector, check_connector
+from ..settings.config import (
     ClientConfig,
     ClientSettings,
     ConsumerConfig,
@@ -21,8 +23,6 @@ from ..config import (
     IsolationName,
     OffsetResetName,
 )
-from ..errors import ConfigurationError
-from ..net.connector import Connector, check_connector
 from ..types import Names
 from .deserializing import Deserializing, OnDeserializationError
 from .interceptor import ConsumerInterceptor, ConsumerInterceptors
@@ -177,7 +177,7 @@ def sorted_settings(
     given = dict(settings)
     found = [{each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for kind in kinds]
     if given:
-        from ..setting_names import unknown_setting  # imported here, because most programs have no wrong name
+        from ..settings.names import unknown_setting  # imported here, because most programs have no wrong name
 
         raise unknown_setting(next(iter(given)), {*also, *(each.name for kind in kinds for each in fields(kind))})
     return found

@@ -13,9 +13,9 @@ from ..cluster.client import Client
 from ..cluster.standstill import Wait
 from ..errors import ErrorCode
 from ..types import IsolationLevel
+from .fetch.position_keeper import place_of_lookups, why_unknown
 from .partition import AssignedPartition
 from .position import PauseReason
-from .position_keeper import place_of_lookups, why_unknown
 from .subscription import Subscription
 
 SHOWN = 3

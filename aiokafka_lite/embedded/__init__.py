@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from .broker_metrics import BrokerMetrics, ClusterMetrics, TopicMetrics
+from .client_telemetry import ClientMetrics
 from .cluster import EmbeddedCluster, MemoryConnector
 from .cluster_config import ClusterConfig
-from .controller import Refused
 from .faults import Exchange, Fault
-from .schema_registry import EmbeddedSchemaRegistry
-from .security import Security
-from .telemetry import ClientMetrics
+from .metadata.controller import Refused
+from .registry.schema_registry import EmbeddedSchemaRegistry
+from .security.security import Security
 
 __all__ = [
     "BrokerMetrics",

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from ..snapshot import Snapshot
-from .broker_counters import TopicCounters
 from .node import BrokerNode
+from .replicas.broker_counters import TopicCounters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

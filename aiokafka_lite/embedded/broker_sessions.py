@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 from ..errors import ConfigurationError
-from .controller import Controller
+from .metadata.controller import Controller
 from .node import BrokerNode
-from .replication import Network, Replication
+from .replicas.replication import Network, Replication
 
 
 class BrokerSessions:

@@ -23,28 +23,28 @@ from ..errors import ErrorCode, IllegalStateError
 from ..method_names import EMBEDDED_CLUSTER, checks_constructor
 from ..protocol.schema import Request
 from ..types import Record
-from . import direct
-from .acls import Acls
-from .authorizer import Authorizer
-from .broker_loggers import BrokerLoggers
+from . import direct_records as direct
 from .broker_metrics import ClusterMetrics, cluster_metrics
 from .broker_sessions import BrokerSessions
-from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig, broker_settings, ports_of
-from .controller import Controller, Refused
+from .coordinators.share.groups import ShareGroups
+from .coordinators.transactions.requests import HeldMarkers, TransactionRequests
 from .data_dir import data_of
 from .faults import Fault, Faults, History
-from .features import Features
 from .handlers import NEWEST, versions_of
-from .leadership import PartitionLeadership
+from .metadata.broker_loggers import BrokerLoggers
+from .metadata.changes import ClusterChanges
+from .metadata.controller import Controller, Refused
+from .metadata.features import Features
+from .metadata.leadership import PartitionLeadership
+from .metadata.topics import PartitionState, Topic
 from .node import BrokerNode, ClusterParts, Nodes, NodeState
 from .quotas import QuotaLimits
-from .replication import Network, Replication
-from .security import ClusterSecurity, Security
-from .share_groups import ShareGroups
-from .topics import PartitionState, Topic
-from .transaction_requests import HeldMarkers, TransactionRequests
-from .versions import release_of
+from .replicas.replication import Network, Replication
+from .security.acls import Acls
+from .security.authorizer import Authorizer
+from .security.security import ClusterSecurity, Security
+from .settings.versions import release_of
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 

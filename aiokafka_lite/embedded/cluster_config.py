@@ -9,12 +9,12 @@ from ..aio.runtime import wall_clock
 from ..arguments import check_function, is_whole, must_be, several, whole
 from ..errors import ConfigurationError
 from ..protocol.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
-from .broker_keys import BROKER_KEYS, PLUGIN_KEYS, STANDARD_AUTHORIZER
-from .config_keys import InvalidConfig, check_configs
-from .configs import ClusterSettings, broker_key
-from .listener_configs import without_prefix
-from .telemetry import ClientMetrics
-from .versions import VersionRanges, in_common
+from .client_telemetry import ClientMetrics
+from .settings.broker_keys import BROKER_KEYS, PLUGIN_KEYS, STANDARD_AUTHORIZER
+from .settings.configs import ClusterSettings, broker_key
+from .settings.keys import InvalidConfig, check_configs
+from .settings.listener_configs import without_prefix
+from .settings.versions import VersionRanges, in_common
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 FIRST_MEMORY_PORT = 9092

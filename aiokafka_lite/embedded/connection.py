@@ -31,14 +31,12 @@ from ..protocol.framing import FrameMemory
 from ..protocol.framing import frame as with_size
 from ..protocol.messages import ApiVersionsRequest, ApiVersionsResponse, ProduceRequest, SaslHandshakeRequest
 from ..protocol.schema import Request, Response
-from .authentication import Authentication, LoginFailed
-from .certificates import subject_of
 from .closing_log import ClosingLog
 from .connection_limits import ConnectionLimits
-from .controller import Refused
 from .error_responses import error_response, shorten_messages
 from .faults import Exchange, Fault, Faults, History, Outcome
-from .handling import (
+from .metadata.controller import Refused
+from .request_context import (
     HANDLERS,
     PREPARATIONS,
     Answer,
@@ -48,8 +46,10 @@ from .handling import (
     do_next_step,
     do_step,
 )
-from .listeners import Listener
 from .request_parts import merge_responses, split_request
+from .security.authentication import Authentication, LoginFailed
+from .security.certificates import subject_of
+from .settings.listeners import Listener
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator, MutableMapping
 from typing import Protocol, TypeVar
 
 from ..arguments import INT32_MAX
-from .configs import CREATION_RATE, MOST_CONNECTIONS, MOST_OF_ADDRESS, OVERRIDES, BrokerSettings
 from .quotas import Quotas, Usage
+from .settings.configs import CREATION_RATE, MOST_CONNECTIONS, MOST_OF_ADDRESS, OVERRIDES, BrokerSettings
 
 LONGEST_SILENCE = 0.5
 """Seconds after which a connection without a request has to make room for another one."""

@@ -19,13 +19,13 @@ from typing import IO, Any, Protocol
 
 from ..aio import forks
 from ..errors import ConfigurationError, ErrorCode
-from .configs import TopicConfig
-from .controller import Controller, Refused
-from .documents import DamagedDocument, UnreadableDocument, flush_directory, read_document, write_document
-from .log_files import CHECKPOINT, DELETED, STRAY, LoadedLog, LogFiles, OpenFiles, delete_directory, set_aside, size_of
-from .replica_recovery import Recovery, recover
-from .segment_scan import DAMAGED
-from .topics import PartitionKey, PartitionState, Topic
+from .json_documents import DamagedDocument, UnreadableDocument, flush_directory, read_document, write_document
+from .log.files import CHECKPOINT, DELETED, STRAY, LoadedLog, LogFiles, OpenFiles, delete_directory, set_aside, size_of
+from .log.segment_scan import DAMAGED
+from .metadata.controller import Controller, Refused
+from .metadata.topics import PartitionKey, PartitionState, Topic
+from .replicas.recovery import Recovery, recover
+from .settings.configs import TopicConfig
 
 try:
     import fcntl

@@ -20,47 +20,47 @@ from typing import Any, Never
 from ..arguments import INT64_MAX, must_be
 from ..errors import ErrorCode, IllegalStateError
 from ..protocol.framing import FrameMemory
-from ..protocol.state import next_state
-from .authentication import Authentication
-from .authorizer import Authorizer
-from .broker_loggers import BrokerLoggers
+from ..state_machine import next_state
+from .client_telemetry import ClientTelemetry
 from .closing_log import ClosingLog
-from .cluster_changes import ClusterChanges
 from .cluster_config import ClusterConfig
-from .configs import BrokerSettings, TopicConfig
 from .connection import ServerConnection, ServerStream, UnsentResponses
 from .connection_limits import ConnectionLimits
-from .controller import Controller
+from .coordinators.groups.coordinator import GroupCoordinator
+from .coordinators.groups.log import GroupLog
+from .coordinators.groups.records import OFFSETS_TOPIC
+from .coordinators.share.groups import ShareGroups, ShareStateLog
+from .coordinators.share.partitions import SharePartitions
+from .coordinators.share.session import ShareSessions
+from .coordinators.transactions.coordinator import TransactionCoordinator
+from .coordinators.transactions.markers import append_marker
+from .coordinators.transactions.records import TRANSACTION_TOPIC
+from .coordinators.transactions.requests import TransactionRequests
 from .faults import Faults, History
-from .features import TRANSACTION_VERSION
-from .fetch_session import FetchSessions
-from .group_coordinator import GroupCoordinator
-from .group_log import GroupLog
-from .group_records import OFFSETS_TOPIC
-from .handling import BrokerParts
-from .in_sync import InSyncSets
-from .leadership import PartitionLeadership
-from .listeners import Listener
-from .log_files import LogFiles
-from .metadata_view import MetadataView
-from .partition import Partition
+from .log.files import LogFiles
+from .log.producer_state import Marker
+from .metadata.broker_loggers import BrokerLoggers
+from .metadata.changes import ClusterChanges
+from .metadata.controller import Controller
+from .metadata.features import TRANSACTION_VERSION
+from .metadata.leadership import PartitionLeadership
+from .metadata.topics import NO_LEADER, PartitionKey, Topic
+from .metadata.view import MetadataView
 from .periodic_work import PeriodicWork
-from .principal_mapping import NoMatchingRule
-from .producer_state import Marker
 from .quotas import QuotaLimits, Quotas
-from .replica_manager import FetchParameters, FetchPartition, ReplicaManager
-from .replication import Network
-from .security import ClusterSecurity
-from .share_groups import ShareGroups, ShareStateLog
-from .share_partitions import SharePartitions
-from .share_session import ShareSessions
-from .telemetry import ClientTelemetry
-from .topics import NO_LEADER, PartitionKey, Topic
-from .transaction_coordinator import TransactionCoordinator
-from .transaction_markers import append_marker
-from .transaction_records import TRANSACTION_TOPIC
-from .transaction_requests import TransactionRequests
-from .versions import OfferedVersions, VersionRanges
+from .replicas.fetch_session import FetchSessions
+from .replicas.in_sync import InSyncSets
+from .replicas.manager import FetchParameters, FetchPartition, ReplicaManager
+from .replicas.partition import Partition
+from .replicas.replication import Network
+from .request_context import BrokerParts
+from .security.authentication import Authentication
+from .security.authorizer import Authorizer
+from .security.principal_mapping import NoMatchingRule
+from .security.security import ClusterSecurity
+from .settings.configs import BrokerSettings, TopicConfig
+from .settings.listeners import Listener
+from .settings.versions import OfferedVersions, VersionRanges
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from ..aio import forks
-from .configs import BrokerSettings
+from .settings.configs import BrokerSettings
 
 logger = logging.getLogger(__name__)
 

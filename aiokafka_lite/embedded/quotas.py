@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from ..arguments import INT32_MAX
-from .configs import BrokerSettings
+from .settings.configs import BrokerSettings
 
 LONGEST_THROTTLE = INT32_MAX // 1000
 """Seconds: the largest throttle time that a response can carry."""

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 else:  # with a __getattr__, a type checker would accept every name
     __all__, __getattr__, __dir__ = lazy.exports(
         __name__,
-        offsets="CommitResult",
-        states="MemberState",
-        strategies="""
-            AssignmentStrategy CooperativeStickyStrategy GroupMember RangeStrategy RoundRobinStrategy
-            StickyStrategy
-        """,
+        {
+            ".offsets": "CommitResult",
+            ".states": "MemberState",
+            ".strategies": """
+                AssignmentStrategy CooperativeStickyStrategy GroupMember RangeStrategy RoundRobinStrategy
+                StickyStrategy
+            """,
+        },
     )

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from ..errors import KafkaError
-from ..protocol.state import Transitions, next_state
+from ..state_machine import Transitions, next_state
 from .events import Action, Close, Event, Fail, Identity
 from .leadership import Leadership
 from .ownership import NO_GENERATION, Ownership

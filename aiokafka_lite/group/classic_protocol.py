@@ -9,11 +9,11 @@ from contextlib import suppress
 
 from ..arguments import by_topic, plural
 from ..cluster.client import Client
-from ..config import ClientConfig, GroupConfig
 from ..errors import ErrorCode, KafkaTimeout, ProtocolError
 from ..net.connection import Purpose
 from ..protocol.messages import JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse, SyncGroupResponse
 from ..protocol.versions import VersionTable
+from ..settings.config import ClientConfig, GroupConfig
 from .counters import RequestCounters
 from .events import (
     Action,

@@ -39,7 +39,7 @@ from ..protocol.messages import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatTopicPartitions,
 )
-from ..protocol.state import Transitions
+from ..state_machine import Transitions
 from ..types import TopicPartition
 from .base_member import BaseMember
 from .events import (

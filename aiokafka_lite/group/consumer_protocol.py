@@ -9,11 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ..cluster.client import Client
-from ..config import ClientConfig
 from ..errors import ErrorCode, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
 from ..protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ..protocol.versions import VersionTable
+from ..settings.config import ClientConfig
 from .blocked_loop import BlockedLoop
 from .consumer_member import FENCED, ConsumerMember, problem_of
 from .counters import RequestCounters

@@ -27,8 +27,8 @@ from ..aio.light_event import LightEvent
 from ..aio.retry import is_momentary
 from ..cluster.client import Client
 from ..cluster.standstill import Wait
-from ..config import ClientConfig, GroupConfig
 from ..errors import KafkaError
+from ..settings.config import ClientConfig, GroupConfig
 from ..types import Node
 from .base_member import BaseMember
 from .classic_protocol import ClassicProtocol

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from ..config import ClientConfig, GroupConfig
+from ..settings.config import ClientConfig, GroupConfig
 from ..types import OffsetAndMetadata, TopicPartition
 from .base_member import BaseMember
 from .events import Assign, Fail, Lose, Released, Revoke

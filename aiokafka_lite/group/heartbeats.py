@@ -34,9 +34,9 @@ from ..aio.outages import Outages
 from ..aio.retry import Backoff, is_momentary
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
-from ..config import GroupConfig
 from ..errors import ErrorCode, KafkaError
 from ..net.connection import Purpose
+from ..settings.config import GroupConfig
 from .blocked_loop import BlockedLoop
 from .counters import RequestCounters
 from .events import Event, HeartbeatAnswer, PollOverdue, SessionExpired

@@ -34,7 +34,7 @@ from typing import ClassVar
 
 from ..errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.messages import SyncGroupRequest
-from ..protocol.state import Transitions
+from ..state_machine import Transitions
 from .base_member import BaseMember
 from .events import (
     Action,

@@ -12,8 +12,8 @@ from ..aio.children import ChildScope
 from ..aio.retry import is_momentary
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
-from ..config import GroupConfig
 from ..errors import ErrorCode, KafkaError, error_for
+from ..settings.config import GroupConfig
 from .base_member import BaseMember
 from .events import Event, RequestFailed
 from .requests import is_refused, problem_of_unlisted

@@ -13,11 +13,11 @@ from ..arguments import check_timeout
 from ..arguments import partitions as checked_partitions
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
-from ..config import ClientConfig
 from ..errors import ErrorCode, KafkaError, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import OffsetFetchRequest
 from ..protocol.schema import ZERO_UUID
+from ..settings.config import ClientConfig
 from ..types import OffsetAndMetadata, TopicPartition
 from .commit_attempt import MEMBERSHIP_ERRORS
 from .events import Identity

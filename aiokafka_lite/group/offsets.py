@@ -29,11 +29,11 @@ from ..arguments import offsets as checked_offsets
 from ..arguments import partition as checked_partition
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
-from ..config import ClientConfig, GroupConfig
 from ..errors import CommitFailed, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import OffsetCommitRequest
 from ..protocol.schema import ZERO_UUID
+from ..settings.config import ClientConfig, GroupConfig
 from ..types import OffsetAndMetadata, TopicPartition
 from .commit_attempt import MEMBERSHIP_ERRORS, CommitAttempt, CommitOutcome, classify_commit
 from .counters import RequestCounters

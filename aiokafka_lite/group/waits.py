@@ -16,8 +16,8 @@ from ..arguments import plural
 from ..cluster.client import Client
 from ..cluster.standstill import SOON, Wait
 from ..cluster.topics import MISSING_AFTER
-from ..config import GroupConfig
 from ..errors import ErrorCode
+from ..settings.config import GroupConfig
 from .base_member import BaseMember
 from .counters import RebalanceCounters
 from .states import MemberState

@@ -7,9 +7,9 @@ from ..cluster.health import Health
 from ..cluster.metrics import ClientMetrics
 from ..consumer.metrics import ConsumerMetrics, GroupMetrics, MemberMetrics, PartitionMetrics, RequestMetrics
 from ..net.metrics import BrokerTraffic, LatencyMetrics
+from ..processing.workers import WorkersMetrics
 from ..producer.metrics import BrokerMetrics, ProducerMetrics, TransactionMetrics
 from ..share.metrics import ShareConsumerMetrics
-from ..workers import WorkersMetrics
 
 __all__ = [
     "BrokerMetrics",

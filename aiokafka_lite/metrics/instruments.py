@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from ..cluster.metrics import ClientMetrics
 from ..consumer.metrics import ConsumerMetrics, GroupMetrics
+from ..processing.workers import WorkersMetrics
 from ..producer.metrics import ProducerMetrics
 from ..share.metrics import ShareConsumerMetrics
-from ..workers import WorkersMetrics
 
 Measured = ProducerMetrics | ConsumerMetrics | ShareConsumerMetrics | ClientMetrics | WorkersMetrics
 """The snapshots that can be exported. ``ClientMetrics`` is the snapshot of an admin client."""

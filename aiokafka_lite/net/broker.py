@@ -26,11 +26,11 @@ import anyio
 
 from ..aio.outages import Outages
 from ..aio.retry import is_refusal
-from ..config import ClientConfig
 from ..errors import ConnectionLost, KafkaError
 from ..protocol.framing import WaitingFrameMemory
 from ..protocol.messages import ApiVersionsRequest
 from ..protocol.schema import Request
+from ..settings.config import ClientConfig
 from ..types import Node
 from .connection import Connection, Purpose
 from .connector import Connector, format_address

@@ -30,8 +30,8 @@ from ..aio.framed_stream import Frame, FramedStream
 from ..errors import ConnectionLost, IllegalStateError, KafkaError, ProtocolError
 from ..protocol.framing import WaitingFrameMemory
 from ..protocol.schema import Request
-from ..protocol.state import CONNECTION, ConnectionEvent, ConnectionState, next_state
 from ..protocol.versions import VersionTable
+from ..state_machine import CONNECTION, ConnectionEvent, ConnectionState, next_state
 from .connector import ADDRESS_ERRORS, AddressMemory, Connector, format_address
 from .handshake import AgreedVersions, Handshake
 from .in_flight import InFlightRequests

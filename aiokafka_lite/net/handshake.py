@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ..errors import ConnectionLost, ErrorCode, error_for
 from ..protocol.messages import ApiVersionsRequest
 from ..protocol.schema import Message, Request
-from ..protocol.state import ConnectionState
 from ..protocol.versions import VersionTable, version_after_refusal
+from ..state_machine import ConnectionState
 from ..version import VERSION
 from .in_flight import api_name
 

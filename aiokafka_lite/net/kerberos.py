@@ -19,10 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from ..config import ClientConfig
 from ..errors import AuthenticationError, ConnectionLost, KafkaError
 from ..extras import extra
 from ..protocol.sasl import GssapiExchange
+from ..settings.config import ClientConfig
 
 T = TypeVar("T")
 

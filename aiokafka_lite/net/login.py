@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from ..config import ClientConfig
 from ..errors import AuthenticationError, ConnectionLost, ErrorCode, UnsupportedVersion, error_for
 from ..protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
 from ..protocol.sasl import Derivation, Exchange, OAuthBearerExchange, PlainExchange, ScramExchange, derive
 from ..protocol.sasl.machine import Step
 from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
-from ..security import TokenProvider
+from ..settings.config import ClientConfig
+from ..settings.security import TokenProvider
 
 if TYPE_CHECKING:
     from .kerberos import Kerberos

@@ -10,10 +10,10 @@ import logging
 import os
 import ssl
 
-from ..config import ClientConfig
 from ..errors import AuthenticationError, ConfigurationError, ConnectionLost, KafkaError
 from ..protocol.framing import WrongProtocol
-from ..security import is_pem, tls_context
+from ..settings.config import ClientConfig
+from ..settings.security import is_pem, tls_context
 
 logger = logging.getLogger(__name__)
 

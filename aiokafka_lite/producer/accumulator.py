@@ -25,16 +25,16 @@ from ..arguments import INT32_MAX
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..cluster.topics import check_topic_name
-from ..config import ProducerConfig
 from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, error_for
+from ..settings.config import ProducerConfig
 from ..types import Header
 from .batch import Batch, BatchFactory
 from .delivery import BatchResult, FailureLog
 from .dispatch import Dispatcher
 from .partition import PartitionProducer
 from .partition_batches import Sealed
-from .partition_choice import PartitionChoice
-from .partitioner_interface import Partitioner
+from .partitioning.choice import PartitionChoice
+from .partitioning.interface import Partitioner
 from .producer_ids import ProducerIds
 from .record import PreparedRecord
 from .settle import Settlement

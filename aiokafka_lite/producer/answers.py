@@ -23,9 +23,9 @@ from typing import NamedTuple
 from ..aio.retry import is_retriable
 from ..arguments import INT64_MAX, plural
 from ..cluster.client import Client
-from ..config import ProducerConfig
 from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_for
 from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
+from ..settings.config import ProducerConfig
 from ..types import Compression, TopicPartition
 from .batch import Batch, BatchFactory
 from .counters import Counters
@@ -232,7 +232,7 @@ class Answers:
 
     def _error(self, code: ErrorCode, answer: ProduceResponsePartition, attempt: str) -> KafkaError:
         if self._transactional_id is not None and code in FENCED:
-            from .transaction_requests import write_refused  # imported here, because other producers do not need it
+            from .transactions.requests import write_refused  # imported here, because other producers do not need it
 
             return write_refused(code, attempt, self._transactional_id, self._transaction_timeout)
         if self._transactional_id is None and code in UNUSABLE_IDS:

@@ -4,10 +4,10 @@ batches."""
 from __future__ import annotations
 
 from ..aio import forks
-from ..config import ProducerConfig
 from ..protocol.records import HEADER_SIZE, BatchBuilder
 from ..protocol.records.columns import EncodedRecords
 from ..protocol.schema import ZERO_UUID
+from ..settings.config import ProducerConfig
 from ..types import Compression, TopicPartition
 from .delivery import UNKNOWN_OFFSET, BatchResult
 from .producer_ids import NO_PRODUCER_ID, NO_SEQUENCE, ProducerIdAndEpoch

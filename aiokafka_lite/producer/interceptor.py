@@ -10,8 +10,8 @@ from typing import Protocol
 from ..aio.callbacks import RAISED, CallbackErrors, in_copy
 from ..arguments import check_methods, must_be
 from ..errors import ConfigurationError, SerializationError
+from ..serialization.headers import Headers, headers_of
 from ..types import Header, RecordMetadata
-from .record import Headers, headers_of
 
 
 @dataclass(frozen=True, slots=True)

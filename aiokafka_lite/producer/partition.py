@@ -29,7 +29,7 @@ from enum import Enum
 
 from ..aio.retry import Backoff
 from ..protocol.schema import ZERO_UUID
-from ..protocol.state import next_state
+from ..state_machine import next_state
 from ..types import TopicPartition
 from .batch import Batch, BatchFactory
 from .outcome import may_be_written

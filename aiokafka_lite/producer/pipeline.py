@@ -21,27 +21,27 @@ from ..aio.service import Service, ServiceState
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..cluster.standstill import Wait
-from ..config import ProducerConfig
 from ..errors import IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, UnsupportedVersion, error_for
 from ..protocol.messages import InitProducerIdRequest
-from .accept import Acceptor
-from .accept_arrow import ArrowAcceptor
-from .accept_many import ManyAcceptor
+from ..serialization.serializer import Serialization
+from ..settings.config import ProducerConfig
+from .accept.accept import Acceptor
+from .accept.append_bulk import BulkAppender
+from .accept.arrow import ArrowAcceptor
+from .accept.many import ManyAcceptor
 from .accumulator import Accumulator
 from .answers import Answers
-from .append_bulk import BulkAppender
 from .batch import BatchFactory
+from .buffer_memory import Room
 from .counters import Counters
 from .delivery import FailureLog, settled
 from .dispatch import Dispatcher, ReadyQueue
 from .failures import FailureStreams
 from .interceptor import Interceptors
-from .partitioner_interface import Partitioner
+from .partitioning.interface import Partitioner
 from .produce_requests import ProduceRequests
 from .producer_ids import ProducerIdAndEpoch, ProducerIds
-from .room import Room
 from .sender import Sender, SenderContext, Senders
-from .serializer import Serialization
 from .settle import Settlement
 from .timers import Timers
 from .transactional_ids import TransactionalIds
@@ -49,7 +49,7 @@ from .transactional_ids import TransactionalIds
 if TYPE_CHECKING:
     from ..cluster.metrics import ClientMetrics
     from .metrics import ProducerMetrics
-    from .transactions import Transactions
+    from .transactions.transactions import Transactions
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class Pipeline:
     def _make_transactions(self, config: ProducerConfig) -> Transactions | None:
         if not isinstance(self.ids, TransactionalIds):
             return None
-        from .transactions import Transactions  # imported here: most producers do not use transactions
+        from .transactions.transactions import Transactions  # imported here: most producers do not use transactions
 
         return Transactions(
             self._client,

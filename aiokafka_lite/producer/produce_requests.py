@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..cluster.client import Client
-from ..config import ProducerConfig
 from ..errors import ErrorCode
 from ..protocol.messages import (
     ProduceRequest,
@@ -15,6 +14,7 @@ from ..protocol.messages import (
 from ..protocol.records.compression import codec_of
 from ..protocol.schema import ZERO_UUID
 from ..protocol.versions import VersionTable
+from ..settings.config import ProducerConfig
 from ..types import Compression
 from .answers import InFlightBatch
 from .batch import BatchFactory
@@ -87,7 +87,7 @@ class ProduceRequests:
             if self._compresses:
                 self._batches.measure(batch)
         if size > LARGE_REQUEST:
-            from ..aio.allocator import keep_freed_memory  # imported here, because most producers do not need it
+            from ..aio.freed_memory import keep_freed_memory  # imported here, because most producers do not need it
 
             keep_freed_memory()
         for partition, batch in in_flight:

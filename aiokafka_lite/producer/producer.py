@@ -19,31 +19,31 @@ from ..errors import ErrorCode, IllegalStateError, KafkaError
 from ..method_names import PRODUCER, PRODUCER_ARGUMENTS, checks_constructor, explain, wrong_send
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
+from ..serialization.headers import Headers
+from ..serialization.serializer import GivenSerializer, Serialization
 from ..types import Compression, K_contra, RecordMetadata, V_contra
-from .accept import Acceptor, largest_pending_record
-from .arguments import ValuesAndKeys
-from .bulk import BulkDelivery, Written
+from .accept.accept import Acceptor, largest_pending_record
+from .accept.arguments import ValuesAndKeys
+from .accept.bulk import BulkDelivery, Written
 from .counters import Counters
 from .delivery import Delivery, FailureLog, settled
 from .failures import Failures, FailureStreams
 from .interceptor import Interceptors, ProducerInterceptor
-from .partitioner import DefaultPartitioner
-from .partitioner_interface import Partitioner
+from .partitioning.interface import Partitioner
+from .partitioning.partitioner import DefaultPartitioner
 from .pipeline import Pipeline
-from .record import Headers
 from .results import SendResults, SinglePiece
-from .serializer import GivenSerializer, Serialization
 from .settings import ProducerSettings, configs
-from .transaction import Transaction, TransactionCalls
+from .transactions.transaction import Transaction, TransactionCalls
 
 if TYPE_CHECKING:
     from ..cluster.health import Health
     from ..cluster.otlp import Report
-    from ..config import ProducerConfig
     from ..net.metrics import BrokerTraffic
+    from ..settings.config import ProducerConfig
     from .diagnosis import ProducerDiagnosis
     from .metrics import ProducerMetrics
-    from .transactions import Transactions
+    from .transactions.transactions import Transactions
 
 CLOSE_TIMEOUT = 30.0
 """Seconds that ``Producer.close`` waits for acknowledgements."""

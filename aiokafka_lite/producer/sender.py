@@ -27,11 +27,11 @@ import anyio
 from ..aio.children import ChildScope
 from ..aio.retry import is_retriable
 from ..cluster.client import Client
-from ..config import ProducerConfig
 from ..errors import ConnectionLost, KafkaError
 from ..net.connection import Connection, Purpose
 from ..net.traffic import Latencies
 from ..protocol.messages import ProduceRequest, ProduceResponse
+from ..settings.config import ProducerConfig
 from .answers import Answers, InFlightBatch
 from .batch import REQUEST_OVERHEAD
 from .dispatch import Dispatcher, Ready, ReadyQueue

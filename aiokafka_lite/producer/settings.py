@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from ..config import Acks, ClientConfig, ClientSettings, CompressionName, ProducerConfig
+from ..settings.config import Acks, ClientConfig, ClientSettings, CompressionName, ProducerConfig
 from ..types import Compression
 
 
@@ -59,7 +59,7 @@ def configs(bootstrap_servers: str | Iterable[str], settings: ProducerSettings) 
     of_producer = {field.name for field in dataclasses.fields(ProducerConfig)}
     for name in settings:
         if name not in of_client and name not in of_producer:
-            from ..setting_names import unknown_setting  # imported here, because most programs need no such error
+            from ..settings.names import unknown_setting  # imported here, because most programs need no such error
 
             raise unknown_setting(name, of_client | of_producer | {"bootstrap_servers"})
     client = {name: value for name, value in settings.items() if name in of_client}

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from ..aio.byte_budget import ByteBudget
 from ..arguments import plural
 from ..cluster.client import Client
-from ..config import ProducerConfig
 from ..errors import ErrorCode, IllegalStateError, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
+from ..settings.config import ProducerConfig
 from ..types import TopicPartition
 from .batch import Batch
 from .counters import Counters

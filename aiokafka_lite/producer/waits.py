@@ -8,8 +8,8 @@ from ..arguments import plural
 from ..cluster.client import Client
 from ..cluster.standstill import Wait
 from ..errors import ErrorCode, KafkaError
+from .buffer_memory import Room
 from .partition import PartitionProducer, PartitionState
-from .room import Room
 from .topic import TopicProducer
 
 

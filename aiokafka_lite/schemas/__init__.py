@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 else:  # with a __getattr__, a type checker would accept every name
     __all__, __getattr__, __dir__ = lazy.exports(
         __name__,
-        avro="AvroDeserializer AvroSerializer",
-        client="SchemaRegistryClient",
-        json_schema="JsonSchemaDeserializer JsonSchemaSerializer",
-        protobuf="ProtobufDeserializer ProtobufSerializer",
-        schema="""
-            Compatibility CompatibilityLevel RegisteredSchema Schema SchemaReference SubjectStrategy record_name
-            topic_name topic_record_name
-        """,
+        {
+            ".avro": "AvroDeserializer AvroSerializer",
+            ".client": "SchemaRegistryClient",
+            ".json_schema": "JsonSchemaDeserializer JsonSchemaSerializer",
+            ".protobuf": "ProtobufDeserializer ProtobufSerializer",
+            ".schema": """
+                Compatibility CompatibilityLevel RegisteredSchema Schema SchemaReference SubjectStrategy record_name
+                topic_name topic_record_name
+            """,
+        },
     )

@@ -20,7 +20,7 @@ from ..aio.shared_calls import SharedCalls
 from ..arguments import check_wait, must_be, text, whole
 from ..errors import ConfigurationError, ProtocolError, SchemaRegistryError, harmless
 from ..method_names import SCHEMA_REGISTRY, AsyncContext, checks_constructor, explain
-from ..security import TokenProvider
+from ..settings.security import TokenProvider
 from .http import RegistryHttp
 from .schema import (
     Compatibility,

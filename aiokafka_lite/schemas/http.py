@@ -40,7 +40,7 @@ from ..errors import (
     harmless,
 )
 from ..extras import extra
-from ..security import Secret, TokenProvider
+from ..settings.security import Secret, TokenProvider
 from .wrong_port import is_kafka
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 else:  # with a __getattr__, a type checker would accept every name
     __all__, __getattr__, __dir__ = lazy.exports(
         __name__,
-        consumer="ShareConsumer",
-        diagnosis="ShareConsumerDiagnosis",
-        metrics="ShareConsumerMetrics",
-        results="AcknowledgementResult OnAcknowledged",
+        {
+            ".consumer": "ShareConsumer",
+            ".diagnosis": "ShareConsumerDiagnosis",
+            ".metrics": "ShareConsumerMetrics",
+            ".results": "AcknowledgementResult OnAcknowledged",
+        },
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..config import MIB
-from ..setting_checks import filled, one_of, plain_strings, seconds, switch, whole
+from ..settings.checks import filled, one_of, plain_strings, seconds, switch, whole
+from ..settings.config import MIB
 
 AcknowledgementMode = Literal["implicit", "explicit"]
 AcquireMode = Literal["batch_optimized", "record_limit"]

@@ -10,10 +10,10 @@ from ..aio.deadline import deadline
 from ..aio.runtime import Runtime, wall_clock
 from ..aio.service import Component
 from ..arguments import check_max_records, check_timeout, check_wait, must_be
-from ..consumer.deserializer import Deserializer
 from ..errors import IllegalStateError
 from ..method_names import SHARE_CONSUMER, AsyncIteration, checks_constructor, explain
 from ..net.connector import Connector
+from ..serialization.deserializer import Deserializer
 from ..types import K, Names, ShareRecord, TopicPartition, V
 from .acknowledgements import AcknowledgeType
 from .core import ShareCore

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..arguments import must_be
-from ..consumer.deserializer import Deserializer, as_deserializer, concerns_record
 from ..errors import ConfigurationError, DeserializationError
+from ..serialization.deserializer import Deserializer, as_deserializer, concerns_record
 from ..types import ShareRecord
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from enum import Enum
 from ..errors import ErrorCode, KafkaError, ProtocolError, error_for
 from ..group.requests import heartbeat_interval, is_final, is_retriable_by_member, problem_of_assignment
 from ..protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from ..protocol.state import next_state
+from ..state_machine import next_state
 from .session import TopicIdPartition
 
 JOIN_EPOCH = 0

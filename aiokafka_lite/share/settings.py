@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from ..aio.runtime import Runtime
 from ..arguments import check_function, must_be
 from ..cluster.bootstrap import parse_bootstrap_servers
-from ..config import ClientConfig, ClientSettings
 from ..consumer.settings import check_fetch_limits, checked_topics, sorted_settings
 from ..errors import ConfigurationError
 from ..net.connector import Connector, check_connector
+from ..settings.config import ClientConfig, ClientSettings
 from ..types import Names
 from .config import AcknowledgementMode, AcquireMode, ShareConfig
 from .deserializing import OnShareDeserializationError, ShareDeserializing

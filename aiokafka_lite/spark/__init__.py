@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from .data_source import KafkaLiteDataSource as KafkaLiteDataSource
     from .listener import LagListener as LagListener
 else:  # with a __getattr__, a type checker would accept every name
-    __all__, __getattr__, __dir__ = lazy.exports(__name__, data_source="KafkaLiteDataSource", listener="LagListener")
+    __all__, __getattr__, __dir__ = lazy.exports(
+        __name__,
+        {
+            ".data_source": "KafkaLiteDataSource",
+            ".listener": "LagListener",
+        },
+    )
     __all__ += ["FORMAT", "register"]
 
 FORMAT = "kafka-lite"

@@ -81,8 +81,13 @@ from ..admin import Admin, ItemsFailed, TransactionState
 from ..cluster.client import Client
 from ..errors import ConfigurationError, IllegalStateError, KafkaError, UnsupportedVersion
 from ..producer import Producer
-from ..producer.detached import DetachedTransaction, add_detached_offsets, begin_detached, end_detached
-from ..properties import client_settings
+from ..producer.transactions.detached_transaction import (
+    DetachedTransaction,
+    add_detached_offsets,
+    begin_detached,
+    end_detached,
+)
+from ..settings.properties import client_settings
 from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from .connection import leased_client
 from .options import KAFKA_PREFIX, Properties

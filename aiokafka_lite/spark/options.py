@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any, Literal
 
-from .. import properties
 from ..arguments import INT32_MAX, INT64_MAX
 from ..errors import ConfigurationError
-from ..spelling import property_names, spelled
+from ..settings import properties
+from ..settings.spelling import property_names, spelled
 from . import bounds
 from .bounds import (
     EARLIEST_OFFSET,

@@ -27,9 +27,8 @@ from ..aio.retry import is_retriable
 from ..aio.service import Component
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
-from ..config import MIB, ConsumerConfig
 from ..consumer.buffer import FetchedBatch
-from ..consumer.fetching import Fetching
+from ..consumer.fetch.fetching import Fetching
 from ..consumer.offsets import EARLIEST, LATEST, list_offsets
 from ..consumer.partition import AssignedPartition
 from ..consumer.position import Reset, ResetReason
@@ -38,6 +37,7 @@ from ..errors import ErrorCode, KafkaError, KafkaTimeout, OffsetOutOfRange, Unkn
 from ..net.connection import Purpose
 from ..protocol.messages import FetchRequest, FetchRequestPartition, FetchRequestTopic, FetchResponse
 from ..protocol.schema import ZERO_UUID
+from ..settings.config import MIB, ConsumerConfig
 from ..types import IsolationLevel, TopicPartition
 from .offsets import Range, Task, TopicIds, recreated
 

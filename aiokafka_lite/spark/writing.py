@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import RecordTooLarge, SerializationError
 from ..producer import BulkDelivery, Producer, Written
-from ..properties import consumer_settings, producer_settings
 from ..protocol.records.columns import by_number
+from ..settings.properties import consumer_settings, producer_settings
 from .options import Properties
 from .worker_loop import WorkerLoop, freeze_gc, worker_loop
 

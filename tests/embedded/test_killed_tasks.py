@@ -32,7 +32,6 @@ from aiokafka_lite.admin import ConfigResource, OffsetSpec, ResourceType
 from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.otlp import Report
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.net.connector import Connector
 from aiokafka_lite.producer import Delivery
@@ -45,6 +44,7 @@ from aiokafka_lite.protocol.messages import (
     ShareAcknowledgeRequest,
     TxnOffsetCommitRequest,
 )
+from aiokafka_lite.settings.config import ClientConfig
 from aiokafka_lite.types import Record
 from tests.virtual import in_virtual_time
 from tests.waiting import until

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from aiokafka_lite import EmbeddedCluster, ErrorCode, KafkaTimeout
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.metadata import PartitionView
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.errors import UnknownTopic, error_for
 from aiokafka_lite.protocol.messages import (
     AlterPartitionReassignmentsRequest,
@@ -25,6 +24,7 @@ from aiokafka_lite.protocol.messages import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from aiokafka_lite.settings.config import ClientConfig
 from tests.real.jvm_cluster import JvmCluster, NodeState
 from tests.waiting import DEADLINE
 

@@ -11,7 +11,6 @@ import pytest
 from aiokafka_lite import Consumer
 from aiokafka_lite.admin import Admin, ConfigResource
 from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.config import ClientConfig, GroupProtocolName
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.group import CooperativeStickyStrategy
 from aiokafka_lite.protocol.codec import decode_versioned, encode_versioned
@@ -41,6 +40,7 @@ from aiokafka_lite.protocol.messages import (
     SyncGroupRequestAssignment,
 )
 from aiokafka_lite.protocol.schema import Request, Response
+from aiokafka_lite.settings.config import ClientConfig, GroupProtocolName
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.test_groups import write
 from tests.end_to_end.test_share_group_requests import connection

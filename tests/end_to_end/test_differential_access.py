@@ -11,7 +11,7 @@ import pytest
 from aiokafka_lite.acls import AclFilter, AclResourceType
 from aiokafka_lite.admin import AclBinding, Admin
 from aiokafka_lite.embedded import EmbeddedCluster, Security
-from aiokafka_lite.embedded.versions import KAFKA_RELEASES
+from aiokafka_lite.embedded.settings.versions import KAFKA_RELEASES
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer, without_reaper
 from aiokafka_lite.testing.ports import free_port

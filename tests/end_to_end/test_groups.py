@@ -22,7 +22,6 @@ from aiokafka_lite import (
     Producer,
     TopicPartition,
 )
-from aiokafka_lite.config import GroupProtocolName
 from aiokafka_lite.group import (
     CooperativeStickyStrategy,
     MemberState,
@@ -30,6 +29,7 @@ from aiokafka_lite.group import (
     RoundRobinStrategy,
     StickyStrategy,
 )
+from aiokafka_lite.settings.config import GroupProtocolName
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import take
 from tests.real.releases import NEWEST, since

@@ -15,7 +15,7 @@ import pytest
 from aiokafka_lite import Consumer, Producer
 from aiokafka_lite.admin import Admin
 from aiokafka_lite.errors import AuthenticationError, KafkaError, KafkaTimeout
-from aiokafka_lite.properties import client_settings, read_properties
+from aiokafka_lite.settings.properties import client_settings, read_properties
 from tests.end_to_end.conftest import missing
 from tests.real.jvm import JvmKafka, Listener, java_problem, run_tool, write_properties
 from tests.real.kdc import REALM, Kdc, kdc_problem

@@ -21,7 +21,6 @@ from aiokafka_lite import Consumer, ConsumerGroup, ConsumerGroupHandler, Produce
 from aiokafka_lite.admin import Admin, OffsetSpec
 from aiokafka_lite.aio.framed_stream import FramedStreamReader
 from aiokafka_lite.errors import AuthenticationError, ConnectionLost, KafkaError, KafkaTimeout, ProtocolError
-from aiokafka_lite.properties import client_settings, read_properties
 from aiokafka_lite.protocol.connection import ClientProtocol
 from aiokafka_lite.protocol.messages import (
     ApiVersionsRequest,
@@ -29,6 +28,7 @@ from aiokafka_lite.protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from aiokafka_lite.settings.properties import client_settings, read_properties
 from tests.end_to_end.conftest import missing
 from tests.end_to_end.logins import write_by
 from tests.real.jvm import java_problem, run_tool

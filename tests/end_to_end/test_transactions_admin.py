@@ -16,7 +16,6 @@ from aiokafka_lite import BrokerError, Consumer, ErrorCode, TopicPartition
 from aiokafka_lite.admin import Admin, ConfigResource, ProducerState, TransactionState
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.coordinators import CoordinatorKind
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.errors import UnsupportedVersion
 from aiokafka_lite.protocol.messages import (
     InitProducerIdRequest,
@@ -25,6 +24,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequestTopic,
 )
 from aiokafka_lite.protocol.records.batch import BatchBuilder
+from aiokafka_lite.settings.config import ClientConfig
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import run
 from tests.real.jvm import java_problem, run_tool

@@ -17,10 +17,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.avro_compatibility import AvroSchema
-from aiokafka_lite.embedded.referring_schemas import check_imports
+from aiokafka_lite.embedded.registry.avro_compatibility import AvroSchema
+from aiokafka_lite.embedded.registry.referring_schemas import check_imports
 from aiokafka_lite.errors import ConfigurationError, CorruptRecord, ProtocolError
-from aiokafka_lite.properties import client_settings, consumer_settings, producer_settings, read_properties
 from aiokafka_lite.protocol import messages
 from aiokafka_lite.protocol.codec import decode_message, encode_message
 from aiokafka_lite.protocol.connection import decode_response, encode_request_header, parse_request
@@ -33,6 +32,7 @@ from aiokafka_lite.schemas.avro_names import resolved
 from aiokafka_lite.schemas.avro_writing import writer
 from aiokafka_lite.schemas.mismatch import Mismatch
 from aiokafka_lite.schemas.protobuf_names import message_types
+from aiokafka_lite.settings.properties import client_settings, consumer_settings, producer_settings, read_properties
 from aiokafka_lite.types import Compression, TopicPartition
 
 from .inputs import batches, compressed, damaged, encoded

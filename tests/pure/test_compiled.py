@@ -17,8 +17,12 @@ import aiokafka_lite
 import build_backend
 from aiokafka_lite.compiled import COMPILED, SourceFinder
 from aiokafka_lite.producer.delivery import BatchResult, Delivery
-from aiokafka_lite.producer.partition_choice import PartitionChoice
-from aiokafka_lite.producer.partitioner import DefaultPartitioner, ExplicitPartitioner, RoundRobinPartitioner
+from aiokafka_lite.producer.partitioning.choice import PartitionChoice
+from aiokafka_lite.producer.partitioning.partitioner import (
+    DefaultPartitioner,
+    ExplicitPartitioner,
+    RoundRobinPartitioner,
+)
 
 PRINT = (
     "import aiokafka_lite, aiokafka_lite.protocol.records.codec as codec;"

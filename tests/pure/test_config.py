@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import setting_checks
-from aiokafka_lite.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
 from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.settings import checks as setting_checks
+from aiokafka_lite.settings.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
 from aiokafka_lite.types import Compression
 
 

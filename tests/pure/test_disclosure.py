@@ -19,17 +19,18 @@ from typing import Any
 import pytest
 import trustme
 
-from aiokafka_lite import Admin, Consumer, EmbeddedCluster, Producer, ShareConsumer, disclosure, oauth, properties
+from aiokafka_lite import Admin, Consumer, EmbeddedCluster, Producer, ShareConsumer, disclosure, oauth
 from aiokafka_lite.admin import ConfigChange, ConfigResource
 from aiokafka_lite.arguments import must_be
-from aiokafka_lite.cli import connection
-from aiokafka_lite.cli.arguments import name_value
 from aiokafka_lite.cli.broker import security
-from aiokafka_lite.config import ClientConfig
+from aiokafka_lite.cli.terminal import connection
+from aiokafka_lite.cli.terminal.arguments import name_value
 from aiokafka_lite.embedded import Security
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.schemas import SchemaRegistryClient
-from aiokafka_lite.security import Secret
+from aiokafka_lite.settings import properties
+from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.security import Secret
 from aiokafka_lite.spark import options
 
 CANARY = "S3CR3T-xyz/Ab+9=="

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.properties import producer_settings, read_properties
+from aiokafka_lite.settings.properties import producer_settings, read_properties
 from tests.pure.documents import ROOT
 
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")

@@ -9,7 +9,8 @@ from dataclasses import fields
 import list_settings
 import pytest
 
-from aiokafka_lite import Admin, Consumer, ConsumerGroup, Producer, ShareConsumer, config
+from aiokafka_lite import Admin, Consumer, ConsumerGroup, Producer, ShareConsumer
+from aiokafka_lite.settings import config
 from aiokafka_lite.share import config as share_config
 
 CONFIGURATIONS = [each for each, _, _ in list_settings.CONFIGURATIONS]

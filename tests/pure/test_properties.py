@@ -12,9 +12,9 @@ import pytest
 from aiokafka_lite import Consumer, Producer
 from aiokafka_lite.admin import Admin
 from aiokafka_lite.errors import ConfigurationError
-from aiokafka_lite.properties import client_settings, consumer_settings, producer_settings, read_properties
-from aiokafka_lite.security import Secret
-from aiokafka_lite.setting_checks import log_unusual
+from aiokafka_lite.settings.checks import log_unusual
+from aiokafka_lite.settings.properties import client_settings, consumer_settings, producer_settings, read_properties
+from aiokafka_lite.settings.security import Secret
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 SCRAM = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}

@@ -21,11 +21,11 @@ from cryptography.hazmat.primitives.serialization import (
 
 from aiokafka_lite import Consumer, Producer
 from aiokafka_lite.admin import Admin
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.net.connector import TcpConnector
-from aiokafka_lite.properties import client_settings
-from aiokafka_lite.security import Secret
+from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.properties import client_settings
+from aiokafka_lite.settings.security import Secret
 
 SECRET = "hunter2"
 SCRAM = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice", "sasl_password": SECRET}

@@ -12,15 +12,15 @@ import pytest
 
 from aiokafka_lite import Consumer, Producer, ShareConsumer
 from aiokafka_lite.arguments import must_be
-from aiokafka_lite.cli.connection import Connection
+from aiokafka_lite.cli.terminal.connection import Connection
 from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka_lite.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
 from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.settings.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
+from aiokafka_lite.settings.spelling import respelled
 from aiokafka_lite.share.config import ShareConfig
 from aiokafka_lite.spark.connection import client_config, consumer_config
 from aiokafka_lite.spark.options import Properties
 from aiokafka_lite.spark.writing import make_producer
-from aiokafka_lite.spelling import respelled
 from aiokafka_lite.types import Compression
 
 SERVERS = "localhost:9092"

@@ -12,7 +12,7 @@ import draw_states
 import pytest
 
 from aiokafka_lite.errors import IllegalStateError
-from aiokafka_lite.protocol.state import next_state
+from aiokafka_lite.state_machine import next_state
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSUMER_PROTOCOL = "aiokafka_lite.group.consumer_member"

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from aiokafka_lite import Admin
 
-MODULES = ("", ".admin", ".consumer", ".embedded", ".exactly_once", ".producer", ".schemas", ".share", ".workers")
+MODULES = ("", ".admin", ".consumer", ".embedded", ".processing", ".producer", ".schemas", ".share")
 
 BOUNDED_OTHERWISE = {
     "AsyncSerializer": "the user's code",

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 from aiokafka_lite import Admin, EmbeddedCluster, ErrorCode, KafkaError, TopicPartition
 from aiokafka_lite.admin import NewTopic, OffsetSpec
-from aiokafka_lite.embedded.controller import Refused
+from aiokafka_lite.embedded.coordinators.groups.records import OFFSETS_TOPIC, partition_of
+from aiokafka_lite.embedded.coordinators.share.records import SHARE_STATE_TOPIC
+from aiokafka_lite.embedded.coordinators.transactions.records import TRANSACTION_TOPIC
 from aiokafka_lite.embedded.faults import Fault
-from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
-from aiokafka_lite.embedded.share_records import SHARE_STATE_TOPIC
-from aiokafka_lite.embedded.transaction_records import TRANSACTION_TOPIC
+from aiokafka_lite.embedded.metadata.controller import Refused
 from aiokafka_lite.protocol import messages
 from tests.simulation.chain import Chain, Process
 from tests.simulation.churn import Churn

@@ -68,14 +68,14 @@ OLD_BUGS = (
     OldBug(
         "late-answer",
         "an answer to Fetch from before a seek is applied after it",
-        "aiokafka_lite/consumer/fetch_answers.py",
+        "aiokafka_lite/consumer/fetch/answers.py",
         "is_outdated = self._is_outdated(assigned, planned.version) or assigned.buffer.end != planned.offset",
         "is_outdated = not self._subscription.holds(assigned)",
     ),
     OldBug(
         "record-in-hand",
         "a commit during the work on a record includes that record",
-        "aiokafka_lite/consumer/poll_tracker.py",
+        "aiokafka_lite/consumer/group/poll_tracker.py",
         "offset = chunk.in_hand",
         "offset = chunk.last_taken + 1",
     ),
@@ -96,14 +96,14 @@ OLD_BUGS = (
     OldBug(
         "late-records",
         "in generation 1, a record of an aborted transaction arrives behind the marker, and is read with the next one",
-        "aiokafka_lite/producer/unwritten.py",
+        "aiokafka_lite/producer/transactions/unwritten_records.py",
         "while self._ids.generation < 2 and await self._senders.wait_answered():",
         "while False:",
     ),
     OldBug(
         "replaced-leader",
         "a leader that was replaced without its knowledge overwrites the state of a share partition",
-        "aiokafka_lite/embedded/share_partitions.py",
+        "aiokafka_lite/embedded/coordinators/share/partitions.py",
         "        if leader_epoch < state.leader_epoch:\n",
         "        if False:\n",
         SEEDS_WITH_SHARE_GROUPS,
@@ -111,7 +111,7 @@ OLD_BUGS = (
     OldBug(
         "early-records",
         "a reader of committed records gets records of a transaction that is still open",
-        "aiokafka_lite/embedded/transaction_index.py",
+        "aiokafka_lite/embedded/log/transaction_index.py",
         "        return min((high_watermark, *firsts, *islice(self.open.values(), 1)))\n",
         "        return min((high_watermark, *firsts))\n",
         SEEDS_WITH_CHAINS,
@@ -119,7 +119,7 @@ OLD_BUGS = (
     OldBug(
         "early-offsets",
         "an offset of a transaction that is still open is the offset of its group",
-        "aiokafka_lite/embedded/transactional_offsets.py",
+        "aiokafka_lite/embedded/coordinators/groups/transactional_offsets.py",
         "            self.add(index, producer[0], group_id, placed)\n",
         "            self._store(group_id, placed)\n",
         SEEDS_WITH_CHAINS,

@@ -20,7 +20,7 @@ from aiokafka_lite import (
     Producer,
     TopicPartition,
 )
-from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, OffsetCommitValue, offset_key
+from aiokafka_lite.embedded.coordinators.groups.records import OFFSETS_TOPIC, OffsetCommitValue, offset_key
 from aiokafka_lite.protocol.codec import decode_versioned
 from aiokafka_lite.types import GroupMetadata
 from tests.simulation.chain_journal import stable_offsets

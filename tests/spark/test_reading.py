@@ -9,9 +9,9 @@ import pytest
 from aiokafka_lite import EmbeddedCluster, Producer, TopicPartition
 from aiokafka_lite.aio import virtual_time
 from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.config import ClientConfig, ConsumerConfig
 from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.errors import KafkaTimeout, UnknownTopic
+from aiokafka_lite.settings.config import ClientConfig, ConsumerConfig
 from aiokafka_lite.spark import reading
 from aiokafka_lite.spark.offsets import Range
 from aiokafka_lite.spark.reading import RangeReader

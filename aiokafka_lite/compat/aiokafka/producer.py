@@ -15,7 +15,7 @@ from ...arguments import INT32_MAX, must_be
 from ...cluster.metadata import ClusterView
 from ...errors import KafkaError as NativeKafkaError
 from ...errors import TransactionAborted
-from ...setting_checks import FromMilliseconds
+from ...settings.checks import FromMilliseconds
 from ...types import GroupMetadata, Header, TopicPartition
 from ...types import OffsetAndMetadata as NativeOffset
 from ...types import RecordMetadata as NativeMetadata

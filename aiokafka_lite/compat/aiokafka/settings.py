@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from ...arguments import must_be
-from ...setting_checks import FromMilliseconds
-from ...spelling import spelled
+from ...settings.checks import FromMilliseconds
+from ...settings.spelling import spelled
 from .abc import AbstractTokenProvider
 from .errors import translating
 

@@ -5,8 +5,8 @@ A new module needs a row here: the import registers its handlers.
 
 from __future__ import annotations
 
-from ..handling import HANDLERS
-from ..versions import KAFKA_RELEASES, as_kafka
+from ..request_context import HANDLERS
+from ..settings.versions import KAFKA_RELEASES, as_kafka
 from . import (  # noqa: F401
     acls,
     api_versions,

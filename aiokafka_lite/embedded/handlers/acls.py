@@ -36,9 +36,9 @@ from ...protocol.messages import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from ..controller import Refused
 from ..error_responses import error_response
-from ..handling import Answer, CloseConnection, RequestContext, handles
+from ..metadata.controller import Refused
+from ..request_context import Answer, CloseConnection, RequestContext, handles
 
 UNKNOWN = 0
 

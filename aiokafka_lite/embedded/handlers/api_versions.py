@@ -13,7 +13,7 @@ import re
 
 from ...errors import ErrorCode
 from ...protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
-from ..handling import RequestContext, handles
+from ..request_context import RequestContext, handles
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -34,10 +34,10 @@ from ...protocol.messages import (
     UpdateFeaturesResult,
 )
 from ...protocol.schema import ZERO_UUID
-from ..controller import Refused, Registration
-from ..features import UpgradeType
-from ..handling import RequestContext, handles
-from ..topics import METADATA_TOPIC
+from ..metadata.controller import Refused, Registration
+from ..metadata.features import UpgradeType
+from ..metadata.topics import METADATA_TOPIC
+from ..request_context import RequestContext, handles
 
 METADATA_EPOCH = 1
 CONTROLLER_LISTENER = "CONTROLLER"

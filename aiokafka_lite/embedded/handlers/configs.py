@@ -39,11 +39,12 @@ from ...protocol.messages import (
     ListConfigResourcesResponse,
     ListedConfigResource,
 )
-from ..authorizer import CLUSTER, Resource
-from ..broker_keys import BROKER_KEYS
-from ..config_documentation import DOCUMENTATION, NO_EFFECT
-from ..config_keys import ConfigKey, ConfigType
-from ..configs import (
+from ..metadata.controller import Refused
+from ..metadata.topics import is_legal_name
+from ..request_context import RequestContext, handles
+from ..security.authorizer import CLUSTER, Resource
+from ..settings.broker_keys import BROKER_KEYS
+from ..settings.configs import (
     TOPIC_KEYS,
     ConfigSource,
     Synonym,
@@ -52,10 +53,9 @@ from ..configs import (
     has_default,
     topic_synonyms,
 )
-from ..controller import Refused
-from ..handling import RequestContext, handles
-from ..resource_configs import CLIENT_METRICS, CONFIG_RESOURCES, GROUP, GROUP_KEYS, resource_synonyms
-from ..topics import is_legal_name
+from ..settings.documentation import DOCUMENTATION, NO_EFFECT
+from ..settings.keys import ConfigKey, ConfigType
+from ..settings.resource_configs import CLIENT_METRICS, CONFIG_RESOURCES, GROUP, GROUP_KEYS, resource_synonyms
 
 TOPIC = 2
 BROKER = 4

@@ -25,11 +25,11 @@ from ...protocol.messages import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatTopicPartitions,
 )
-from ..consumer_group import ConsumerGroup, MemberHeartbeat
-from ..consumer_group_members import LEAVE_STATIC
-from ..handling import RequestContext, handles
-from ..heartbeat_group import JOIN, LEAVE, GroupRefusal
-from ..server_assignors import TopicIdPartition
+from ..coordinators.groups.assignors import TopicIdPartition
+from ..coordinators.groups.consumer_group import ConsumerGroup, MemberHeartbeat
+from ..coordinators.groups.consumer_group_members import LEAVE_STATIC
+from ..coordinators.groups.heartbeat_group import JOIN, LEAVE, GroupRefusal
+from ..request_context import RequestContext, handles
 from .group_admin import DESCRIBED_TOPICS, check_described_topics, describe_each, missing_text
 
 CLASSIC_PROTOCOL, CONSUMER_PROTOCOL = 0, 1

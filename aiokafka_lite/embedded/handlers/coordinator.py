@@ -19,11 +19,11 @@ from ...protocol.messages import (
     FindCoordinatorResponse,
     FindCoordinatorResponseCoordinator,
 )
-from ..group_records import OFFSETS_TOPIC, partition_of
-from ..handling import RequestContext, handles
-from ..internal_topics import create_internal_topic
-from ..share_records import SHARE_STATE_TOPIC
-from ..transaction_records import TRANSACTION_TOPIC
+from ..coordinators.groups.records import OFFSETS_TOPIC, partition_of
+from ..coordinators.internal_topics import create_internal_topic
+from ..coordinators.share.records import SHARE_STATE_TOPIC
+from ..coordinators.transactions.records import TRANSACTION_TOPIC
+from ..request_context import RequestContext, handles
 
 GROUP = 0
 TRANSACTION = 1

@@ -24,11 +24,11 @@ from ...protocol.messages import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
-from ..authorizer import Resource
-from ..controller import Refused
-from ..delegation_tokens import DelegationToken
-from ..handling import RequestContext, handles
-from ..security import ANONYMOUS
+from ..metadata.controller import Refused
+from ..request_context import RequestContext, handles
+from ..security.authorizer import Resource
+from ..security.delegation_tokens import DelegationToken
+from ..security.security import ANONYMOUS
 
 USER = "User"
 NEVER = -1

@@ -32,10 +32,10 @@ from ...protocol.messages import (
 )
 from ...protocol.schema import ZERO_UUID
 from ..error_responses import error_response
-from ..fetch_session import SessionPartition
-from ..handling import RequestContext, handles
-from ..replica_manager import FetchedPartition, FetchParameters, FetchPartition
-from ..topics import PartitionKey, PartitionState
+from ..metadata.topics import PartitionKey, PartitionState
+from ..replicas.fetch_session import SessionPartition
+from ..replicas.manager import FetchedPartition, FetchParameters, FetchPartition
+from ..request_context import RequestContext, handles
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 

@@ -29,12 +29,12 @@ from ...protocol.messages import (
     ShareGroupDescribeGroup,
     StreamsGroupDescribeGroup,
 )
-from ..authorizer import Resource
-from ..group import Group, GroupState
-from ..handling import RequestContext, handles
-from ..heartbeat_group import GroupRefusal
-from ..hosted_groups import AnyGroup
-from ..share_group import ShareGroup
+from ..coordinators.groups.group import Group, GroupState
+from ..coordinators.groups.heartbeat_group import GroupRefusal
+from ..coordinators.groups.hosted_groups import AnyGroup
+from ..coordinators.share.group import ShareGroup
+from ..request_context import RequestContext, handles
+from ..security.authorizer import Resource
 
 D = TypeVar("D", ConsumerGroupDescribeGroup, ShareGroupDescribeGroup, StreamsGroupDescribeGroup)
 

@@ -30,9 +30,9 @@ from ...protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from ..group_members import JoiningMember, SyncResult
-from ..handling import RequestContext, handles
-from ..heartbeat_group import GroupRefusal
+from ..coordinators.groups.heartbeat_group import GroupRefusal
+from ..coordinators.groups.members import JoiningMember, SyncResult
+from ..request_context import RequestContext, handles
 
 
 @handles(JoinGroupRequest)

@@ -48,11 +48,11 @@ from ...protocol.messages import (
     OffsetFetchResponseTopics,
 )
 from ...protocol.schema import ZERO_UUID
-from ..group import Group
-from ..group_log import CommittedOffset
-from ..handling import RequestContext, handles
-from ..hosted_groups import AnyGroup
-from ..topics import PartitionKey
+from ..coordinators.groups.group import Group
+from ..coordinators.groups.hosted_groups import AnyGroup
+from ..coordinators.groups.log import CommittedOffset
+from ..metadata.topics import PartitionKey
+from ..request_context import RequestContext, handles
 
 MAX_METADATA = 4096
 NO_OFFSET = CommittedOffset(-1, -1, "", -1)

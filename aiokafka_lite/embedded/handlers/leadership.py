@@ -24,9 +24,9 @@ from ...protocol.messages import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from ..controller import Refused, require_time
-from ..handling import RequestContext, handles
-from ..topics import PartitionKey
+from ..metadata.controller import Refused, require_time
+from ..metadata.topics import PartitionKey
+from ..request_context import RequestContext, handles
 
 PREFERRED = 0
 UNCLEAN = 1

@@ -34,9 +34,9 @@ from ...protocol.messages import (
     DescribeProducersState,
     DescribeProducersTopicResult,
 )
-from ..handling import RequestContext, handles
-from ..partition import NotLeader
-from ..topics import INTERNAL_TOPICS, PartitionKey, is_legal_name
+from ..metadata.topics import INTERNAL_TOPICS, PartitionKey, is_legal_name
+from ..replicas.partition import NotLeader
+from ..request_context import RequestContext, handles
 
 HIGH_WATERMARK = -1
 

@@ -31,12 +31,12 @@ from ...protocol.messages import (
     MetadataResponseTopic,
 )
 from ...protocol.schema import ZERO_UUID
-from ..authorizer import CLUSTER, Resource
-from ..controller import Refused
 from ..error_responses import error_response
-from ..handling import RequestContext, handles
-from ..metadata_view import MetadataView
-from ..topics import NO_LEADER, PartitionState, Topic, is_legal_name
+from ..metadata.controller import Refused
+from ..metadata.topics import NO_LEADER, PartitionState, Topic, is_legal_name
+from ..metadata.view import MetadataView
+from ..request_context import RequestContext, handles
+from ..security.authorizer import CLUSTER, Resource
 from .topics import MAX_NEW_PARTITIONS
 
 logger = logging.getLogger(__name__)

@@ -44,8 +44,8 @@ from ...protocol.messages import (
 )
 from ...protocol.schema import Response
 from ..error_responses import error_response
-from ..handling import RequestContext, handles
-from ..partition import NotLeader, Partition
+from ..replicas.partition import NotLeader, Partition
+from ..request_context import RequestContext, handles
 
 LATEST = -1
 EARLIEST = -2

@@ -44,11 +44,11 @@ from ...protocol.messages import (
     ProduceResponseRecordError,
     ProduceResponseTopic,
 )
-from ..handling import CloseConnection, LongWork, RequestContext, handles, prepares
-from ..replica_manager import PartitionResponse, ProducedBatch
-from ..topics import INTERNAL_TOPICS, PartitionKey
-from ..transaction_verification import verify_partitions
-from ..validator import RecordsRejected, Validation, is_framed, is_transactional, may_take_long, parse_produced
+from ..coordinators.transactions.verification import verify_partitions
+from ..log.validator import RecordsRejected, Validation, is_framed, is_transactional, may_take_long, parse_produced
+from ..metadata.topics import INTERNAL_TOPICS, PartitionKey
+from ..replicas.manager import PartitionResponse, ProducedBatch
+from ..request_context import CloseConnection, LongWork, RequestContext, handles, prepares
 
 MAX_PREPARED = 16 << 20
 """The bytes of batches that may be compressed again before the handler, for one request. They stay in memory until the

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
 from ...protocol.messages import InitProducerIdRequest, InitProducerIdResponse
-from ..handling import RequestContext, handles
+from ..request_context import RequestContext, handles
 from .transactions import fenced
 
 NONE = -1

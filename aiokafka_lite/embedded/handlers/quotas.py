@@ -28,8 +28,8 @@ from ...protocol.messages import (
     DescribeClientQuotasResponse,
     DescribeClientQuotasValue,
 )
-from ..handling import RequestContext, handles
 from ..quotas import CLIENT_ID, CONNECTIONS, FETCH, IP, KEYS, PRODUCE, USER, Entity
+from ..request_context import RequestContext, handles
 
 EXACT = 0
 DEFAULT = 1

@@ -12,7 +12,7 @@ from ...protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from ..handling import RequestContext, handles
+from ..request_context import RequestContext, handles
 
 
 @handles(SaslHandshakeRequest)

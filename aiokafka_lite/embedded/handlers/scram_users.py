@@ -25,9 +25,9 @@ from ...protocol.messages import (
     ScramCredentialUpsertion,
 )
 from ...protocol.sasl.scram import FEWEST_ITERATIONS
-from ..controller import Refused
-from ..handling import RequestContext, handles
-from ..scram_users import ScramUsers
+from ..metadata.controller import Refused
+from ..request_context import RequestContext, handles
+from ..security.scram_users import ScramUsers
 
 _NUMBERS = {mechanism: number for number, mechanism in SCRAM_MECHANISMS.items()}
 

@@ -28,14 +28,14 @@ from ...protocol.messages import (
     ShareLeader,
     ShareNodeEndpoint,
 )
-from ..features import SHARE_VERSION
-from ..handling import RequestContext, handles
-from ..partition import NotLeader
-from ..server_assignors import TopicIdPartition
-from ..share_group import LONGEST_MEMBER_ID
-from ..share_partition import Acknowledgement, AcknowledgeType, BadAcknowledgement
-from ..share_partitions import ShareFetched, ShareFetchParameters, ShareKey
-from ..share_session import FINAL_EPOCH, INITIAL_EPOCH, SessionRefused, ShareSession
+from ..coordinators.groups.assignors import TopicIdPartition
+from ..coordinators.share.group import LONGEST_MEMBER_ID
+from ..coordinators.share.partition import Acknowledgement, AcknowledgeType, BadAcknowledgement
+from ..coordinators.share.partitions import ShareFetched, ShareFetchParameters, ShareKey
+from ..coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, SessionRefused, ShareSession
+from ..metadata.features import SHARE_VERSION
+from ..replicas.partition import NotLeader
+from ..request_context import RequestContext, handles
 
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
 """The acquire modes: the second one limits the number of records strictly."""

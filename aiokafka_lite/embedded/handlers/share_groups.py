@@ -21,10 +21,10 @@ from ...protocol.messages import (
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatTopicPartitions,
 )
-from ..features import SHARE_VERSION
-from ..handling import RequestContext, handles
-from ..heartbeat_group import GroupRefusal
-from ..share_group import ASSIGNOR, JOIN_EPOCH, LEAVE_EPOCH, LONGEST_MEMBER_ID, ShareHeartbeat, ShareMember
+from ..coordinators.groups.heartbeat_group import GroupRefusal
+from ..coordinators.share.group import ASSIGNOR, JOIN_EPOCH, LEAVE_EPOCH, LONGEST_MEMBER_ID, ShareHeartbeat, ShareMember
+from ..metadata.features import SHARE_VERSION
+from ..request_context import RequestContext, handles
 from .group_admin import DESCRIBED_TOPICS, check_described_topics, describe_each
 
 

@@ -29,10 +29,10 @@ from ...protocol.messages import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from ...protocol.schema import ZERO_UUID
-from ..features import SHARE_VERSION
-from ..handling import RequestContext, handles
-from ..heartbeat_group import GroupRefusal
-from ..share_group import ShareGroup, ShareGroupState
+from ..coordinators.groups.heartbeat_group import GroupRefusal
+from ..coordinators.share.group import ShareGroup, ShareGroupState
+from ..metadata.features import SHARE_VERSION
+from ..request_context import RequestContext, handles
 from .share_groups import require_share_group
 
 UNKNOWN = "This server does not host this topic-partition."

@@ -31,16 +31,16 @@ from ...protocol.messages import (
     StreamsTopicPartitions,
     StreamsTopology,
 )
-from ..controller import Refused
-from ..features import STREAMS_VERSION
-from ..handling import RequestContext, handles
-from ..heartbeat_group import JOIN, LEAVE, GroupRefusal
-from ..streams_assignor import Tasks
-from ..streams_group import StreamsAnswer, StreamsGroup, StreamsHeartbeat
-from ..streams_group_records import from_task_ids, task_ids
-from ..streams_members import StreamsMember
-from ..streams_topology import Status, StreamsStatusCode, required_topics
-from ..topics import INTERNAL_TOPICS, PartitionKey, is_legal_name
+from ..coordinators.groups.heartbeat_group import JOIN, LEAVE, GroupRefusal
+from ..coordinators.streams.assignor import Tasks
+from ..coordinators.streams.group import StreamsAnswer, StreamsGroup, StreamsHeartbeat
+from ..coordinators.streams.members import StreamsMember
+from ..coordinators.streams.records import from_task_ids, task_ids
+from ..coordinators.streams.topology import Status, StreamsStatusCode, required_topics
+from ..metadata.controller import Refused
+from ..metadata.features import STREAMS_VERSION
+from ..metadata.topics import INTERNAL_TOPICS, PartitionKey, is_legal_name
+from ..request_context import RequestContext, handles
 from .group_admin import check_described_topics, describe_each, missing_text
 from .topics import check_new_partitions
 

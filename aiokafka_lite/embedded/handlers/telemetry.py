@@ -15,8 +15,8 @@ from ...protocol.messages import (
     PushTelemetryResponse,
 )
 from ...protocol.schema import ZERO_UUID
-from ..handling import RequestContext, handles
-from ..telemetry import ACCEPTED, ClientMetrics, ClientTelemetry
+from ..client_telemetry import ACCEPTED, ClientMetrics, ClientTelemetry
+from ..request_context import RequestContext, handles
 
 
 @handles(GetTelemetrySubscriptionsRequest)

@@ -20,10 +20,10 @@ from ...protocol.messages import (
     TopicPartitionCursor,
 )
 from ...protocol.schema import ZERO_UUID
-from ..authorizer import Resource
-from ..controller import Refused
-from ..handling import RequestContext, handles
-from ..topics import NO_LEADER, PartitionState, is_legal_name
+from ..metadata.controller import Refused
+from ..metadata.topics import NO_LEADER, PartitionState, is_legal_name
+from ..request_context import RequestContext, handles
+from ..security.authorizer import Resource
 
 LIMIT = 2000
 

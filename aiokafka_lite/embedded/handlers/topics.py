@@ -31,10 +31,10 @@ from ...protocol.messages import (
     DeleteTopicState,
 )
 from ...protocol.schema import ZERO_UUID
-from ..configs import TOPIC_KEYS, topic_synonyms
-from ..controller import Refused, require_time
-from ..handling import RequestContext, handles
-from ..topics import Topic
+from ..metadata.controller import Refused, require_time
+from ..metadata.topics import Topic
+from ..request_context import RequestContext, handles
+from ..settings.configs import TOPIC_KEYS, topic_synonyms
 
 MAX_NEW_PARTITIONS = 10_000
 """The largest number of partitions that one request may create, as in Kafka."""

@@ -18,12 +18,12 @@ from ...protocol.messages import (
     TxnOffsetCommitResponseTopic,
 )
 from ...protocol.records import encode_batch, single_batch
-from ..group_log import CommittedOffset
-from ..group_records import OFFSETS_TOPIC
-from ..handling import RequestContext, handles
-from ..producer_state import Verification
-from ..topics import PartitionKey
-from ..transaction_verification import verify_partitions
+from ..coordinators.groups.log import CommittedOffset
+from ..coordinators.groups.records import OFFSETS_TOPIC
+from ..coordinators.transactions.verification import verify_partitions
+from ..log.producer_state import Verification
+from ..metadata.topics import PartitionKey
+from ..request_context import RequestContext, handles
 from .group_offsets import is_too_large
 
 _FOR_MEMBERS = {ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE}

@@ -41,13 +41,13 @@ from ...protocol.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ..group_records import OFFSETS_TOPIC, partition_of
-from ..handling import RequestContext, handles
-from ..producer_state import Marker
-from ..topic_patterns import InvalidPattern, topic_pattern
-from ..topics import INTERNAL_TOPICS, PartitionKey
-from ..transaction import GENERATION_1, GENERATION_2, Transaction, TransactionState
-from ..transaction_markers import append_marker
+from ..coordinators.groups.records import OFFSETS_TOPIC, partition_of
+from ..coordinators.transactions.markers import append_marker
+from ..coordinators.transactions.transaction import GENERATION_1, GENERATION_2, Transaction, TransactionState
+from ..log.producer_state import Marker
+from ..metadata.topics import INTERNAL_TOPICS, PartitionKey
+from ..request_context import RequestContext, handles
+from ..settings.topic_patterns import InvalidPattern, topic_pattern
 
 
 def fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:

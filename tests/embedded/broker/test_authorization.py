@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka_lite.acls import AclBinding, AclFilter, AclOperation, AclResourceType
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.handling import HANDLERS
+from aiokafka_lite.embedded.request_context import HANDLERS
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from tests.embedded.broker.peer import Peer

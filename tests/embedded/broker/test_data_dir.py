@@ -17,7 +17,7 @@ from aiokafka_lite import Admin, Consumer, Producer, TopicPartition
 from aiokafka_lite.acls import AclBinding, AclOperation, AclResourceType
 from aiokafka_lite.admin import ConfigResource, FeatureChange, QuotaEntity, ResourceType, Results
 from aiokafka_lite.embedded import EmbeddedCluster, Security, data_dir
-from aiokafka_lite.embedded.producer_state import Marker
+from aiokafka_lite.embedded.log.producer_state import Marker
 from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode, KafkaTimeout
 from tests.waiting import until
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster, handlers
-from aiokafka_lite.embedded.handling import LONG_STEP, PREPARATIONS, LongWork, RequestContext
+from aiokafka_lite.embedded.request_context import LONG_STEP, PREPARATIONS, LongWork, RequestContext
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.connection import RequestHeader
 from aiokafka_lite.protocol.messages import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
-from aiokafka_lite.embedded.controller import Refused
+from aiokafka_lite.embedded.metadata.controller import Refused
 from aiokafka_lite.errors import ConfigurationError, ErrorCode
 from aiokafka_lite.protocol.messages import (
     CreatableTopic,

@@ -10,7 +10,8 @@ import confluent_kafka
 import pytest
 
 from aiokafka_lite.aio.virtual_time import run
-from aiokafka_lite.embedded import ClientMetrics, ClusterConfig, EmbeddedCluster, telemetry
+from aiokafka_lite.embedded import ClientMetrics, ClusterConfig, EmbeddedCluster
+from aiokafka_lite.embedded import client_telemetry as telemetry
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     GetTelemetrySubscriptionsRequest,

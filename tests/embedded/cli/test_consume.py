@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("typer")
 
 from aiokafka_lite.admin import Admin
-from aiokafka_lite.cli.connection import Connection
 from aiokafka_lite.cli.consume import Job, consume
-from aiokafka_lite.cli.formats import Line
+from aiokafka_lite.cli.terminal.connection import Connection
+from aiokafka_lite.cli.terminal.formats import Line
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import KafkaError

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("typer")
 
-from aiokafka_lite.cli.running import with_options
+from aiokafka_lite.cli.terminal.run import with_options
 from aiokafka_lite.embedded import Security
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.embedded.cli.conftest import CommandLine

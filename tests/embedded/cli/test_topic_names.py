@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("typer")
 
-from aiokafka_lite.cli import completion
+from aiokafka_lite.cli.terminal import completion
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import ListGroupsRequest
 from aiokafka_lite.testing.server import EmbeddedKafkaServer

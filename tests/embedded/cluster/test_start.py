@@ -12,7 +12,6 @@ import pytest
 from aiokafka_lite import Admin
 from aiokafka_lite.aio import local_ports
 from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
     AuthenticationError,
@@ -24,6 +23,7 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.net.connector import Connector
 from aiokafka_lite.protocol.messages import MetadataRequest
+from aiokafka_lite.settings.config import ClientConfig
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.embedded.cluster.simulation import (
     CountingConnector,

@@ -11,7 +11,7 @@ import pytest
 
 from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka_lite.setting_checks import log_unusual
+from aiokafka_lite.settings.checks import log_unusual
 
 
 async def outcome(call: Callable[[], Any]) -> str:

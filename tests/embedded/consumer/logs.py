@@ -8,8 +8,8 @@ from typing import Any
 
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.log import StoredBatch
-from aiokafka_lite.embedded.partition import Partition
+from aiokafka_lite.embedded.log.log import StoredBatch
+from aiokafka_lite.embedded.replicas.partition import Partition
 from aiokafka_lite.protocol.records import encode_batch, rewrite_header, split_batches
 from aiokafka_lite.types import Record, TopicPartition
 from tests.waiting import until

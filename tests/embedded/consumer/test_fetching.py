@@ -9,7 +9,8 @@ from collections import Counter
 
 import pytest
 
-from aiokafka_lite.consumer import Consumer, fetch_answers
+from aiokafka_lite.consumer import Consumer
+from aiokafka_lite.consumer.fetch import answers as fetch_answers
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import ConfigurationError, ProtocolError

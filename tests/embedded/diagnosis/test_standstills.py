@@ -29,7 +29,6 @@ from aiokafka_lite import (
 )
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.standstill import Wait
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.protocol.messages import (
     EndTxnRequest,
     FindCoordinatorRequest,
@@ -41,6 +40,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequest,
     ShareGroupHeartbeatRequest,
 )
+from aiokafka_lite.settings.config import ClientConfig
 from tests.waiting import until
 
 NAMED_WITHIN = 30.0

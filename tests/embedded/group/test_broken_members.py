@@ -14,7 +14,6 @@ import pytest
 from aiokafka_lite.admin import Admin
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.coordinator_channel import CoordinatorChannel
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, KafkaTimeout, ProtocolError
 from aiokafka_lite.group.events import Identity
@@ -35,6 +34,7 @@ from aiokafka_lite.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from aiokafka_lite.settings.config import ClientConfig
 from aiokafka_lite.types import TopicPartition
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import ORDERS, each_protocol, member_of, now, read_all, until_stable

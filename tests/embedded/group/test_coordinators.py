@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.coordinators.groups.records import OFFSETS_TOPIC, partition_of
 from aiokafka_lite.embedded.faults import Exchange
-from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
 from aiokafka_lite.errors import BrokerError, ErrorCode
 from aiokafka_lite.group import MemberState
 from aiokafka_lite.protocol.messages import (

@@ -6,7 +6,7 @@ import asyncio
 
 from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
-from aiokafka_lite.embedded.group_log import CommittedOffset
+from aiokafka_lite.embedded.coordinators.groups.log import CommittedOffset
 from aiokafka_lite.errors import ErrorCode
 from tests.virtual import in_virtual_time
 

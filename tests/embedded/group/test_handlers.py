@@ -20,9 +20,9 @@ from aiokafka_lite.consumer import (
     RebalanceListener,
     ResetReason,
 )
-from aiokafka_lite.consumer.group_run import CLAIMS_PER_ITERATION
+from aiokafka_lite.consumer.group.run import CLAIMS_PER_ITERATION
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.group_records import OFFSETS_TOPIC, partition_of
+from aiokafka_lite.embedded.coordinators.groups.records import OFFSETS_TOPIC, partition_of
 from aiokafka_lite.errors import ConfigurationError, CorruptRecord, ErrorCode, IllegalStateError, KafkaTimeout
 from aiokafka_lite.group import CommitResult
 from aiokafka_lite.protocol.messages import HeartbeatRequest

@@ -16,7 +16,7 @@ from aiokafka_lite import Admin, Consumer, ConsumerGroup, Producer, ShareConsume
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.metrics.prometheus import KafkaCollector
-from aiokafka_lite.workers import Workers
+from aiokafka_lite.processing.workers import Workers
 from tests.waiting import DEADLINE, until
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -17,6 +17,7 @@ from aiokafka_lite.cluster.health import Health
 from aiokafka_lite.consumer import Consumer, ConsumerGroup
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import KafkaError
+from aiokafka_lite.processing.workers import Workers
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.protocol.messages import (
     ApiVersionsRequest,
@@ -40,7 +41,6 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import GroupMetadata, Record
-from aiokafka_lite.workers import Workers
 
 TOPIC = "orders"
 HERE = TopicPartition(TOPIC, 0)

@@ -12,11 +12,11 @@ from aiokafka_lite.aio.runtime import Runtime
 from aiokafka_lite.cluster.brokers import Brokers
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.metadata import ClusterView
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.net.broker import Broker
 from aiokafka_lite.net.connector import TcpConnector
 from aiokafka_lite.protocol.messages import MetadataResponseBroker
+from aiokafka_lite.settings.config import ClientConfig
 from aiokafka_lite.types import Node, TopicPartition
 
 NAME = "kafka.test"

@@ -29,7 +29,7 @@ from aiokafka_lite.protocol.messages import (
     MetadataResponse,
     MetadataResponseBroker,
 )
-from aiokafka_lite.protocol.state import ConnectionState
+from aiokafka_lite.state_machine import ConnectionState
 from aiokafka_lite.types import Node, TopicPartition
 from tests.embedded.net.scripted import (
     HEARTBEAT,

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.errors import (
     AuthenticationError,
     BrokerError,
@@ -38,7 +37,8 @@ from aiokafka_lite.protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from aiokafka_lite.protocol.state import ConnectionState
+from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.state_machine import ConnectionState
 from aiokafka_lite.types import Node
 from tests.embedded.net.scripted import Owner, Peer, Served, ask, end, usual
 from tests.virtual import in_virtual_time

@@ -19,7 +19,7 @@ from aiokafka_lite.protocol.messages import (
     MetadataResponse,
     MetadataResponseBroker,
 )
-from aiokafka_lite.protocol.state import ConnectionState
+from aiokafka_lite.state_machine import ConnectionState
 from tests.embedded.net.scripted import (
     HEARTBEAT,
     Peer,

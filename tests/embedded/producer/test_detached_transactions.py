@@ -10,12 +10,17 @@ import pytest
 
 from aiokafka_lite import Admin, OffsetAndMetadata, TopicPartition
 from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import BrokerError, IllegalStateError, KafkaError, ProducerFenced
 from aiokafka_lite.producer import Producer
-from aiokafka_lite.producer.detached import DetachedTransaction, add_detached_offsets, begin_detached, end_detached
+from aiokafka_lite.producer.transactions.detached_transaction import (
+    DetachedTransaction,
+    add_detached_offsets,
+    begin_detached,
+    end_detached,
+)
 from aiokafka_lite.protocol.messages import OffsetFetchRequest
+from aiokafka_lite.settings.config import ClientConfig
 from tests.embedded.producer.transactions import GROUP, HERE, committed_offset, committed_values, transactional
 
 

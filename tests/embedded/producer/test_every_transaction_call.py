@@ -18,8 +18,13 @@ from aiokafka_lite import OffsetAndMetadata
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, KafkaTimeout
 from aiokafka_lite.producer import Producer
-from aiokafka_lite.producer.detached import DetachedTransaction, add_detached_offsets, begin_detached, end_detached
-from aiokafka_lite.producer.transaction import Transaction, TransactionCalls
+from aiokafka_lite.producer.transactions.detached_transaction import (
+    DetachedTransaction,
+    add_detached_offsets,
+    begin_detached,
+    end_detached,
+)
+from aiokafka_lite.producer.transactions.transaction import Transaction, TransactionCalls
 from tests.cancelling import at_every_turn, public_coroutines, until_no_other_tasks
 from tests.embedded.producer.test_detached_transactions import client_of
 from tests.embedded.producer.transactions import (

@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka_lite import OffsetAndMetadata
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.transaction_verification import CONCURRENT_PAUSE
+from aiokafka_lite.embedded.coordinators.transactions.verification import CONCURRENT_PAUSE
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.protocol.messages import EndTxnRequest
 from tests.embedded.producer.transactions import (

@@ -15,7 +15,7 @@ from aiokafka_lite.errors import (
     TransactionAborted,
 )
 from aiokafka_lite.producer import Producer
-from aiokafka_lite.producer.transaction_coordinator import LONGEST_MARKER_WAIT
+from aiokafka_lite.producer.transactions.coordinator import LONGEST_MARKER_WAIT
 from aiokafka_lite.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedSchemaRegistry
-from aiokafka_lite.embedded.http_server import HttpResponse, HttpServer
+from aiokafka_lite.embedded.registry.http_server import HttpResponse, HttpServer
 from aiokafka_lite.schemas import Schema, SchemaRegistryClient
 from tests.cancelling import Covered, at_every_turn, cancel_after, public_coroutines, turns_to_try
 from tests.waiting import until

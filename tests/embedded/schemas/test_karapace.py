@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 import pytest
 
-from aiokafka_lite.embedded.http_server import HttpRequest, HttpResponse, HttpServer
+from aiokafka_lite.embedded.registry.http_server import HttpRequest, HttpResponse, HttpServer
 from aiokafka_lite.errors import SchemaRegistryError
 from aiokafka_lite.schemas import Compatibility, Schema, SchemaRegistryClient
 

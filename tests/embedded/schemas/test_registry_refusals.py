@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from aiokafka_lite.embedded.referring_schemas import KNOWN_IMPORTS
+from aiokafka_lite.embedded.registry.referring_schemas import KNOWN_IMPORTS
 from aiokafka_lite.errors import SchemaRegistryError
 from aiokafka_lite.schemas import Schema, SchemaReference, SchemaRegistryClient
 from aiokafka_lite.schemas.protobuf import BUILT_IN

@@ -11,7 +11,7 @@ import pytest
 
 from aiokafka_lite import Producer
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Security
-from aiokafka_lite.embedded.access_tokens import unsecured_token
+from aiokafka_lite.embedded.security.access_tokens import unsecured_token
 from aiokafka_lite.errors import ConnectionLost, ErrorCode
 from aiokafka_lite.protocol.messages import (
     ApiVersionsRequest,

@@ -15,12 +15,12 @@ import trustme
 
 from aiokafka_lite import Consumer, Producer
 from aiokafka_lite.admin import Admin, ConfigResource
-from aiokafka_lite.config import ClientConfig
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Security
-from aiokafka_lite.embedded.certificates import distinguished_name
 from aiokafka_lite.embedded.closing_log import ClosingLog
-from aiokafka_lite.embedded.listeners import Listener
+from aiokafka_lite.embedded.security.certificates import distinguished_name
+from aiokafka_lite.embedded.settings.listeners import Listener
 from aiokafka_lite.errors import AuthenticationError, ConfigurationError, KafkaError, ProtocolError
+from aiokafka_lite.settings.config import ClientConfig
 from tests.waiting import until
 
 USERS = {"alice": "alice-secret"}

@@ -22,8 +22,8 @@ from aiokafka_lite.admin import Admin
 from aiokafka_lite.embedded import EmbeddedCluster, Security
 from aiokafka_lite.errors import AuthenticationError, ConfigurationError, ConnectionLost, KafkaTimeout
 from aiokafka_lite.oauth import AwsMskIam, ClientCredentials, TokenFromFile
-from aiokafka_lite.properties import client_settings
 from aiokafka_lite.protocol.messages import SaslAuthenticateRequest
+from aiokafka_lite.settings.properties import client_settings
 from tests.waiting import LONGER_AND_LONGER
 
 

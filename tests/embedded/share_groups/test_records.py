@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka_lite import Producer
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.share_session import MOST_PARTITIONS, SessionRefused, ShareSessions
+from aiokafka_lite.embedded.coordinators.share.session import MOST_PARTITIONS, SessionRefused, ShareSessions
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from tests.embedded.broker.peer import Peer

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import Admin, TopicPartition
-from aiokafka_lite.embedded import EmbeddedCluster, streams_group
+from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.coordinators.streams import group as streams_group
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from tests.embedded.broker.peer import Peer

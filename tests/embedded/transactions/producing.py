@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from aiokafka_lite.arguments import by_topic
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.group_records import partition_of
+from aiokafka_lite.embedded.coordinators.groups.records import partition_of
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.records import encode_batch, split_batches

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.producer_state import read_marker
-from aiokafka_lite.embedded.transaction import TransactionState
+from aiokafka_lite.embedded.coordinators.transactions.transaction import TransactionState
+from aiokafka_lite.embedded.log.producer_state import read_marker
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.records import split_batches

@@ -19,8 +19,8 @@ import pytest
 from aiokafka_lite import KafkaError, OffsetAndMetadata, TopicPartition
 from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.group_records import partition_of
-from aiokafka_lite.embedded.transaction import TransactionState
+from aiokafka_lite.embedded.coordinators.groups.records import partition_of
+from aiokafka_lite.embedded.coordinators.transactions.transaction import TransactionState
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.types import GroupMetadata

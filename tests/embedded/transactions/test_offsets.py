@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.embedded.group_records import partition_of
+from aiokafka_lite.embedded.coordinators.groups.records import partition_of
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from tests.embedded.transactions.producing import OFFSETS, TransactionalPeer

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from aiokafka_lite.embedded.handlers import default_versions
-from aiokafka_lite.embedded.versions import KAFKA_RELEASES
+from aiokafka_lite.embedded.settings.versions import KAFKA_RELEASES
 from aiokafka_lite.protocol.schema import Request
 from tests.end_to_end.differential.sides import Make, Side
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from aiokafka_lite.embedded.broker_keys import BROKER_KEYS
+from aiokafka_lite.embedded.settings.broker_keys import BROKER_KEYS
 from aiokafka_lite.protocol import messages as m
 from tests.end_to_end.differential.scenario import BROKER, CLIENT_METRICS, GROUP, TOPIC, Scenario
 from tests.end_to_end.differential.sides import UNKNOWN_TOPIC_ID, Side

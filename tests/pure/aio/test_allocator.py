@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import resource
-from aiokafka_lite.aio.allocator import keep_freed_memory
+from aiokafka_lite.aio.freed_memory import keep_freed_memory
 {call}
 def use():
     return [bytes(bytearray(1_000_000)) for _ in range(3)]

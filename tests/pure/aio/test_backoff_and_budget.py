@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aiokafka_lite.aio.byte_budget import ByteBudget
 from aiokafka_lite.aio.retry import Backoff
-from aiokafka_lite.setting_checks import SHORTEST_PAUSE
+from aiokafka_lite.settings.checks import SHORTEST_PAUSE
 
 
 def test_pauses_double_up_to_the_maximum_and_can_be_reset() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
-from aiokafka_lite.cli.columns import lines_to_arrow
+from aiokafka_lite.cli.terminal.columns import lines_to_arrow
 
 
 @given(st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), min_size=1))

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("typer")
 
-from aiokafka_lite.cli.confirm import confirmed, listed, say_done
+from aiokafka_lite.cli.terminal.confirm import confirmed, listed, say_done
 
 
 async def test_a_script_is_not_asked_and_gets_no_notes(

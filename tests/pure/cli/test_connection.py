@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("typer")
 
-from aiokafka_lite.cli.connection import Connection, of_environment, of_options
+from aiokafka_lite.cli.terminal.connection import Connection, of_environment, of_options
 from aiokafka_lite.errors import ConfigurationError
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("typer")
 
-from aiokafka_lite.cli.formats import Format, Line, formatter, parse_format
+from aiokafka_lite.cli.terminal.formats import Format, Line, formatter, parse_format
 from aiokafka_lite.consumer.columns import Batch
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.types import Header, TimestampType

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("typer")
 
-from aiokafka_lite.cli.json_lines import JsonRecord, from_json_line, to_json_lines
+from aiokafka_lite.cli.terminal.json_lines import JsonRecord, from_json_line, to_json_lines
 from aiokafka_lite.consumer.columns import Batch
 from aiokafka_lite.errors import SerializationError
 from aiokafka_lite.types import Header, TimestampType

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("typer")
 
-from aiokafka_lite.cli.lines import LineSplitter
+from aiokafka_lite.cli.terminal.lines import LineSplitter
 from aiokafka_lite.errors import RecordTooLarge
 
 

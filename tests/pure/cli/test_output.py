@@ -13,7 +13,7 @@ from rich.console import Console
 
 from aiokafka_lite.cli.groups import LAG_HEADINGS
 from aiokafka_lite.cli.lag import TREND_HEADINGS
-from aiokafka_lite.cli.output import Facts, Output, Table, rich_table, show_errors, text_of
+from aiokafka_lite.cli.terminal.output import Facts, Output, Table, rich_table, show_errors, text_of
 
 TABLE = Table(
     ("TOPIC", "LOG-END-OFFSET", "REPLICAS", "INTERNAL"),

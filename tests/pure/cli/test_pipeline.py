@@ -11,8 +11,8 @@ pytest.importorskip("typer")
 pytest.importorskip("pyspark")
 
 from aiokafka_lite.cli import main, pipeline
-from aiokafka_lite.cli.connection import Connection
 from aiokafka_lite.cli.pipeline import client_options, reason
+from aiokafka_lite.cli.terminal.connection import Connection
 
 REQUIRED = ("--topic", "t", "--schema", "a INT", "--window", "1 minute", "--checkpoint", "c")
 COMPLETE = (*REQUIRED, "--to-topic", "u")

@@ -24,7 +24,7 @@ from aiokafka_lite.cli.configs import changes, resource
 from aiokafka_lite.cli.groups import lag_rows, member_rows
 from aiokafka_lite.cli.lag import HEADINGS, Trend, View, selected, topic_rows
 from aiokafka_lite.cli.leaders import parse_plan
-from aiokafka_lite.cli.output import Table
+from aiokafka_lite.cli.terminal.output import Table
 from aiokafka_lite.cli.topics import parse_assignment
 from aiokafka_lite.types import Node, TopicPartition
 

@@ -8,8 +8,8 @@ pytest.importorskip("typer")
 
 from aiokafka_lite.admin import Reset
 from aiokafka_lite.cli.groups import parse_reset
-from aiokafka_lite.cli.partitions import parse_topics
-from aiokafka_lite.cli.starts import Start, Stop, iso_time, parse_duration, parse_start, parse_stop
+from aiokafka_lite.cli.terminal.partitions import parse_topics
+from aiokafka_lite.cli.terminal.read_range import Start, Stop, iso_time, parse_duration, parse_start, parse_stop
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.types import TopicPartition
 

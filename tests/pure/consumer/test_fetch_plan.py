@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
-from aiokafka_lite.consumer.fetch_plan import FetchPlan, FetchPlanner
+from aiokafka_lite.consumer.fetch.plan import FetchPlan, FetchPlanner
 from aiokafka_lite.consumer.partition import AssignedPartition
 from aiokafka_lite.consumer.position import Reset
 from aiokafka_lite.consumer.subscription import Subscription, SubscriptionObserver

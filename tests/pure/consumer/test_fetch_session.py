@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka_lite.consumer.fetch_session import EPOCH_MAX, FetchSession, SessionRequest
+from aiokafka_lite.consumer.fetch.session import EPOCH_MAX, FetchSession, SessionRequest
 from aiokafka_lite.errors import ErrorCode
 
 

@@ -14,7 +14,7 @@ from aiokafka_lite.consumer.position import POSITION, PositionEvent, PositionSta
 from aiokafka_lite.errors import CorruptRecord, IllegalStateError, error_for
 from aiokafka_lite.protocol.messages import AbortedTransaction
 from aiokafka_lite.protocol.records import RecordBatch, encode_batch, split_batches
-from aiokafka_lite.protocol.state import next_state
+from aiokafka_lite.state_machine import next_state
 from aiokafka_lite.types import Record, TopicPartition
 
 ORDERS = TopicPartition("orders", 3)

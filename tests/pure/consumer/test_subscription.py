@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
-from aiokafka_lite.consumer.fetch_request import Outcome, classify
-from aiokafka_lite.consumer.fetching import new_partitions
-from aiokafka_lite.consumer.lookup_plan import plan_lookups
+from aiokafka_lite.consumer.fetch.fetching import new_partitions
+from aiokafka_lite.consumer.fetch.lookup_plan import plan_lookups
+from aiokafka_lite.consumer.fetch.request import Outcome, classify
 from aiokafka_lite.consumer.partition import AssignedPartition
 from aiokafka_lite.consumer.position import Reset
 from aiokafka_lite.consumer.subscription import Subscription, SubscriptionObserver

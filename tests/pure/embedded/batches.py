@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka_lite.embedded.log import StoredBatch
+from aiokafka_lite.embedded.log.log import StoredBatch
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Compression
 

@@ -12,7 +12,7 @@ from aiokafka_lite.acls import (
     AclPermission,
     AclResourceType,
 )
-from aiokafka_lite.embedded.acls import Acls
+from aiokafka_lite.embedded.security.acls import Acls
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 ALICE, BOB = "User:alice", "User:bob"

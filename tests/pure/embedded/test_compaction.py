@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokafka_lite.embedded.compaction import compact
-from aiokafka_lite.embedded.log import Log, StoredBatch
+from aiokafka_lite.embedded.log.compaction import compact
+from aiokafka_lite.embedded.log.log import Log, StoredBatch
 from aiokafka_lite.protocol.records import encode_batch, split_batches
 from aiokafka_lite.types import Compression
 

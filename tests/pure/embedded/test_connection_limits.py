@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from aiokafka_lite.embedded.configs import ClusterSettings
 from aiokafka_lite.embedded.connection_limits import LONGEST_SILENCE, ConnectionLimits
 from aiokafka_lite.embedded.quotas import QuotaLimits, Quotas
+from aiokafka_lite.embedded.settings.configs import ClusterSettings
 
 OF_ALL, OF_LISTENER, OF_ADDRESS = "max.connections", "listener.name.a.max.connections", "max.connections.per.ip"
 

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokafka_lite.embedded.configs import TopicConfig
-from aiokafka_lite.embedded.consumer_group import (
+from aiokafka_lite.embedded.coordinators.groups.assignors import TopicIdPartition
+from aiokafka_lite.embedded.coordinators.groups.consumer_group import (
     ConsumerGroup,
     ConsumerGroupState,
     HeartbeatAnswer,
     MemberHeartbeat,
 )
-from aiokafka_lite.embedded.consumer_group_members import LEAVE_STATIC
-from aiokafka_lite.embedded.consumer_group_records import read_consumer_key
-from aiokafka_lite.embedded.coordinator_log import Rows
-from aiokafka_lite.embedded.heartbeat_group import LEAVE, GroupEnvironment, GroupRefusal
-from aiokafka_lite.embedded.metadata_view import MetadataView
-from aiokafka_lite.embedded.server_assignors import TopicIdPartition
-from aiokafka_lite.embedded.topics import PartitionState, Topic
+from aiokafka_lite.embedded.coordinators.groups.consumer_group_members import LEAVE_STATIC
+from aiokafka_lite.embedded.coordinators.groups.consumer_group_records import read_consumer_key
+from aiokafka_lite.embedded.coordinators.groups.heartbeat_group import LEAVE, GroupEnvironment, GroupRefusal
+from aiokafka_lite.embedded.coordinators.log import Rows
+from aiokafka_lite.embedded.metadata.topics import PartitionState, Topic
+from aiokafka_lite.embedded.metadata.view import MetadataView
+from aiokafka_lite.embedded.settings.configs import TopicConfig
 from aiokafka_lite.errors import ErrorCode
 
 SESSION = 45.0

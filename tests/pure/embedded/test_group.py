@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.embedded.group import (
+from aiokafka_lite.embedded.coordinators.groups.group import (
     NEW_MEMBER_JOIN_TIMEOUT,
     Group,
     GroupState,
 )
-from aiokafka_lite.embedded.group_members import JoiningMember, JoinResult, SyncResult
+from aiokafka_lite.embedded.coordinators.groups.members import JoiningMember, JoinResult, SyncResult
 from aiokafka_lite.errors import ErrorCode
 
 Joining = JoinResult | asyncio.Future[JoinResult]

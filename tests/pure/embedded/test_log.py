@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiokafka_lite.embedded.log import EpochEnd, Log, OffsetOutOfRange, StoredBatch
+from aiokafka_lite.embedded.log.log import EpochEnd, Log, OffsetOutOfRange, StoredBatch
 from tests.pure.embedded.batches import stored
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka_lite.embedded.configs import TopicConfig
-from aiokafka_lite.embedded.documents import read_document, write_document
-from aiokafka_lite.embedded.log import Log
-from aiokafka_lite.embedded.log_files import LogFiles, OpenFiles
-from aiokafka_lite.embedded.partition import Partition
+from aiokafka_lite.embedded.json_documents import read_document, write_document
+from aiokafka_lite.embedded.log.files import LogFiles, OpenFiles
+from aiokafka_lite.embedded.log.log import Log
+from aiokafka_lite.embedded.replicas.partition import Partition
+from aiokafka_lite.embedded.settings.configs import TopicConfig
 from tests.pure.embedded.batches import stored
 
 TOPIC = b"\x01" * 16

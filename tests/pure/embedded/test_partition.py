@@ -7,11 +7,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from aiokafka_lite.embedded.configs import TopicConfig
-from aiokafka_lite.embedded.partition import LogAppendInfo, NotLeader, Partition, SequenceRejected
-from aiokafka_lite.embedded.producer_state import Marker
-from aiokafka_lite.embedded.topics import PartitionState
-from aiokafka_lite.embedded.validator import RecordsRejected, parse_produced
+from aiokafka_lite.embedded.log.producer_state import Marker
+from aiokafka_lite.embedded.log.validator import RecordsRejected, parse_produced
+from aiokafka_lite.embedded.metadata.topics import PartitionState
+from aiokafka_lite.embedded.replicas.partition import LogAppendInfo, NotLeader, Partition, SequenceRejected
+from aiokafka_lite.embedded.settings.configs import TopicConfig
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.records import split_batches
 from aiokafka_lite.types import Compression, TimestampType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka_lite.embedded.principal_mapping import NoMatchingRule, PrincipalMapping
+from aiokafka_lite.embedded.security.principal_mapping import NoMatchingRule, PrincipalMapping
 from aiokafka_lite.errors import ConfigurationError
 
 RULES = (

@@ -7,7 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from aiokafka_lite.embedded.producer_state import LAST_SEQUENCE, WINDOW, BatchMetadata, ProducerStates, SequenceRejected
+from aiokafka_lite.embedded.log.producer_state import (
+    LAST_SEQUENCE,
+    WINDOW,
+    BatchMetadata,
+    ProducerStates,
+    SequenceRejected,
+)
 from aiokafka_lite.errors import ErrorCode
 
 

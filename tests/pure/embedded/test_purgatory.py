@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from aiokafka_lite.embedded.purgatory import DelayedOperation, DelayedOperationPurgatory
+from aiokafka_lite.embedded.replicas.purgatory import DelayedOperation, DelayedOperationPurgatory
 
 KEYS = ["a", "b", "c"]
 

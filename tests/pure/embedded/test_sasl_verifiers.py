@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka_lite.embedded.access_tokens import unsecured_token
-from aiokafka_lite.embedded.configs import ClusterSettings
-from aiokafka_lite.embedded.delegation_tokens import DelegationTokens
-from aiokafka_lite.embedded.sasl_verifiers import (
+from aiokafka_lite.embedded.security.access_tokens import unsecured_token
+from aiokafka_lite.embedded.security.delegation_tokens import DelegationTokens
+from aiokafka_lite.embedded.security.sasl_verifiers import (
     Accepted,
     LoginRefused,
     OAuthBearerVerifier,
@@ -22,7 +21,8 @@ from aiokafka_lite.embedded.sasl_verifiers import (
     SaslVerifier,
     ScramVerifier,
 )
-from aiokafka_lite.embedded.scram_users import ScramUsers
+from aiokafka_lite.embedded.security.scram_users import ScramUsers
+from aiokafka_lite.embedded.settings.configs import ClusterSettings
 from aiokafka_lite.errors import AuthenticationError
 from aiokafka_lite.protocol.sasl import Derivation, Exchange, OAuthBearerExchange, PlainExchange, ScramExchange, derive
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from aiokafka_lite.embedded.scram_users import ScramUsers
+from aiokafka_lite.embedded.security.scram_users import ScramUsers
 
 # The example of RFC 7677: user "user", password "pencil".
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka_lite.embedded.server_assignors import ASSIGNORS, Assignment, Subscriber, range_, uniform
+from aiokafka_lite.embedded.coordinators.groups.assignors import ASSIGNORS, Assignment, Subscriber, range_, uniform
 
 TOPICS = [bytes([number]) * 16 for number in range(4)]
 PARTITION_COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 7))

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka_lite.embedded.share_assignor import assign
+from aiokafka_lite.embedded.coordinators.share.assignor import assign
 
 A, B = b"a" * 16, b"b" * 16
 

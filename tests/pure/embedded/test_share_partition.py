@@ -7,14 +7,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiokafka_lite.embedded.share_partition import (
+from aiokafka_lite.embedded.coordinators.share.partition import (
     Acknowledgement,
     AcknowledgeType,
     BadAcknowledgement,
     RecordState,
     SharePartition,
 )
-from aiokafka_lite.embedded.share_partitions import duration_ms
+from aiokafka_lite.embedded.coordinators.share.partitions import duration_ms
 from aiokafka_lite.errors import ErrorCode
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState

@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka_lite.embedded.streams_assignor import TaskMember, Tasks, assign_tasks
+from aiokafka_lite.embedded.coordinators.streams.assignor import TaskMember, Tasks, assign_tasks
 
 NONE = Tasks()
 

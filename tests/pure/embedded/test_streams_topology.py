@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from aiokafka_lite.embedded.heartbeat_group import GroupRefusal
-from aiokafka_lite.embedded.streams_topology import StreamsStatusCode, tasks_of
+from aiokafka_lite.embedded.coordinators.groups.heartbeat_group import GroupRefusal
+from aiokafka_lite.embedded.coordinators.streams.topology import StreamsStatusCode, tasks_of
 from aiokafka_lite.errors import ErrorCode
 from tests.embedded.streams_groups.requests import counting, internal_topic, subtopology, topology
 

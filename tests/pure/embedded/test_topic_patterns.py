@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from aiokafka_lite.embedded.topic_patterns import MAX_WORK, InvalidPattern, TooMuchWork, topic_pattern
+from aiokafka_lite.embedded.settings.topic_patterns import MAX_WORK, InvalidPattern, TooMuchWork, topic_pattern
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from aiokafka_lite.embedded import transaction as decisions
-from aiokafka_lite.embedded.producer_state import Marker, ProducerStates, SequenceRejected
-from aiokafka_lite.embedded.transaction import (
+from aiokafka_lite.embedded.coordinators.transactions import transaction as decisions
+from aiokafka_lite.embedded.coordinators.transactions.transaction import (
     TRANSITIONS,
     Transaction,
     TransactionEvent,
     TransactionRefused,
     TransactionState,
 )
-from aiokafka_lite.embedded.transaction_index import TransactionIndex
+from aiokafka_lite.embedded.log.producer_state import Marker, ProducerStates, SequenceRejected
+from aiokafka_lite.embedded.log.transaction_index import TransactionIndex
 from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.protocol.records import single_batch
 from tests.pure.embedded.batches import produced

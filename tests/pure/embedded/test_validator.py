@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from aiokafka_lite.embedded.compaction import compact
-from aiokafka_lite.embedded.configs import TopicConfig
-from aiokafka_lite.embedded.log import Log, StoredBatch
-from aiokafka_lite.embedded.validator import MAX_RECORD_ERRORS, MAX_RECORDS, RecordsRejected, Validation
+from aiokafka_lite.embedded.log.compaction import compact
+from aiokafka_lite.embedded.log.log import Log, StoredBatch
+from aiokafka_lite.embedded.log.validator import MAX_RECORD_ERRORS, MAX_RECORDS, RecordsRejected, Validation
+from aiokafka_lite.embedded.settings.configs import TopicConfig
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.records import RecordBatch, compress, encode_batch, encode_records
 from aiokafka_lite.protocol.records.scan import scan

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aiokafka_lite.aio.retry import Backoff
-from aiokafka_lite.config import ProducerConfig
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout
 from aiokafka_lite.producer.batch import Batch, BatchFactory
 from aiokafka_lite.producer.partition import Next, PartitionProducer, PartitionState
 from aiokafka_lite.producer.partition_batches import Sealed
 from aiokafka_lite.producer.producer_ids import ProducerIdAndEpoch, ProducerIds, advance
 from aiokafka_lite.protocol.records import BatchBuilder, RecordBatch
+from aiokafka_lite.settings.config import ProducerConfig
 from aiokafka_lite.types import TopicPartition
 
 WINDOW = 5

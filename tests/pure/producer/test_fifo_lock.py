@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka_lite.producer.fifo_lock import FifoLock
+from aiokafka_lite.aio.fifo_lock import FifoLock
 
 
 async def test_turns_come_in_the_order_of_joining() -> None:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError
-from aiokafka_lite.producer.partitioner import (
+from aiokafka_lite.producer.partitioning.interface import Partitioner
+from aiokafka_lite.producer.partitioning.partitioner import (
     CACHED_SIZE,
     DefaultPartitioner,
     ExplicitPartitioner,
     RoundRobinPartitioner,
 )
-from aiokafka_lite.producer.partitioner_interface import Partitioner
 from aiokafka_lite.protocol.records import partition_for_key
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.errors import ConfigurationError, SerializationError
-from aiokafka_lite.producer.record import headers_of
-from aiokafka_lite.producer.serializer import (
+from aiokafka_lite.serialization.headers import headers_of
+from aiokafka_lite.serialization.serializer import (
     AnySerializer,
     BytesSerializer,
     IntSerializer,

@@ -6,7 +6,7 @@ import pytest
 
 from aiokafka_lite.errors import BrokerError, CommitFailed, ErrorCode, KafkaTimeout, ProducerFenced
 from aiokafka_lite.producer.producer_ids import ProducerIdAndEpoch
-from aiokafka_lite.producer.transaction_requests import (
+from aiokafka_lite.producer.transactions.requests import (
     add_partitions_request,
     decisive,
     init_request,

@@ -7,7 +7,12 @@ from itertools import product
 import pytest
 
 from aiokafka_lite.errors import ErrorCode, IllegalStateError, KafkaTimeout, error_for
-from aiokafka_lite.producer.transaction_state import TRANSITIONS, TransactionEvent, TransactionMachine, TransactionState
+from aiokafka_lite.producer.transactions.state import (
+    TRANSITIONS,
+    TransactionEvent,
+    TransactionMachine,
+    TransactionState,
+)
 
 S, E = TransactionState, TransactionEvent
 TO_STATE: dict[TransactionState, list[TransactionEvent]] = {

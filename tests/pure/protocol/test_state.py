@@ -7,7 +7,7 @@ from enum import Enum
 import pytest
 
 from aiokafka_lite.errors import IllegalStateError
-from aiokafka_lite.protocol.state import mermaid, next_state
+from aiokafka_lite.state_machine import mermaid, next_state
 
 
 class Light(Enum):

@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka_lite.errors import AuthenticationError
 from aiokafka_lite.protocol.sasl import OAuthBearerExchange, PlainExchange
-from aiokafka_lite.security import Secret
+from aiokafka_lite.settings.security import Secret
 
 
 def test_plain_sends_name_and_password_in_one_message() -> None:

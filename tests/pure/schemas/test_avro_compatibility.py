@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.embedded.avro_compatibility import AvroSchema, incompatibilities
+from aiokafka_lite.embedded.registry.avro_compatibility import AvroSchema, incompatibilities
 
 
 def record(*fields: Any, name: str = "shop.Order", **more: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from aiokafka_lite.config import MIB, ConsumerConfig
 from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.settings.config import MIB, ConsumerConfig
 from aiokafka_lite.spark import options
 from aiokafka_lite.spark.bounds import Assign, Edge, Offsets, Subscribe, SubscribePattern, Timestamps, Unmatched
 from aiokafka_lite.types import TopicPartition

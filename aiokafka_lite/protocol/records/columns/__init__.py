@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 else:  # with a __getattr__, a type checker would accept every name
     __all__, __getattr__, __dir__ = lazy.exports(
         __name__,
-        read="""
-            READ_COLUMNS SPARK_COLUMNS ArrowDecoder BytesColumn PackedBatch arrow_types bytes_column
-            column_names int64_array to_arrow
-        """,
-        write="MAX_RECORDS WRITE_COLUMNS EncodedRecords Rows by_number",
+        {
+            ".read": """
+                ArrowDecoder BytesColumn PackedBatch READ_COLUMNS SPARK_COLUMNS arrow_types bytes_column
+                column_names int64_array to_arrow
+            """,
+            ".write": "EncodedRecords MAX_RECORDS Rows WRITE_COLUMNS by_number",
+        },
     )

@@ -1,0 +1,86 @@
+"""Questions to a person at the terminal: before a command deletes something, and for a password.
+
+No function here blocks the event loop, so that Ctrl-C and SIGTERM end a command that waits for an answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import typer
+
+from .run import say
+
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask. Without a terminal, the command does not ask either.")
+]
+
+LONGEST_LINE = 1 << 20
+
+
+async def confirmed(question: str, yes: bool) -> bool:
+    """Whether the user agrees. True without a question for ``yes``, or if stdin or stderr is not a terminal."""
+    import asyncio
+
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    try:
+        answer = await read_line()
+    except asyncio.CancelledError:
+        print(file=sys.stderr)  # ends the line on which the terminal shows ^C
+        raise
+    if answer.strip().lower() in ("y", "yes"):
+        return True
+    say("nothing was changed")
+    return False
+
+
+async def ask_hidden(question: str) -> str:
+    """A line that the terminal does not show. The terminal shows input again at the end, also after a cancellation."""
+    import termios
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    hidden = termios.tcgetattr(terminal)
+    hidden[3] &= ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSADRAIN, hidden)
+    try:
+        print(question, end="", file=sys.stderr, flush=True)
+        return await read_line()
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        print(file=sys.stderr)  # the Enter key was not shown either
+
+
+async def read_line() -> str:
+    """The next line of stdin without its end; empty at the end of stdin.
+
+    Raises ValueError for a line that is too long or not UTF-8. The bytes after the line are lost if stdin is a pipe.
+    """
+    from .descriptors import read
+
+    line = bytearray()
+    while b"\n" not in line and (piece := await read(sys.stdin.fileno())):
+        line += piece
+        if len(line) > LONGEST_LINE:
+            raise ValueError(f"the first line of stdin must have at most {LONGEST_LINE} bytes")
+    try:
+        return line.partition(b"\n")[0].decode().rstrip("\r")
+    except UnicodeDecodeError:
+        raise ValueError("the first line of stdin must be UTF-8") from None
+
+
+def say_done(items: Iterable[object], what: str) -> None:
+    """Report a change of items to a person at the terminal. Scripts have the exit status."""
+    names = list(map(str, items))
+    if names and sys.stderr.isatty():
+        say(f"{what} {listed(names)}")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a question: ``orders, audit and 3 more``."""
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -1,0 +1,134 @@
+"""Running a command: its event loop, its signals, and its errors.
+
+Exit status: 0 for success, 1 for a failure, 2 for wrong arguments, and 128 plus the number of the signal that ended the
+command: 130 for Ctrl-C, 143 for SIGTERM.
+
+``--help`` imports this module, so each function imports what only a running command needs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+FAILED = 1
+WRONG = 2
+INTERRUPTED = 130
+NAME = "aiokafka-lite"
+
+_TIMEOUTS = ("api_timeout", "max_block", "delivery_timeout")
+"""The settings that ``--timeout`` sets."""
+
+
+def run(command: Callable[[], Awaitable[int]], *, verbose: bool = False) -> int:
+    """Run a command on an event loop until it ends or a signal stops it; return the exit status."""
+    import asyncio
+
+    return run_blocking(lambda: asyncio.run(_until_stopped(command)), verbose=verbose)
+
+
+def run_blocking(command: Callable[[], int], *, verbose: bool = False) -> int:
+    """Run a command that has no event loop; return the exit status. An error is one line on stderr."""
+    from ...errors import KafkaError
+
+    try:
+        with _log_to_stderr(verbose):
+            status = command()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        discard_output()
+        return 0
+    except (KafkaError, OSError, ValueError) as error:
+        if verbose:
+            import traceback
+
+            traceback.print_exception(error)
+        say(with_options(str(error) or repr(error)))
+        # Wrong settings are a ValueError, and so is a port in use. Its cause tells the two apart.
+        is_system = isinstance(error.__cause__, OSError)
+        return WRONG if isinstance(error, ValueError) and not is_system else FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def discard_output() -> None:
+    """Discard the rest of the output, because the reader has closed the pipe (as ``head`` does)."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def say(text: str) -> None:
+    """Print the text as one line on stderr."""
+    print(f"{NAME}:", " ".join(text.split()), file=sys.stderr, flush=True)
+
+
+def with_options(text: str) -> str:
+    """The text of an error, with the properties and options instead of this client's settings.
+
+    A setting whose name is an ordinary word, such as ``compression``, is replaced only if the text gives its value or
+    says what it must be.
+    """
+    import re
+
+    from ...settings.spelling import property_names, respelled
+
+    names = property_names(()) | dict.fromkeys(_TIMEOUTS, "--timeout")
+    used = {each: name for each, name in names.items() if "_" in each or re.search(rf"\b{each}(=| must\b| is\b)", text)}
+    return respelled(text, used, {})
+
+
+def log_warnings() -> None:
+    """From now on print the client's warnings. Before the client is connected, the command's error is sufficient."""
+    import logging
+
+    logger = logging.getLogger("aiokafka_lite")
+    logger.setLevel(min(logger.level, logging.WARNING))
+
+
+@contextmanager
+def _log_to_stderr(verbose: bool) -> Iterator[None]:
+    """Write the client's log to stderr, each line with the command's name."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(f"{NAME}: %(message)s"))
+    logger = logging.getLogger("aiokafka_lite")
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG if verbose else logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before[1]
+        logger.setLevel(before[0])
+
+
+async def _until_stopped(command: Callable[[], Awaitable[int]]) -> int:
+    """Run the command. The first signal cancels it, so that it flushes, commits and leaves; the second one kills it."""
+    import asyncio
+    import signal
+
+    task = asyncio.current_task()
+    assert task is not None
+    received: list[int] = []
+
+    def stop(number: int) -> None:
+        received.append(number)
+        if len(received) > 1:
+            # Not sys.exit(), because the user does not want the orderly end, which waits for Kafka.
+            os._exit(128 + number)
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        return await command()
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return 128 + received[0]

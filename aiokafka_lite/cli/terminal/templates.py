@@ -1,0 +1,82 @@
+"""Format strings of ``consume --format``, with kcat's fields: ``%t %p %o %k %s\\n``. Pure.
+
+A format string is printed for each record exactly as it is written: it adds no newline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import chain, repeat
+from typing import TYPE_CHECKING
+
+from .arguments import unescape
+from .read_range import iso_time
+
+if TYPE_CHECKING:
+    from ...consumer.columns import Batch
+    from ...types import Header
+
+Column = Callable[["Batch", bytes], Iterable[bytes]]
+"""Returns the texts of one field, one for each record of a batch. The bytes argument replaces nulls."""
+
+_FIELD = re.compile(rb"%(.?)", re.DOTALL)
+
+
+def or_null(column: Iterable[bytes | None], null: bytes) -> list[bytes]:
+    """A copy of the column, in which ``null`` replaces each null."""
+    return [null if each is None else each for each in column]
+
+
+def header_text(headers: tuple[Header, ...], null: bytes) -> bytes:
+    """Headers as ``name=value,name=value``."""
+    return b",".join(each.key.encode() + b"=" + (null if each.value is None else each.value) for each in headers)
+
+
+def _sizes(column: Iterable[bytes | None]) -> list[bytes]:
+    return [b"-1" if each is None else b"%d" % len(each) for each in column]
+
+
+FIELDS: dict[bytes, Column] = {
+    b"s": lambda batch, null: or_null(batch.values, null),
+    b"S": lambda batch, _: _sizes(batch.values),
+    b"k": lambda batch, null: or_null(batch.keys, null),
+    b"K": lambda batch, _: _sizes(batch.keys),
+    b"h": lambda batch, null: [header_text(each, null) for each in batch.headers],
+    b"t": lambda batch, _: repeat(batch.topic.encode(), len(batch)),
+    b"p": lambda batch, _: repeat(b"%d" % batch.partition, len(batch)),
+    b"o": lambda batch, _: [b"%d" % each for each in batch.offsets],
+    b"T": lambda batch, _: [b"%d" % each for each in batch.timestamps],
+    b"D": lambda batch, _: [iso_time(each).encode() for each in batch.timestamps],
+}
+"""kcat's letters, and ``%D`` for a time that people read."""
+
+
+def parse_template(text: str) -> list[bytes | Column]:
+    """The parts of a format string: bytes as they are, and fields. Raises ConfigurationError for an unknown field."""
+    parts: list[bytes | Column] = []
+    start = 0
+    raw = text.encode()
+    for found in _FIELD.finditer(raw):
+        parts.append(unescape(raw[start : found.start()].decode()))
+        start = found.end()
+        field = FIELDS.get(found[1])
+        if field is None and found[1] != b"%":
+            from ...errors import ConfigurationError
+
+            known = " ".join(f"%{letter.decode()}" for letter in FIELDS)
+            raise ConfigurationError(f"format must have fields of {known}, and %% for a percent sign, got {text!r}")
+        parts.append(b"%" if field is None else field)
+    parts.append(unescape(raw[start:].decode()))
+    return [part for part in parts if part != b""]
+
+
+def template_formatter(text: str, null: bytes) -> Callable[[Batch], bytes]:
+    """The function that prints the records of a batch by a format string."""
+    parts = parse_template(text)
+
+    def print_batch(batch: Batch) -> bytes:
+        columns = (repeat(part, len(batch)) if isinstance(part, bytes) else part(batch, null) for part in parts)
+        return b"".join(chain.from_iterable(zip(*columns)))
+
+    return print_batch

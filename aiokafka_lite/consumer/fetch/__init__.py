@@ -1,0 +1,1 @@
+"""Fetches the records of assigned partitions: positions, requests, sessions, and the tasks per broker."""

@@ -1,0 +1,158 @@
+"""Fetching for one consumer: a fetcher for each broker that has assigned partitions, and the position keeper."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+import anyio
+
+from ...aio.freed_memory import keep_freed_memory
+from ...cluster.client import Client
+from ...cluster.metadata import ClusterView
+from ...protocol.schema import ZERO_UUID
+from ...settings.config import ConsumerConfig
+from ...types import TopicPartition
+from ..counters import FetchCounters
+from ..partition import AssignedPartition
+from ..position import Reset, ResetReason
+from ..subscription import Subscription
+from .fetcher import BrokerFetcher
+from .position_keeper import PositionKeeper
+
+logger = logging.getLogger(__name__)
+
+Spawn = Callable[..., object]
+"""Runs a coroutine function as a task of the owner: ``Service.start_child``."""
+
+
+class Fetching:
+    """The fetchers and the position keeper of one subscription. Owner: the consumer; ``spawn`` starts its tasks.
+
+    Events are reported through the subscription, to its observer.
+    """
+
+    def __init__(self, client: Client, subscription: Subscription, config: ConsumerConfig, spawn: Spawn) -> None:
+        self._client = client
+        self._subscription = subscription
+        self._config = config
+        self._spawn = spawn
+        self.counters: FetchCounters = FetchCounters()
+        self._fetchers: dict[int, BrokerFetcher] = {}
+        self._keeper = PositionKeeper(client, subscription, config, spawn, on_found=self._wake_fetchers)
+
+    def start(self) -> None:
+        """Begin to fetch. The client must have metadata."""
+        keep_freed_memory()
+        self._spawn(self._keeper.run, name="position keeper")
+        self.view_changed(self._client.view)
+
+    def wake(self, assigned: AssignedPartition) -> None:
+        """Wake the fetcher of a partition whose buffer has room again."""
+        assigned.replan()
+        fetcher = None if assigned.node_id is None else self._fetchers.get(assigned.node_id)
+        if fetcher is not None:
+            fetcher.wake()
+
+    def changed(self) -> None:
+        """Wake the fetchers and the position keeper, because the assignment, a position or a pause has changed."""
+        self._choose_sources(self._client.view)
+        self._wake_fetchers()
+        self._keeper.wake()
+
+    def view_changed(self, view: ClusterView) -> None:
+        """Apply changed metadata: leaders, topic ids, the number of partitions."""
+        added = new_partitions(view, self._subscription.whole_topics, self._subscription.partitions)
+        if added:
+            # A partition that was created while this consumer runs has only records that are newer than the consumer.
+            # So it is read from its beginning, with any policy. (Java's "latest" skips the records that were written
+            # before it detected the partition.)
+            logger.info("reading new partitions from their beginning: %s", ", ".join(map(str, added)))
+            self._subscription.extend(added, reset=Reset.EARLIEST)
+        for assigned in self._subscription:
+            topic = view.topics.get(assigned.partition.topic)
+            if topic is not None and topic.topic_id != ZERO_UUID:
+                self._check_topic_id(assigned, topic.topic_id)
+        self.changed()
+
+    def _check_topic_id(self, assigned: AssignedPartition, topic_id: bytes) -> None:
+        """Reset the positions if the topic was deleted and created again."""
+        known, assigned.topic_id = assigned.topic_id, topic_id
+        if known in (ZERO_UUID, topic_id):
+            return
+        offset = assigned.offset
+        logger.warning("%s was deleted and created again; offset %s no longer exists", assigned.partition, offset)
+        self._subscription.settle()
+        # "latest" is a choice about records older than the consumer; the records of the new topic are younger.
+        target = Reset.NONE if Reset.of(self._config) is Reset.NONE else Reset.EARLIEST
+        assigned.reset_by(target, out_of_range=offset, reason=ResetReason.RECREATED)
+        self._subscription.update_ready(assigned)
+
+    def _choose_sources(self, view: ClusterView) -> None:
+        """Set the broker that each partition is fetched from, and start the missing fetchers."""
+        for assigned in self._subscription:
+            if assigned.topic_id == ZERO_UUID and (topic := view.topics.get(assigned.partition.topic)) is not None:
+                assigned.topic_id = topic.topic_id  # to detect when another topic gets the name
+            node_id = _source_of(assigned, view)
+            if node_id is not None and node_id not in self._fetchers:
+                fetcher = self._fetchers[node_id] = BrokerFetcher(
+                    node_id,
+                    self._client,
+                    self._subscription,
+                    self._config,
+                    self.counters,
+                    on_lost_position=self._keeper.wake,
+                    on_source_change=self.changed,
+                )
+                self._divide_memory()
+                self._spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
+            changed = None if node_id is None else self._fetchers[node_id].planner.changed
+            # A fetcher that has ended and was made again has another list under the same node id.
+            if assigned.node_id != node_id or assigned.replanned is not changed:
+                assigned.fetch_from(node_id, changed)
+
+    async def _run(self, fetcher: BrokerFetcher) -> None:
+        await fetcher.run()
+        # No await between the end of ``run`` and this line, so no partition is given to a fetcher that has ended.
+        del self._fetchers[fetcher.node_id]
+        self._divide_memory()
+
+    def _divide_memory(self) -> None:
+        """Give each broker an equal part of ``fetch_memory``."""
+        # The memory is not a common pool: a broker that waits for data would keep its part of the pool, and another
+        # broker would starve.
+        memory = self._config.fetch_memory
+        if memory is not None and self._fetchers:
+            part = min(self._config.fetch_max_bytes, max(memory // len(self._fetchers), 1))
+            for fetcher in self._fetchers.values():
+                fetcher.planner.max_bytes = part
+
+    async def close(self) -> None:
+        """Stop fetching and end the fetch sessions. Takes less than a second; never raises."""
+        async with anyio.create_task_group() as group:
+            for fetcher in self._fetchers.values():
+                group.start_soon(fetcher.close)
+
+    def _wake_fetchers(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
+
+
+def _source_of(assigned: AssignedPartition, view: ClusterView) -> int | None:
+    """The broker to fetch a partition from: the preferred follower, else the leader; None if neither is known."""
+    if assigned.preferred is not None and assigned.preferred in view.nodes:
+        return assigned.preferred
+    leader = view.leader_of(assigned.partition)
+    return None if leader is None else leader.node_id
+
+
+def new_partitions(view: ClusterView, topics: Iterable[str], known: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """The partitions of these topics that metadata lists and ``known`` lacks."""
+    known = set(known)
+    return [
+        partition
+        for name in topics
+        if (topic := view.topics.get(name)) is not None
+        for view_of in topic.partitions
+        if (partition := TopicPartition(name, view_of.partition)) not in known
+    ]

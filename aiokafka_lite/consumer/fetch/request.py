@@ -1,0 +1,112 @@
+"""The Fetch request of one broker, and the actions for error codes in its answer. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from ...errors import ErrorCode
+from ...protocol.messages import (
+    FetchRequest,
+    FetchRequestForgottenTopic,
+    FetchRequestPartition,
+    FetchRequestTopic,
+)
+from ...settings.config import ConsumerConfig
+from .plan import FetchKey, FetchPlan, FetchTarget
+from .session import FINAL, SessionRequest
+
+
+class Outcome(Enum):
+    """The action that a partition's error code requires."""
+
+    DATA = auto()
+    """No error: there are records, or at least a new high watermark."""
+    REFRESH = auto()
+    """The broker or the topic id is wrong: metadata must be read again."""
+    RETRY = auto()
+    """The next attempt may succeed."""
+    RESET = auto()
+    """The broker does not have the offset: the policy chooses another one."""
+    RAISE = auto()
+    """The user must be notified."""
+
+
+def classify(code: ErrorCode) -> Outcome:
+    """Classify a partition's error code.
+
+    Two codes differ from the shared rule, as in Java's consumer: UNKNOWN_SERVER_ERROR is retried, and CORRUPT_MESSAGE,
+    which is retriable for producers, is raised, because the broker found its own log damaged on disk.
+    """
+    if code is ErrorCode.NONE:
+        return Outcome.DATA
+    if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        return Outcome.RESET
+    if code is ErrorCode.CORRUPT_MESSAGE:
+        return Outcome.RAISE
+    if code.stale_metadata or code is ErrorCode.UNKNOWN_LEADER_EPOCH:
+        return Outcome.REFRESH
+    if code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        return Outcome.RETRY
+    return Outcome.RAISE
+
+
+def fetch_request(
+    asked: SessionRequest[FetchKey, FetchTarget],
+    plan: FetchPlan,
+    config: ConsumerConfig,
+    *,
+    max_wait: float,
+    rack: str = "",
+    with_epochs: bool = True,
+) -> FetchRequest:
+    """The request for the differences that the session names; ``max_wait`` in seconds.
+
+    ``with_epochs``: name the last fetched epochs, so that the broker compares logs (v12 and newer).
+    """
+    topics: dict[tuple[str, bytes], FetchRequestTopic] = {}
+    for key, target in asked.send.items():
+        topic = topics.get((key.topic, key.topic_id))
+        if topic is None:
+            topic = FetchRequestTopic(topic=key.topic, topic_id=key.topic_id, partitions=[])
+            topics[key.topic, key.topic_id] = topic
+        topic.partitions.append(
+            FetchRequestPartition(
+                partition=key.partition,
+                current_leader_epoch=target.current_leader_epoch,
+                fetch_offset=target.offset,
+                last_fetched_epoch=target.last_fetched_epoch if with_epochs else -1,
+                partition_max_bytes=target.max_bytes,
+            )
+        )
+    forgotten: dict[tuple[str, bytes], FetchRequestForgottenTopic] = {}
+    for key in asked.forget:
+        gone = forgotten.get((key.topic, key.topic_id))
+        if gone is None:
+            gone = FetchRequestForgottenTopic(topic=key.topic, topic_id=key.topic_id, partitions=[])
+            forgotten[key.topic, key.topic_id] = gone
+        gone.partitions.append(key.partition)
+    return FetchRequest(
+        max_wait_ms=round(max_wait * 1000),
+        min_bytes=config.fetch_min_bytes,
+        max_bytes=plan.max_bytes,
+        isolation_level=int(config.isolation),
+        session_id=asked.session_id,
+        session_epoch=asked.epoch,
+        topics=list(topics.values()),
+        forgotten_topics_data=list(forgotten.values()),
+        rack_id=rack,
+    )
+
+
+def end_session_request(session_id: int, config: ConsumerConfig) -> FetchRequest:
+    """The request to drop a fetch session."""
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=0,
+        isolation_level=int(config.isolation),
+        session_id=session_id,
+        session_epoch=FINAL,
+        topics=[],
+        forgotten_topics_data=[],
+    )

@@ -1,0 +1,116 @@
+"""The client's half of a fetch session (KIP-227), which lets a request name only the partitions that changed.
+
+Pure: it tracks what the broker remembers and returns what the next request must contain. One session belongs to one
+fetcher and one broker. A broker without room for a session answers with session id 0. The answer of a broker that is
+too old for sessions lacks the field, which means the same. Then every request is a full request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from ...arguments import INT32_MAX
+from ...errors import ErrorCode
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+NO_SESSION = 0
+FULL = 0  # the epoch that asks for a new session
+FINAL = -1  # the epoch that ends one
+EPOCH_MAX = INT32_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest(Generic[K, V]):
+    """The content of the next fetch request: all wanted partitions when ``full``, else only the differences."""
+
+    session_id: int
+    epoch: int
+    send: dict[K, V]
+    forget: tuple[K, ...] = ()
+
+    @property
+    def full(self) -> bool:
+        return self.epoch == FULL
+
+
+@dataclass(slots=True)
+class FetchSession(Generic[K, V]):
+    """The client's copy of the fetch session that one broker keeps for it.
+
+    ``K`` identifies a partition as the broker stores it (with its topic id, so a topic that was created again is
+    another key). ``V`` has the fields of a request for it; a value that differs from the remembered one is sent again.
+    ``want`` adds a partition to the session, and ``drop`` removes one. Call ``next`` for each request, then exactly one
+    of ``answered`` and ``lost``. The cost of an incremental request depends on the number of changes alone.
+    """
+
+    session_id: int = NO_SESSION
+    epoch: int = FULL
+    wanted: dict[K, V] = field(default_factory=dict)
+    """The partitions that the broker should remember, the last changed ones at the end. ``want`` and ``drop`` change
+    it."""
+    _known: dict[K, V] = field(default_factory=dict)
+    _changed: dict[K, None] = field(default_factory=dict)
+    _asked: SessionRequest[K, V] | None = None
+
+    def want(self, key: K, value: V) -> None:
+        """Add ``key`` with this value to the broker's session, with the next request."""
+        if self.wanted.get(key) != value:
+            self.wanted.pop(key, None)  # moves it to the end of the order
+            self.wanted[key] = value
+            self._changed[key] = None
+
+    def drop(self, key: K) -> None:
+        """Remove ``key`` from the broker's session with the next request."""
+        if self.wanted.pop(key, None) is not None:
+            self._changed[key] = None
+
+    def next(self) -> SessionRequest[K, V]:
+        """The request that makes the broker's session equal to ``wanted``."""
+        if self.epoch == FULL:
+            asked = SessionRequest(self.session_id, FULL, dict(self.wanted))
+        else:
+            wanted, known = self.wanted, self._known
+            # A partition that was dropped and wanted again with the same value is known to the broker.
+            send = {key: wanted[key] for key in self._changed if key in wanted and known.get(key) != wanted[key]}
+            forget = tuple(key for key in self._changed if key in known and key not in wanted)
+            asked = SessionRequest(self.session_id, self.epoch, send, forget)
+        self._changed.clear()
+        self._asked = asked
+        return asked
+
+    def answered(self, session_id: int, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Apply a response. After a session error or an unexpected session id, the next request is a full one."""
+        asked, self._asked = self._asked, None
+        if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self._start_over(NO_SESSION)
+        elif error is not ErrorCode.NONE:
+            # Epoch 0 with the old id makes the broker replace the session. Otherwise the old session would use memory.
+            self._start_over(self.session_id)
+        elif session_id == NO_SESSION or (self.epoch != FULL and session_id != self.session_id):
+            self._start_over(NO_SESSION)
+        elif asked is not None:
+            self.session_id = session_id
+            # 0 and -1 have other meanings, so the epoch wraps to 1.
+            self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+            if asked.full:
+                self._known = asked.send
+            else:
+                self._known.update(asked.send)
+                for key in asked.forget:
+                    del self._known[key]
+
+    def lost(self) -> None:
+        """Request a new session in place of this one, because the broker's state is unknown without a response."""
+        self._start_over(self.session_id)
+
+    def end(self) -> None:
+        """Begin without a session, because the broker was asked to drop it."""
+        self._start_over(NO_SESSION)
+
+    def _start_over(self, session_id: int) -> None:
+        self.session_id, self.epoch = session_id, FULL
+        self._known, self._asked = {}, None

@@ -1,0 +1,152 @@
+"""The group's side of a consumer: it is a member (``Membership``), or only commits (``CommitOnlyGroup``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from ...errors import KafkaError
+from ...group.coordinator import Coordinator
+from ...group.events import NO_MEMBER, Identity
+from ...group.offsets import CommitResult, Offsets
+from ...group.topic_watcher import Topics
+from ...settings.config import GroupConfig
+from ...types import GroupMetadata as GroupMetadata
+from ...types import K, OffsetAndMetadata, Record, TopicPartition, V
+from ..interceptor import ConsumerInterceptors
+from ..partition import AssignedPartition
+from ..subscription import Subscription
+from .poll_tracker import PollTracker
+from .rebalance import RebalanceListener
+
+logger = logging.getLogger(__name__)
+
+
+def begin_offsets(offsets: Offsets, subscription: Subscription, partitions: Sequence[AssignedPartition]) -> None:
+    """Call ``Offsets.begin_at`` for the partitions whose first offset depends on the time of its lookup."""
+    if subscription.skips_old_records:
+        for assigned in partitions:
+            if assigned.offset is not None:
+                offsets.begin_at(assigned.partition, assigned.offset)
+
+
+class GroupSide:
+    """The group's offsets, and the tracker of processed records. Owner: the consumer."""
+
+    offsets: Offsets
+    coordinator: Coordinator | None = None
+    has_assignment: bool = False
+    """Whether this member has an assignment of the group, which may be empty, and has not lost it."""
+
+    def __init__(
+        self, config: GroupConfig, subscription: Subscription, interceptors: ConsumerInterceptors | None
+    ) -> None:
+        self.config = config
+        self._interceptors = interceptors
+        self.subscription = subscription
+        self.tracker: PollTracker = PollTracker(
+            subscription, mark=self._mark, refuse=self._refuse, on_poll=self.on_poll
+        )
+        self._warned = False
+
+    def start(self) -> None:
+        """Start the tasks of the group's side. The consumer's client must be connected."""
+
+    async def close(self, leave_group: bool | None) -> None:
+        """Commit the marked offsets and, as a member, leave.
+
+        With ``leave_group=None``, a member leaves unless it is static.
+        """
+
+    def refused(self, error: KafkaError) -> None:
+        """Raise this refusal from calls that wait for the group."""
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that the member reads; none for a consumer that is not a member."""
+        return frozenset()
+
+    def subscribe(self, topics: Topics) -> None:
+        """Read other topics. Only a member supports this."""
+        raise NotImplementedError
+
+    def add_listener(self, listener: RebalanceListener) -> None:
+        """Call another listener as well. Only a member supports this."""
+        raise NotImplementedError
+
+    async def wait_assigned(self) -> None:
+        """Wait until a member has an assignment, and its listener has returned."""
+
+    def metadata(self) -> GroupMetadata:
+        """The identity for a transaction."""
+        identity = self.identity
+        return GroupMetadata(
+            self.config.group_id, identity.generation, identity.member_id, self.config.group_instance_id
+        )
+
+    @property
+    def identity(self) -> Identity:
+        return NO_MEMBER
+
+    def on_poll(self) -> None:
+        """Record that the user requests records again."""
+
+    def on_assign(self) -> None:
+        """Record that the user has changed the assignment."""
+
+    def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
+        """Record that the user, or a reset, moves these positions: the next marks count even if they are lower."""
+        self.tracker.forget(partitions)
+        for partition in partitions:
+            self.offsets.may_go_back(partition)
+
+    def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
+        """Record that these partitions leave the assignment."""
+        self.tracker.take_away(partitions)
+
+    def begin_offsets(self, partitions: Sequence[AssignedPartition]) -> None:
+        """Let the group know where these partitions begin, if the policy has chosen it by the time."""
+        begin_offsets(self.offsets, self.subscription, partitions)
+
+    # Marks and commits.
+
+    def mark(self, record: Record[K, V], metadata: str) -> bool:
+        """Mark all records up to this one. Returns False if the record was marked before, or cannot be committed."""
+        partition = TopicPartition(record.topic, record.partition)
+        lost = self.tracker.lost
+        # The partition may be assigned again by now, but this record belongs to the earlier assignment.
+        if lost and record.offset <= lost.get(partition, -1):
+            return self._refuse(partition, record.offset + 1)
+        return self.offsets.mark(partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch)
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None, timeout: float
+    ) -> CommitResult:
+        """Commit these offsets, or all marks."""
+        # Read before the commit, because the user may go on to read during the commit.
+        in_hand = self.tracker.in_hand
+        result = await self.offsets.commit(offsets, timeout=timeout)
+        if offsets is None and in_hand and not (result.committed or result.refused or self._warned):
+            self._warned = True
+            logger.warning(
+                "group %s: commit() had nothing to commit: records of %s were returned, and nothing is marked; request "
+                "the next records first, or call mark(record), or mark() for all of them",
+                self.config.group_id,
+                ", ".join(map(str, in_hand)),
+            )
+        return result
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Record that these offsets are committed."""
+        if self._interceptors is not None:
+            self._interceptors.on_commit(offsets)
+
+    def collect_marks(self) -> None:
+        """Mark the processed records that are not marked yet."""
+        self.tracker.collect_marks()
+
+    def _mark(self, partition: TopicPartition, offset: int, *, leader_epoch: int | None) -> None:
+        self.offsets.mark(partition, offset, leader_epoch=leader_epoch)
+
+    def _refuse(self, partition: TopicPartition, offset: int) -> bool:
+        return self.offsets.refuse(partition, offset)

@@ -1,0 +1,609 @@
+"""One call of ``ConsumerGroup.consume``: the membership, and its sessions one after the other.
+
+A session begins when a generation has assigned partitions: ``setup``, then one task per claim. It ends when partitions
+are about to be revoked. Then the claims' iterations end, and the claims have time to finish. Late claims are cancelled,
+``cleanup`` runs, and the coordinator commits the marked offsets.
+
+Invariants that once broke:
+
+- ``SessionRun.over`` is set exactly once per session, also if ``setup`` fails or the session is cancelled during it:
+  the coordinator waits for it.
+- After a session, every partition that this member keeps is read from its mark (``_return_to_marks``), as another
+  member would read it. Records that a claim took and did not mark are read again, and a mark behind a damaged batch
+  skips the batch.
+- If a session committed offsets in transactions of producers, marks say nothing. Then the committed offsets are looked
+  up again for every partition that this member keeps (``_move_to_committed``). The same applies to one claim whose
+  transaction was refused because of a rebalance, if its session continues.
+- A claim is not read again without end. If a member stays in its generation while all transactions of the claim are
+  refused, a rebalance is not the reason (``_Refusals``).
+- A partition that was reset ignores its earlier marks and commits. They belong to a log that no longer exists.
+- A handler's exception never escapes into the coordinator's tasks: it ends the run, and the first one is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import anyio
+
+from ...aio.children import ChildScope
+from ...aio.gradual import GradualCalls, GradualEvent
+from ...aio.retry import Backoff
+from ...aio.service import Component, Service
+from ...cluster.standstill import Check
+from ...errors import KafkaError
+from ...group.coordinator import Coordinator
+from ...group.strategies import AssignmentStrategy
+from ...group.topic_watcher import Topics
+from ...types import OffsetAndMetadata, TopicPartition
+from ..diagnosis import ConsumerDiagnosis
+from ..partition import AssignedPartition
+from ..position import PauseReason, ResetReason
+from ..reading_core import ReadingCore
+from ..settings import ReadingOptions
+from .callbacks import call
+from .claim import Claim, ClaimReader
+from .group_side import begin_offsets
+from .handler import ConsumerGroupHandler
+from .handler_watch import HandlerWatch
+from .session import ConsumerGroupSession, SessionEnded
+
+if TYPE_CHECKING:
+    from ...cluster.health import Health
+    from ...net.metrics import BrokerTraffic
+    from ..metrics import ConsumerMetrics, GroupMetrics
+
+logger = logging.getLogger(__name__)
+
+_CLAIM: ContextVar[asyncio.Task[Any] | None] = ContextVar("claim", default=None)
+"""The task of the claim whose code runs. Tasks that the code starts inherit it."""
+
+CLOSING_TIME = 1.5
+"""Seconds for the claims to finish when the group is closed, and then the same time for ``cleanup``. After that, they
+are cancelled."""
+
+CLAIMS_PER_ITERATION = 100
+"""The claims that begin, or wake, in one iteration of the event loop. Each claim costs up to 0.2 ms, and a member of
+10,000 partitions must not hold the loop for a second."""
+
+
+class SessionRun:
+    """One session: its claims, their tasks, and the progress of its end. Owner: the ``GroupCore``."""
+
+    def __init__(self, session: ConsumerGroupSession, cancelled: GradualEvent, readers: Sequence[ClaimReader]) -> None:
+        self.session = session
+        self.readers: dict[TopicPartition, ClaimReader] = {reader.assigned.partition: reader for reader in readers}
+        self.tasks: dict[TopicPartition, ChildScope] = {}
+        self.lookups: set[anyio.CancelScope] = set()
+        """Lookups of committed offsets that end with the session."""
+        self.over: asyncio.Event = asyncio.Event()
+        """Set when no claim runs any more."""
+        self.needs_cleanup = True
+        self._cancelled = cancelled
+        self._has_begun_all = False
+
+    def cancel(self) -> None:
+        """End the iterations of the claims."""
+        if not self._cancelled.is_set():
+            self._cancelled.set()
+            for reader in self.readers.values():
+                reader.end()
+            for scope in self.lookups:
+                scope.cancel()
+
+    def all_begun(self) -> None:
+        """Record that no further claim begins. The session is over when those that run have ended."""
+        self._has_begun_all = True
+        if not self.tasks:
+            self.over.set()
+
+    def claim_ended(self, partition: TopicPartition) -> None:
+        self.tasks.pop(partition, None)
+        if not self.tasks and self._has_begun_all:
+            self.over.set()
+
+    async def wait_for_claims(self, timeout: float) -> None:
+        """Wait ``timeout`` seconds for the claims, then cancel the claims that still run."""
+        if self.tasks:
+            with anyio.move_on_after(timeout):
+                await self.over.wait()
+        if self.tasks:
+            late = ", ".join(map(str, self.tasks))
+            logger.warning("%r: cancelled the claims of %s, which did not return in time", self.session, late)
+            for scope in list(self.tasks.values()):
+                scope.cancel()
+            await self.over.wait()
+
+
+class _Refusals:
+    """The transactions of one claim that were refused in a row, because the group had rebalanced.
+
+    ``limit``: seconds within which a rebalance gives the member another generation. It is the session timeout, after
+    which the coordinator evicts a member that delays the rebalance.
+    """
+
+    def __init__(self, session: ConsumerGroupSession, limit: float, pauses: Backoff) -> None:
+        self._session = session
+        self._limit = limit
+        self._pauses = pauses
+        self._position: int | None = None
+        self._identity: tuple[str, int] | None = None
+        self._first: float | None = None  # the time of the first refusal at this position under this identity
+        self.count = 0
+
+    def begin(self, position: int | None) -> None:
+        """Begin an attempt. If the position has changed since the last attempt, a transaction was committed."""
+        identity = self._session.member_id, self._session.generation_id
+        if position != self._position:
+            self.count = 0
+            self._pauses.reset()
+        if position != self._position or identity != self._identity:
+            self._first = None
+        self._position, self._identity = position, identity
+
+    def add(self, error: KafkaError) -> bool:
+        """Whether another attempt can help: the membership has changed, or may still change."""
+        self.count += 1
+        if isinstance(error, SessionEnded) or self._identity != (self._session.member_id, self._session.generation_id):
+            return True
+        now = asyncio.get_running_loop().time()
+        if self._first is None:
+            self._first = now
+        return now - self._first <= self._limit
+
+
+class _Reset(NamedTuple):
+    """The last reset of a partition."""
+
+    position: int
+    mark: OffsetAndMetadata | None
+    """The last mark before the reset."""
+
+
+class GroupCore(ReadingCore):
+    """Reads for one ``consume``, and implements the reader's side of its membership, which the coordinator task calls.
+
+    ``on_handler_error`` is called with an exception of the handler, ``on_error`` with a failure that is retried.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        options: ReadingOptions,
+        handler: ConsumerGroupHandler[Any, Any],
+        *,
+        strategies: Sequence[AssignmentStrategy | str],
+        on_handler_error: Callable[[Exception], None],
+        on_error: Callable[[KafkaError], None],
+    ) -> None:
+        super().__init__(service, options)
+        assert options.group is not None
+        self._config = options.group
+        self._handler = handler
+        self._on_handler_error = on_handler_error
+        self._backoff = self.client.retry_backoff()
+        self._run: SessionRun | None = None
+        self._claim_tasks: set[asyncio.Task[Any] | None] = set()
+        self._wakes = GradualCalls(CLAIMS_PER_ITERATION)
+        self._commits_in_transactions = False
+        self._was_assigned = False
+        self.client.outages.on_refusal = self._refused
+        self.subscription.waits_out_refusals = True
+        self._reset: dict[TopicPartition, _Reset] = {}
+        # The positions at the end of the last session, or of a later reset: claims have taken only records before them.
+        self._reached: dict[TopicPartition, int] = {}
+        self._watch = HandlerWatch(handler, self._running_readers)
+        self.coordinator: Coordinator = Coordinator(
+            self.client,
+            options.group,
+            options.client,
+            strategies=strategies,
+            reading=self,
+            spawn=service.start_child,
+            on_error=on_error,
+        )
+
+    # The observer of the subscription.
+
+    def settle(self) -> None:
+        for reader in self._readers():
+            reader.settle()
+
+    def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            self.client.outages.forget(str(partition))
+
+    def on_ready(self) -> None:
+        super().on_ready()
+        if self._run is not None:
+            readers = self._run.readers
+            for partition in self.subscription.ready:
+                reader = readers.get(partition)
+                if reader is not None:
+                    reader.notice()
+
+    def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            self.coordinator.offsets.may_go_back(partition)
+        self._forget_passed(partitions)
+
+    def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
+        self._reset[partition] = _Reset(new, self.coordinator.offsets.last_marked(partition))
+        self._reached[partition] = new
+        self._forget_passed([partition])
+        super().on_reset(partition, old, new, reason)
+
+    def _forget_passed(self, partitions: Sequence[TopicPartition]) -> None:
+        for reader in self._readers():
+            if reader.assigned.partition in partitions:
+                reader.moved()
+
+    def on_callback_error(self, error: Exception) -> None:
+        self._on_handler_error(error)
+
+    def _refused(self, place: str, error: KafkaError) -> None:
+        # At the start, ``consume`` raises a refusal at once. Later the member tries again, and the handler continues.
+        if not self._was_assigned:
+            self._on_handler_error(error)
+
+    def _readers(self) -> Iterable[ClaimReader]:
+        return () if self._run is None else self._run.readers.values()
+
+    def _running_readers(self) -> list[ClaimReader]:
+        run = self._run
+        return [] if run is None else [run.readers[partition] for partition in run.tasks]
+
+    # The coordinator's calls.
+
+    def stop(self, partitions: Sequence[TopicPartition]) -> None:
+        held = self.subscription.select(partitions)
+        self.subscription.change(held, lambda each: each.position.pause_for(PauseReason.REVOKING))
+        if self._run is not None:
+            self._run.cancel()
+
+    def suspend(self) -> None:
+        self.subscription.replace_pause(PauseReason.NONE, PauseReason.CONFIRMING)
+
+    def resume(self) -> None:
+        self.subscription.replace_pause(PauseReason.CONFIRMING, PauseReason.NONE)
+
+    async def wait_until_done(self, partitions: Sequence[TopicPartition]) -> None:
+        if self._run is not None:
+            await self._run.over.wait()
+
+    async def finish(self, partitions: Sequence[TopicPartition], *, closing: bool) -> None:
+        if closing:
+            await self._end_session(CLOSING_TIME, CLOSING_TIME)
+        else:
+            await self._end_session(0.0, self._config.time_to_rebalance)  # the claims have already had time to finish
+
+    async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self._drop(partitions)
+
+    async def lost(self, partitions: Sequence[TopicPartition]) -> None:
+        await self._end_session(self._config.time_to_revoke, self._config.time_to_rebalance)
+        self._drop(partitions)
+
+    async def assigned(
+        self, added: dict[TopicPartition, OffsetAndMetadata | None], owned: frozenset[TopicPartition]
+    ) -> None:
+        self._was_assigned = True
+        before = self._run
+        if before is not None and not before.session.cancelled:
+            if not added:
+                return  # the session continues in the next generation
+            # A session keeps its partitions from its begin to its end, so added partitions need another session.
+            before.cancel()
+            await self._end_session(self._config.time_to_revoke, self._config.time_to_rebalance)
+
+        def prepare(assigned: AssignedPartition) -> None:
+            committed = added[assigned.partition]
+            if committed is not None:
+                assigned.seek(committed.offset, committed.leader_epoch)
+
+        self.subscription.extend(added, prepare)
+        limit = self._lookup_timeout
+        kept = owned.difference(added)
+        if kept and self._commits_in_transactions:
+            try:
+                self._move_to_committed(await self.coordinator.offsets.fetch(sorted(kept), timeout=limit))
+            except KafkaError as error:  # without the offsets, records of a committed transaction would repeat
+                self._on_handler_error(error)
+                return
+        await self.positions.until_announced(list(added), limit)
+        begin_offsets(self.coordinator.offsets, self.subscription, self.subscription.select(added))
+        await self._begin_session(owned)
+
+    def collect_marks(self) -> None:
+        """Move the mark of a last record behind the transaction markers that follow it.
+
+        A handler marks records itself. Without this, the group would have a lag that no record ends.
+        """
+        offsets = self.coordinator.offsets
+        for reader in self._readers():
+            assigned = reader.assigned
+            if assigned.partition in offsets.moved:
+                continue  # the next mark is the handler's, and may move back
+            marked = offsets.last_marked(assigned.partition)
+            position = None if marked is None else reader.passed(marked.offset)
+            if marked is not None and position is not None:
+                epoch = assigned.buffer.next_epoch
+                offsets.mark(assigned.partition, position, marked.metadata, leader_epoch=epoch)
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        if self.options.interceptors is not None:
+            self.options.interceptors.on_commit(offsets)
+
+    def marked(self, partition: TopicPartition, offset: int) -> None:
+        pass  # a session ends when its claims return
+
+    def idle_for(self, now: float) -> float:
+        return 0.0  # a claim may work on one record without a bound; heartbeats show that the process is alive
+
+    def _group_metrics(self) -> GroupMetrics:
+        from ...cluster.metrics import loop_time
+        from ..metrics import group_metrics
+
+        now = loop_time()
+        busy = self._watch.longest(now)
+        working_for = 0.0 if busy is None else now - busy.since
+        return group_metrics(self._config.group_id, self.coordinator.offsets, self.coordinator, working_for)
+
+    def _checks(self) -> Sequence[Check]:
+        now = asyncio.get_running_loop().time
+        return (*super()._checks(), self.coordinator.waits, lambda: self._watch.waits(now()))
+
+    def _late_program(self) -> str | None:
+        now = asyncio.get_running_loop().time()
+        busy = self._watch.longest(now)
+        return None if busy is None else busy.describe(now)
+
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self._reset.pop(partition, None)
+            self._reached.pop(partition, None)
+        self._run = None
+        self.subscription.remove(partitions)
+
+    # Sessions.
+
+    async def _begin_session(self, owned: frozenset[TopicPartition]) -> None:
+        readers = [
+            ClaimReader(
+                each,
+                self.subscription,
+                self.options.consumer,
+                self._backoff,
+                on_room=self.fetching.wake,
+                check_process=self.service.check_process,
+                interceptors=self.options.interceptors,
+                wakes=self._wakes,
+            )
+            for each in self.subscription.select(sorted(owned))
+        ]
+        self.coordinator.offsets.drop_refused()  # marks belong to a session
+        cancelled = GradualEvent(self._wakes)
+        session = ConsumerGroupSession(
+            [reader.assigned.partition for reader in readers], self.coordinator, cancelled, self._is_current
+        )
+        run = self._run = SessionRun(session, cancelled, readers)
+        try:
+            await call("setup()", partial(self._handler.setup, session), self._config.time_to_rebalance)
+        except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
+            run.cancel()
+            # ``cleanup`` runs only after a complete ``setup``. The coordinator waits for ``over`` in any case.
+            run.needs_cleanup = False
+            run.over.set()
+            self._on_handler_error(error)
+            return
+        # The partitions are being revoked already. ``setup`` has run, so ``cleanup`` still runs.
+        if session.cancelled:
+            run.over.set()
+            return
+        try:
+            for number, (partition, reader) in enumerate(run.readers.items(), 1):
+                run.tasks[partition] = self.service.start_child(
+                    self._run_claim, run, reader, name=f"claim of {partition}"
+                )
+                if number % CLAIMS_PER_ITERATION == 0:
+                    await asyncio.sleep(0)
+                    if cancelled.is_set():
+                        break
+        finally:  # the coordinator waits for the end of the session, also if this is cancelled
+            run.all_begun()
+
+    def _is_current(self, session: ConsumerGroupSession) -> bool:
+        return self._run is not None and self._run.session is session
+
+    @property
+    def is_in_claim(self) -> bool:
+        """Whether code of a running claim has started the current task. The claim may wait for it, as ``wait_for``."""
+        return _CLAIM.get() in self._claim_tasks
+
+    async def _run_claim(self, run: SessionRun, reader: ClaimReader) -> None:
+        session, partition = run.session, reader.assigned.partition
+        task = asyncio.current_task()
+        _CLAIM.set(task)
+        self._claim_tasks.add(task)
+        pauses = self.client.retry_backoff()
+        refusals = _Refusals(session, self._config.session_timeout, pauses)
+        try:
+            while True:
+                claim: Claim[Any, Any] = Claim(reader, self.options.deserializing)
+                refusals.begin(reader.assigned.offset)
+                try:
+                    await call(f"consume_claim() of {partition}", partial(self._handler.consume_claim, session, claim))
+                    return
+                except KafkaError as error:
+                    if not session.has_outdated(error) or not refusals.add(error):
+                        raise
+                    # A rebalance refuses the open transaction of each claim once, so only a repetition is a warning.
+                    level = logging.INFO if refusals.count == 1 else logging.WARNING
+                    text = "%r: %s is read again from the last commit after %d refused transactions in a row: %s"
+                    logger.log(level, text, session, partition, refusals.count, error)
+                # The end of the session ends the pause, because its partitions may belong to another member soon.
+                if not await session.wait_cancelled(timeout=pauses.next()):
+                    await self._rewind(run, reader)
+                if session.cancelled:
+                    return  # the next session begins at the last commit
+        except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
+            self._on_handler_error(error)
+        finally:
+            self._claim_tasks.discard(task)
+            run.claim_ended(partition)
+
+    async def _rewind(self, run: SessionRun, reader: ClaimReader) -> None:
+        """Move to the last commit, unless the session ends before the commit is known."""
+        partition, scope = reader.assigned.partition, anyio.CancelScope()
+        run.lookups.add(scope)
+        try:
+            with scope:
+                found = await self.coordinator.offsets.fetch([partition], timeout=self._lookup_timeout)
+                # The reader first returns to the marks, because ``_move_to_committed`` only moves forward.
+                self._return_to_marks([reader])
+                self._move_to_committed(found)
+        except KafkaError:
+            if not run.session.cancelled:
+                raise
+        finally:
+            run.lookups.discard(scope)
+
+    @property
+    def _lookup_timeout(self) -> float:
+        return min(self.options.client.api_timeout, self._config.time_to_revoke)
+
+    async def _end_session(self, timeout: float, cleanup_timeout: float) -> None:
+        """End the present session: wait ``timeout`` seconds for the claims, then clean up."""
+        run = self._run
+        if run is None:
+            return
+        run.cancel()
+        await run.wait_for_claims(timeout)
+        if run.needs_cleanup:
+            run.needs_cleanup = False
+            try:
+                await call("cleanup()", partial(self._handler.cleanup, run.session), cleanup_timeout)
+            except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
+                self._on_handler_error(error)
+            self._return_to_marks(run.readers.values())
+            self._commits_in_transactions |= run.session.gave_metadata
+
+    def _move_to_committed(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        """Continue at these committed offsets, which were found when all transactions with offsets had ended.
+
+        A partition without a committed offset, or with marks behind it, begins where ``_return_to_marks`` has set it. A
+        partition that was reset begins at its new position, or at an offset that was committed later.
+        """
+
+        def move(assigned: AssignedPartition) -> None:
+            partition, offset = assigned.partition, assigned.offset
+            committed, reset = found[partition], self._reset.get(partition)
+            if committed is None or offset is None:
+                return
+            # No claim has read up to a commit behind ``_reached``: it belongs to the log before the reset. An old
+            # commit between the new position and ``_reached`` cannot be distinguished from a new one.
+            if reset is not None and committed.offset > self._reached.get(partition, offset):
+                assigned.seek(reset.position)
+            elif reset is not None or committed.offset > offset:
+                assigned.seek(committed.offset, committed.leader_epoch)
+
+        self.subscription.change(self.subscription.select(sorted(found)), move)
+
+    def _return_to_marks(self, readers: Collection[ClaimReader]) -> None:
+        """Begin again at the marks of this session, as another member would."""
+        begins = {reader.assigned.partition: reader.initial_offset for reader in readers}
+
+        def move(assigned: AssignedPartition) -> None:
+            partition, offset = assigned.partition, assigned.offset
+            if offset is not None:
+                self._reached[partition] = offset
+            marked = self.coordinator.offsets.last_marked(partition)
+            begin = begins[partition] if marked is None else marked.offset
+            epoch = None if marked is None else marked.leader_epoch
+            if begin is None or offset is None:
+                return
+            reset = self._reset.get(partition)
+            if reset is not None and marked is reset.mark and begin > reset.position:
+                begin, epoch = reset.position, None  # nothing was marked since
+            if begin < offset or (begin > offset and reset is None):
+                assigned.seek(begin, epoch)
+
+        self.subscription.change([reader.assigned for reader in readers], move)
+
+
+class GroupRun(Component):
+    """One call of ``consume``. Owner: the ``ConsumerGroup``."""
+
+    def __init__(
+        self,
+        options: ReadingOptions,
+        topics: Topics,
+        handler: ConsumerGroupHandler[Any, Any],
+        *,
+        strategies: Sequence[AssignmentStrategy | str],
+        on_error: Callable[[KafkaError], None],
+    ) -> None:
+        super().__init__()
+        self._topics = topics
+        self._finished = asyncio.Event()
+        self.handler_error: Exception | None = None
+        self._core = GroupCore(
+            self._service,
+            options,
+            handler,
+            strategies=strategies,
+            on_handler_error=self._fail_by_handler,
+            on_error=on_error,
+        )
+        self._is_static = options.group is not None and options.group.group_instance_id is not None
+
+    def __repr__(self) -> str:
+        return f"<GroupRun {self.state.name} {self._core.coordinator.member!r}>"
+
+    async def _on_start(self) -> None:
+        await self._core.start()
+        self._core.coordinator.start(self._topics)
+
+    async def _on_close(self) -> None:
+        await self._core.close()
+        await self._core.coordinator.close(leave=not self._is_static)
+
+    async def wait(self) -> None:
+        """Wait until ``finish``. Raises the first exception of the handler, or the failure of the membership."""
+        await self._service.while_running(self._finished.wait())
+        # Raised before the close, whose KafkaTimeout would replace it if another claim resists its cancellation.
+        if self.handler_error is not None:
+            raise self.handler_error
+
+    def finish(self) -> None:
+        """Make ``consume`` return."""
+        self._finished.set()
+
+    @property
+    def is_own_task(self) -> bool:
+        """Whether the caller runs in a task of this component, such as a claim, or in a task that a claim started."""
+        return self._service.is_own_task or self._core.is_in_claim
+
+    def diagnose(self) -> ConsumerDiagnosis:
+        return self._core.diagnose(self._core.coordinator)
+
+    def traffic(self) -> Mapping[int, BrokerTraffic]:
+        return self._core.traffic()
+
+    def metrics(self) -> ConsumerMetrics:
+        return self._core.metrics()
+
+    def health(self, max_silence: float, max_poll_ago: float | None) -> Health:
+        return self._core.health(max_silence, max_poll_ago)
+
+    def _fail_by_handler(self, error: Exception) -> None:
+        if self.handler_error is None:
+            self.handler_error = error
+        elif repr(error) != repr(self.handler_error):  # many claims often raise the same exception
+            logger.warning("%r failed with %r; a later error is ignored: %r", self, self.handler_error, error)
+        self.finish()

@@ -1,0 +1,238 @@
+"""The common parts of consumer groups (KIP-848) and streams groups (KIP-1071): sessions, fencing, checks of epochs.
+
+The members of both send only heartbeats. Share groups (KIP-932) use the checks of epochs and sizes.
+
+Rules of this file:
+
+ 1. A heartbeat with another epoch than the member's is fenced. One exception: a member that did not get the last answer
+    has the previous epoch, and lists only partitions or tasks that it has.
+ 2. A member is fenced when its session ends, and when its rebalance timeout ends while it has something to revoke. If
+    the log refuses the records of that, the group is restored, and the member gets another session.
+ 3. A member may also commit with an earlier epoch, for partitions that it has had since then (KIP-1251).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sized
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import ClassVar, Generic, TypeVar
+
+from ....errors import ErrorCode
+from ...metadata.view import MetadataView
+
+logger = logging.getLogger(__name__)
+
+JOIN, LEAVE = 0, -1
+"""The member epochs of a heartbeat that joins or leaves."""
+
+
+class GroupRefusal(Exception):
+    """A request to a group is refused: the error code, and the text for the client, if Kafka sends one."""
+
+    def __init__(self, error: ErrorCode, text: str | None = None) -> None:
+        super().__init__(text or error.name)
+        self.error = error
+        self.text = text
+
+
+def check_size(kind: str, members: Sized, max_size: int) -> None:
+    """Refuse a new member of a full group. ``kind`` is "consumer", "streams" or "share". Raises GroupRefusal."""
+    if len(members) >= max_size:
+        text = f"The {kind} group has reached its maximum capacity of {max_size} members."
+        raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+
+
+def check_epoch(kind: str, epoch: int, known: int, previous: int, *, lists_only: bool) -> None:
+    """Refuse a heartbeat with another epoch than the ``known`` one of the member (rule 1). Raises GroupRefusal.
+
+    ``lists_only`` says whether the heartbeat lists no more than the member has.
+    """
+    if epoch == known or (epoch < known and epoch == previous and lists_only):
+        return
+    size = "greater" if epoch > known else "smaller"
+    raise GroupRefusal(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The {kind} group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({known}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def unknown_member(group_id: str, member_id: str) -> GroupRefusal:
+    return GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
+
+
+@dataclass(slots=True, eq=False)
+class HeartbeatMember(ABC):
+    """A member. Owner: its group.
+
+    ``rebalance_timeout`` is in seconds. ``session`` expires the member. ``revocation`` expires it too, if it does not
+    revoke in time.
+    """
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout: float = -1.0
+    epoch: int = JOIN
+    previous_epoch: int = JOIN
+    session: asyncio.TimerHandle | None = None
+    revocation: asyncio.TimerHandle | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether the member uses the classic protocol."""
+        return False
+
+    @property
+    @abstractmethod
+    def must_revoke(self) -> bool:
+        """Whether the member has to revoke something within its rebalance timeout."""
+
+    def stop(self) -> None:
+        """Cancel the timers."""
+        self.stop_session()
+        self.stop_revocation()
+
+    def stop_session(self) -> None:
+        if self.session is not None:
+            self.session.cancel()
+            self.session = None
+
+    def stop_revocation(self) -> None:
+        if self.revocation is not None:
+            self.revocation.cancel()
+            self.revocation = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEnvironment:
+    """The functions that a group needs from its node. ``setting`` gives a setting of the group as a number.
+
+    ``now`` gives the loop's time, by which durations are measured, and ``now_ms`` the time of day.
+    """
+
+    metadata: MetadataView
+    setting: Callable[[str], int]
+    max_size: int
+    call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle]
+    now: Callable[[], float]
+    now_ms: Callable[[], int]
+
+
+M = TypeVar("M", bound=HeartbeatMember)
+
+
+class HeartbeatGroup(ABC, Generic[M]):
+    """A group. Owner: the coordinator of its node. No method awaits, so each one is atomic."""
+
+    type: ClassVar[str]
+    """The type of group, and the first word of the names of its settings."""
+    protocol_type: ClassVar[str]
+
+    def __init__(self, group_id: str, environment: GroupEnvironment) -> None:
+        self.group_id = group_id
+        self.epoch: int = 1
+        self.assignment_epoch: int = 1
+        self.members: dict[str, M] = {}
+        self._metadata, self._setting, self._max_size = environment.metadata, environment.setting, environment.max_size
+        self._call_later, self._now, self._now_ms = environment.call_later, environment.now, environment.now_ms
+        self._assigned_at, self._last_assignment = 0, -math.inf  # by the time of day, for the log, and by ``now``
+        self._metadata_hash = 0
+
+    def __repr__(self) -> str:
+        members = len(self.members)
+        return f"<{type(self).__name__} {self.group_id} {self.state.name} epoch={self.epoch} members={members}>"
+
+    @property
+    @abstractmethod
+    def state(self) -> Enum:
+        """The state of the group. It follows from its other values."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def _is_within_interval(self) -> bool:
+        """Whether the last assignment is too recent for another one."""
+        interval = self._setting(f"{self.type}.assignment.interval.ms") / 1000
+        return self._now() < self._last_assignment + interval
+
+    # Sessions.
+
+    def touch(self, member: M) -> None:
+        """Restart the session of a member."""
+        member.stop_session()
+        member.session = self._call_later(self._session_timeout(member), partial(self._expire, member))
+
+    def _session_timeout(self, member: M) -> float:
+        """The session timeout of a member, in seconds."""
+        return self._setting(f"{self.type}.session.timeout.ms") / 1000
+
+    def _restart_revocation(self, member: M) -> None:
+        """Start or restart the rebalance timeout of a member that has to revoke something, after a change of that."""
+        member.stop_revocation()
+        if member.must_revoke:
+            self._limit_revocation(member)
+
+    def _limit_revocation(self, member: M) -> None:
+        member.revocation = self._call_later(member.rebalance_timeout, partial(self._expire, member))
+
+    def _expire(self, member: M) -> None:
+        """Fence a member whose session, or time to revoke, join or sync, has ended."""
+        try:
+            self._fence(member)
+        except GroupRefusal as refusal:
+            logger.warning("group %s failed to remove member %s: %s", self.group_id, member.member_id, refusal)
+
+    @abstractmethod
+    def _fence(self, member: M) -> None:
+        """Remove a member. Its partitions or tasks are free at once. Raises GroupRefusal."""
+
+    def start_sessions(self) -> None:
+        """Start the timers of members without timers, after the group was loaded or converted."""
+        for member in self.members.values():
+            if member.session is None:
+                self.touch(member)
+                self._restart_revocation(member)
+
+    def close(self, error: ErrorCode) -> None:
+        """End the group on this node. No request waits for this group, so no request gets the ``error``."""
+        for member in self.members.values():
+            member.stop()
+
+    # Offsets.
+
+    def _check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, transactional: bool, has_had: Callable[[M], bool]
+    ) -> ErrorCode:
+        """Whether to accept a commit of offsets.
+
+        ``has_had`` says whether the member had the partitions at ``epoch``, if that is older than the member's.
+        """
+        # A client outside of the group, while the group is empty; or a producer that names only the group.
+        if epoch < 0 and (not self.members or (transactional and not member_id and instance_id is None)):
+            return ErrorCode.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if epoch == member.epoch or (epoch < member.epoch and has_had(member)):
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if transactional or member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Whether a client may fetch the committed offsets. A client that is not a member always may."""
+        if member_id is None and epoch < 0:
+            return ErrorCode.NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if epoch == member.epoch:
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH

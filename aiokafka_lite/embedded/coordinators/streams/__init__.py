@@ -1,0 +1,1 @@
+"""Groups of Kafka Streams: topology, tasks, and members (KIP-1071)."""

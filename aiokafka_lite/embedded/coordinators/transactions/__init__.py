@@ -1,0 +1,1 @@
+"""The transaction coordinator: states, log, markers, and the verification of partitions."""

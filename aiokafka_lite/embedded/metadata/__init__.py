@@ -1,0 +1,1 @@
+"""The controller's side of the cluster: brokers, topics, features, leaders, and each broker's view of them."""

@@ -1,0 +1,1 @@
+"""The embedded schema registry: its HTTP server, subjects, references, and compatibility."""

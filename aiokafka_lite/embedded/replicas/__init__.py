@@ -1,0 +1,1 @@
+"""The replicas on a broker: appends, fetches, replication, the in-sync replicas, and purgatory."""

@@ -1,0 +1,1 @@
+"""The settings of brokers, topics, groups and other resources, their keys, and their listeners."""

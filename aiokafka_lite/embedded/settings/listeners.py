@@ -1,0 +1,148 @@
+"""A listener of a broker: a port, and the security protocol that clients use there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias, cast
+
+from ...aio import forks, local_ports
+from ...errors import ConfigurationError, IllegalStateError
+from ..closing_log import ClosingLog
+
+logger = logging.getLogger(__name__)
+
+Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]], str], object]
+"""Runs a coroutine function as a task of the cluster, under a name."""
+
+PLAINTEXT = "PLAINTEXT"
+WITH_TLS = ("SSL", "SASL_SSL")
+WITH_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
+
+HANDSHAKE_TIMEOUT = 10
+"""Seconds that a client has for its TLS handshake."""
+
+SHUTDOWN_TIMEOUT = 1.0
+"""Seconds that a client has to end TLS, after which the connection is reset."""
+
+
+class _Tls(SSLProtocol):
+    """asyncio's TLS with a small buffer for received bytes: its own has 256 KiB, which each connection would hold."""
+
+    max_size = 32 * 1024
+
+
+class _Handshake(asyncio.Protocol):
+    """Accepts a connection with TLS. ``new_stream`` makes its stream, which gets the transport after the handshake.
+
+    asyncio's own server would run the handshake in a task that nothing ends when the cluster closes.
+    """
+
+    def __init__(
+        self,
+        new_stream: Callable[[], asyncio.BaseProtocol],
+        context: ssl.SSLContext,
+        spawn: Spawn,
+        closings: ClosingLog,
+    ) -> None:
+        self._closings = closings
+        self._new_stream = new_stream
+        self._context = context
+        self._spawn = spawn
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        accepted = cast(asyncio.Transport, transport)
+        accepted.pause_reading()  # the first bytes belong to the handshake
+        try:
+            self._spawn(lambda: self._run(accepted), f"TLS handshake with {accepted.get_extra_info('peername')}")
+        except IllegalStateError:
+            accepted.abort()
+
+    async def _run(self, accepted: asyncio.Transport) -> None:
+        loop = asyncio.get_running_loop()
+        handshake: asyncio.Future[None] = loop.create_future()
+        try:
+            encrypted = _Tls(
+                loop,
+                self._new_stream(),
+                self._context,
+                handshake,
+                server_side=True,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
+                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,
+            )
+            accepted.set_protocol(encrypted)
+            encrypted.connection_made(accepted)
+            accepted.resume_reading()
+            await handshake
+        except OSError as error:
+            self._closings.closed(f"client {accepted.get_extra_info('peername')}", f"the TLS handshake failed: {error}")
+            return
+        except Exception:
+            # A defect of the embedded broker. It must not end the other connections.
+            logger.exception("a TLS handshake with %s failed", accepted.get_extra_info("peername"))
+            accepted.abort()
+            return
+        except BaseException:
+            accepted.abort()
+            raise
+
+
+class Listener:
+    """A port of one broker. Owner: the node. The name, as in metadata, is the security protocol."""
+
+    def __init__(self, name: str, host: str, port: int) -> None:
+        self.name = name
+        self.host = host
+        self.port: int = port
+        self._server: asyncio.Server | None = None
+
+    def __repr__(self) -> str:
+        return f"<Listener {self.name}://{self.host}:{self.port}>"
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.name in WITH_TLS
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.name in WITH_SASL
+
+    async def open(
+        self,
+        new_stream: Callable[[], asyncio.BaseProtocol],
+        ssl_context: ssl.SSLContext | None,
+        owner: str,
+        spawn: Spawn,
+        closings: ClosingLog,
+    ) -> None:
+        """Accept connections, on the same port as before. Raises ConfigurationError if the port cannot be used."""
+        loop = asyncio.get_running_loop()
+        accept = new_stream if ssl_context is None else lambda: _Handshake(new_stream, ssl_context, spawn, closings)
+        try:
+            # If this call also started to serve, it would lose the open port when it is cancelled.
+            self._server = await loop.create_server(accept, self.host, self.port, backlog=1024, start_serving=False)
+        except OSError as error:
+            # The text of asyncio repeats the address. A name without an address has no error number.
+            reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else error
+            raise ConfigurationError(f"{owner} cannot listen on {self.host}:{self.port}: {reason}") from error
+        forks.notify(self)
+        self.port = self._server.sockets[0].getsockname()[1]
+        local_ports.opened(self.host, self.port)
+        await self._server.start_serving()
+
+    def forked(self) -> None:
+        """Accept nothing in a forked process: the connections are for the parent."""
+        if self._server is not None:
+            forks.detach_server(self._server)
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        if self._server is not None:
+            local_ports.closed(self.host, self.port)
+            self._server.close()
+            self._server = None

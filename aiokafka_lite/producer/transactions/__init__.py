@@ -1,0 +1,1 @@
+"""The transactions of a producer: their states, their coordinator, and producer ids."""

@@ -1,0 +1,404 @@
+"""The requests of a transactional producer to its coordinator, each repeated until it has a definite answer.
+
+Rule 1: the outcome of a request is never guessed. A request whose answer was lost is sent again, and the coordinator
+  answers the repeated request like the first one.
+
+Rule 2: in generation 1, such a request may still be in flight when its repetition is answered, and could then affect a
+later transaction. So it marks the epoch as outdated, and the producer takes a new one before the next transaction
+(KIP-360). In generation 2 each EndTxn raises the epoch, which refuses every late request.
+
+Rule 3: the tasks of the producer send these requests, never the task of a caller. So no cancellation makes the producer
+forget a request that the coordinator may execute. The only exception is the request of ``wait_markers``, which changes
+nothing.
+
+Rule 4: a request with offsets whose answer was lost may still arrive later in the same transaction, where no epoch
+refuses it. Then no other offset of its partitions is added, because the late request would replace it.
+
+Rule 5: in generation 1, offsets are sent only when all groups of the previous transaction have applied it. Brokers
+before Kafka 3.9.1 and 4.0 answer the marker first and apply it later (KAFKA-17507). They apply it to all offsets that
+the producer id has sent by then, of each group with the same coordinator. So offsets that are sent too early are
+committed or dropped with the previous transaction. If the worker then dies before its commit, the group has committed
+offsets of records that were never written. A producer waits without a limit until its group has applied its own
+previous transaction. It asks only about the partitions of that transaction: pending offsets of other partitions belong
+to another producer. Two waits end after ``LONGEST_STABLE_WAIT``: the wait before the first offsets of a producer, and
+the wait for a group that gets no offsets now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext, suppress
+
+import anyio
+
+from ...aio.retry import is_momentary, is_refusal
+from ...cluster.client import Client
+from ...cluster.coordinator_channel import CoordinatorChannel
+from ...errors import (
+    ErrorCode,
+    KafkaError,
+    ProtocolError,
+    TransactionAborted,
+    UnsupportedVersion,
+)
+from ...net.connection import Purpose
+from ...protocol.messages import (
+    DescribeTransactionsRequest,
+    InitProducerIdRequest,
+    OffsetFetchRequest,
+    TxnOffsetCommitRequest,
+)
+from ...protocol.versions import VersionTable
+from ...types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from ..producer_ids import ProducerIdAndEpoch
+from ..transactional_ids import TransactionalIds
+from .channel import TransactionChannel
+from .requests import (
+    LAST_ADD_PARTITIONS,
+    LAST_END_OF_GENERATION_1,
+    LAST_OFFSETS_OF_GENERATION_1,
+    add_offsets_request,
+    add_partitions_request,
+    decisive,
+    end_request,
+    final_codes,
+    init_request,
+    offsets_refused,
+    offsets_request,
+    pending_offsets_request,
+    read_added,
+    read_offsets,
+    read_pending,
+)
+
+logger = logging.getLogger(__name__)
+
+LONGEST_MARKER_WAIT = 0.02
+"""The longest time in seconds that a transaction of generation 2 waits for the markers of the previous one. A partition
+leader that meets CONCURRENT_TRANSACTIONS waits as long."""
+
+_MARKER_PAUSES = (0.0, 0.0, 0.0, 0.001, 0.002, 0.004, 0.008, 0.016)
+"""Seconds between the requests of ``wait_markers``. With 0, only the round trip of a request is between two requests. A
+sleep would be longer: event loops round it up to a millisecond."""
+
+LONGEST_STABLE_WAIT = 10.0
+"""Seconds that the first offsets of a producer wait for a transaction of its id that another process has left (rule 5).
+An offset that is pending for longer usually belongs to another producer, or to a transaction that this process has
+taken over."""
+
+_PREPARED = ("PrepareCommit", "PrepareAbort")
+"""The states of a transactional id whose markers are being written, in the answer to DescribeTransactions."""
+
+
+class TransactionCoordinator:
+    """Sends the requests of one transactional id. ``ids`` has the identity, which the answers change.
+
+    ``has_started`` is True if the coordinator may have begun the transaction, and has to end it.
+    """
+
+    def __init__(
+        self, client: Client, transactional_id: str, transaction_timeout: float, ids: TransactionalIds
+    ) -> None:
+        self.has_started: bool = False
+        self._markers_until = -math.inf
+        self._is_certain = True
+        self._has_warned = False
+        self._late_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}  # requests whose answers were lost
+        self._last_offsets: dict[str, set[TopicPartition]] = {}
+        """For each group, the partitions of its offsets in this transaction. Before the first offsets, they are from
+        the last transaction with offsets."""
+        self._stable_groups: set[str] = set()  # groups that have applied the previous transaction (rule 5)
+        self._client = client
+        self._transactional_id = transactional_id
+        self._transaction_timeout = transaction_timeout
+        self._ids = ids
+        self.channel: TransactionChannel = TransactionChannel(client, transactional_id, transaction_timeout, ids)
+
+    def begin(self) -> None:
+        """Begin a transaction. The coordinator does not know it yet."""
+        self.has_started = False
+        self._markers_until = -math.inf
+        self._is_certain = True
+        # A late request of an earlier transaction is refused by its epoch (rule 2).
+        self._late_offsets.clear()
+        self._stable_groups.clear()
+
+    # Requests to the coordinator of the transactional id.
+
+    async def initialize(self, present: ProducerIdAndEpoch | None = None) -> None:
+        """Get the producer id, or a newer epoch than the epoch of ``present``.
+
+        The coordinator ends an open transaction first.
+        """
+
+        def build(versions: VersionTable) -> InitProducerIdRequest:
+            if present is not None and not versions.supports(InitProducerIdRequest.EPOCH_BUMP):
+                raise UnsupportedVersion(
+                    "the producer needs a new epoch after a lost answer, and brokers before Kafka"
+                    f" {InitProducerIdRequest.EPOCH_BUMP.kafka} do not assign one; close this producer and create"
+                    " another"
+                )
+            return init_request(self._transactional_id, self._transaction_timeout, present)
+
+        async def attempt() -> ErrorCode:
+            answer, node_id = await self.channel.send(build)
+            code = self.channel.noted(answer.error_code, node_id)
+            if code is ErrorCode.NONE:
+                self._receive(answer.producer_id, answer.producer_epoch)
+            return code
+
+        await self.channel.repeat(
+            f"initializing transactional_id {self._transactional_id!r}",
+            attempt,
+            is_outdating=False,
+            # At the start, the caller gets a refusal at once.
+            waits_out=is_momentary if present is not None else lambda error: False,
+        )
+
+    async def add_partitions(self, is_wanted: Callable[[], bool], on_failed: Callable[[KafkaError], None]) -> None:
+        """Add the waiting partitions while ``is_wanted``. ``on_failed`` gets the error of each repeated attempt."""
+        ids = self._ids
+
+        async def attempt() -> ErrorCode:
+            # Read in each attempt, so that a repeated request has the partitions that were added to ``wanted``
+            # meanwhile.
+            partitions = list(ids.wanted)
+            self._starts()
+            answer, node_id = await self.channel.send(
+                lambda _: add_partitions_request(self._transactional_id, self._identity, partitions),
+                at_most=LAST_ADD_PARTITIONS,
+            )
+            codes = read_added(partitions, answer)
+            for partition, code in codes.items():
+                if code is ErrorCode.NONE:
+                    ids.added(partition)
+                    self._is_certain = True
+            return self.channel.noted(decisive(codes.values()), node_id)
+
+        # Partitions may be added to ``wanted`` while an attempt waits for its answer.
+        while ids.wanted and is_wanted():
+            count = len(ids.wanted)
+            what = f"adding {count} {'partition' if count == 1 else 'partitions'} to the transaction"
+            await self.channel.repeat(what, attempt, is_wanted, on_failed=on_failed)
+
+    async def end(self, *, committed: bool) -> None:
+        """Commit or abort, and take the new epoch that generation 2 returns."""
+        if not (self.has_started or self._ids.partitions):
+            return  # the coordinator knows no transaction, and would refuse to end one
+        generation = self._ids.generation
+
+        async def attempt() -> ErrorCode:
+            answer, node_id = await self.channel.send(
+                lambda _: end_request(self._transactional_id, self._identity, committed=committed),
+                # The next version raises the epoch, which only generation 2 expects.
+                at_most=None if generation >= 2 else LAST_END_OF_GENERATION_1,
+            )
+            code = self.channel.noted(answer.error_code, node_id)
+            # No earlier request was successful, so the coordinator may not have begun the transaction.
+            if code is ErrorCode.INVALID_TXN_STATE and not committed and not self._is_certain:
+                return ErrorCode.NONE
+            if code is ErrorCode.NONE and generation >= 2:
+                self._receive(answer.producer_id, answer.producer_epoch)
+            return code
+
+        what = "committing the transaction" if committed else "aborting the transaction"
+        # A refusal does not say whether an earlier attempt, whose answer was lost, has ended the transaction (rule 1).
+        # After UNKNOWN_SERVER_ERROR, a commit is followed by an abort, as in Java's client.
+        await self.channel.repeat(what, attempt, waits_out=is_refusal if committed else is_momentary)
+        if generation >= 2:
+            self._markers_until = asyncio.get_running_loop().time() + LONGEST_MARKER_WAIT
+
+    async def wait_markers(self, timeout: float) -> None:
+        """Wait until the markers of the last transaction are written, but not longer than ``LONGEST_MARKER_WAIT`` after
+        its end, or ``timeout`` seconds.
+
+        Generation 1 does not wait, because this client itself repeats a request that comes too early.
+        """
+        now = asyncio.get_running_loop().time()
+        end = min(self._markers_until, now + timeout)
+        if now >= end:
+            return
+        with anyio.CancelScope(deadline=end):
+            for pause in _MARKER_PAUSES:
+                if not await self._writes_markers():
+                    return
+                await asyncio.sleep(pause)
+
+    async def _writes_markers(self) -> bool:
+        """Whether the coordinator answers that it still writes the markers. False after a lost or refused answer."""
+        try:
+            request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
+            answer, _ = await self.channel.send(lambda _: request)
+        except KafkaError as error:
+            logger.debug("could not find the state of transactional_id %r: %s", self._transactional_id, error)
+            return False
+        return any(each.transaction_state in _PREPARED for each in answer.transaction_states)
+
+    # Offsets.
+
+    async def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        """Commit offsets in the transaction, unless ``is_wanted`` returns False before they are sent."""
+        _check_replaceable(offsets, group.group_id, self._late_offsets)
+        channel = CoordinatorChannel(self._client, group.group_id)
+        generation = self._ids.generation
+        if generation < 2:
+            await self._prepare_group(group.group_id, offsets, is_wanted)
+        # The waits above may outlast the transaction.
+        if not is_wanted():
+            return
+        if generation < 2:
+            self._last_offsets.setdefault(group.group_id, set()).update(offsets)
+        # A repeated request has only the offsets that are not accepted yet.
+        open_offsets = dict(offsets)
+
+        def build(versions: VersionTable) -> TxnOffsetCommitRequest:
+            knows_members = versions.supports(TxnOffsetCommitRequest.GROUP_MEMBER)
+            if group.member_id and not knows_members:
+                self._warn_unchecked(group.group_id)
+            return offsets_request(
+                self._transactional_id, self._identity, group, open_offsets, knows_members=knows_members
+            )
+
+        async def attempt() -> ErrorCode:
+            self._starts()
+            answer, node_id = await channel.send(
+                build,
+                purpose=Purpose.OTHER,
+                timeout=self._client.config.request_timeout,
+                at_most=None if generation >= 2 else LAST_OFFSETS_OF_GENERATION_1,
+            )
+            codes = read_offsets(open_offsets, answer)
+            channel.record(codes.values(), node_id)
+            if final := final_codes(codes):
+                raise offsets_refused(final, group, self._transactional_id, self._transaction_timeout)
+            self._is_certain = True
+            for partition, code in codes.items():
+                if code is ErrorCode.NONE:
+                    del open_offsets[partition]
+            return next((codes[each] for each in open_offsets), ErrorCode.NONE)
+
+        def lost() -> None:
+            late = {(group.group_id, partition): offset for partition, offset in open_offsets.items()}
+            self._late_offsets.update(late)
+
+        what = f"committing offsets of group {group.group_id!r} in the transaction"
+        await self.channel.repeat(
+            what,
+            attempt,
+            is_wanted,
+            channel=channel,
+            on_lost=lost,
+            refused_item=lambda: f": {next(iter(open_offsets))}",
+        )
+
+    def _warn_unchecked(self, group_id: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "brokers before Kafka %s do not check the member that commits offsets of group %r in a transaction, so"
+                " records may be processed twice after a rebalance",
+                TxnOffsetCommitRequest.GROUP_MEMBER.kafka,
+                group_id,
+            )
+
+    async def _prepare_group(
+        self, group_id: str, offsets: Iterable[TopicPartition], is_wanted: Callable[[], bool]
+    ) -> None:
+        """In generation 1, add the group to the transaction, and wait for the previous transaction (rule 5)."""
+        await self._add_group(group_id, is_wanted)
+        # All groups of the previous transaction count, because its marker may be applied to any of their offsets (rule
+        # 5).
+        for each in dict.fromkeys((*self._last_offsets, group_id)):
+            if each not in self._stable_groups:
+                await self._wait_stable(each, offsets, is_wanted, is_other=each != group_id)
+
+    async def _add_group(self, group_id: str, is_wanted: Callable[[], bool]) -> None:
+        async def attempt() -> ErrorCode:
+            self._starts()
+            answer, node_id = await self.channel.send(
+                lambda _: add_offsets_request(self._transactional_id, self._identity, group_id)
+            )
+            code = self.channel.noted(answer.error_code, node_id)
+            self._is_certain = self._is_certain or code is ErrorCode.NONE
+            return code
+
+        await self.channel.repeat(f"adding group {group_id!r} to the transaction", attempt, is_wanted)
+
+    async def _wait_stable(
+        self, group_id: str, offsets: Iterable[TopicPartition], is_wanted: Callable[[], bool], *, is_other: bool
+    ) -> None:
+        """Wait until the group has no pending offset of the previous transaction (rule 5).
+
+        If the previous transaction had no offsets of the group, the request names ``offsets``, and the wait ends after
+        ``LONGEST_STABLE_WAIT``. ``is_other``: the group gets no offsets now. Its coordinator may be down, so this wait
+        ends after the same time, and its errors are ignored. Brokers before Kafka 2.5 do not report pending offsets.
+        """
+        previous = self._last_offsets.get(group_id)
+        channel = CoordinatorChannel(self._client, group_id)
+        clock = asyncio.get_running_loop().time
+        end = math.inf if previous and not is_other else clock() + LONGEST_STABLE_WAIT
+
+        async def attempt() -> ErrorCode:
+            answer, node_id = await channel.send(
+                lambda versions: pending_offsets_request(group_id, previous or set(offsets), versions),
+                purpose=Purpose.OTHER,
+                timeout=self._client.config.request_timeout,
+                at_most=OffsetFetchRequest.MANY_GROUPS - 1,
+            )
+            code = read_pending(answer)
+            channel.record((code,), node_id)
+            # Only pending offsets delay the transaction. A final error is reported by the commit of the offsets itself.
+            return code if code.retriable else ErrorCode.NONE
+
+        what = f"waiting until group {group_id!r} has applied the previous transaction"
+        with suppress(KafkaError) if is_other else nullcontext():
+            await self.channel.repeat(
+                what, attempt, lambda: is_wanted() and clock() < end, is_outdating=False, channel=channel
+            )
+        # This is recorded after the time limit too, so that a transaction waits for a group at most once.
+        if is_wanted():
+            self._last_offsets.pop(group_id, None)
+            self._stable_groups.add(group_id)
+
+    # Sending.
+
+    @property
+    def _identity(self) -> ProducerIdAndEpoch:
+        assert self._ids.newest is not None, "the producer is initialized"
+        return self._ids.newest
+
+    def _starts(self) -> None:
+        """Record a request that begins the transaction at the coordinator, if its answer is a success."""
+        if not self.has_started:
+            self.has_started, self._is_certain = True, False
+
+    def _receive(self, producer_id: int, epoch: int) -> None:
+        if producer_id < 0 or epoch < 0:
+            raise ProtocolError(
+                f"the coordinator of transactional_id {self._transactional_id!r} assigned producer id {producer_id} and"
+                f" epoch {epoch}; both must be >= 0"
+            )
+        self._ids.received(ProducerIdAndEpoch(producer_id, epoch))
+
+
+def _check_replaceable(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    group_id: str,
+    late: Mapping[tuple[str, TopicPartition], OffsetAndMetadata],
+) -> None:
+    """Raise TransactionAborted if a late request could replace one of these offsets by an older one (rule 4)."""
+    for partition, offset in offsets.items():
+        earlier = late.get((group_id, partition), offset)
+        if earlier != offset:
+            raise TransactionAborted(
+                f"offset {offset.offset} of {partition} was not added to the transaction: an earlier request with"
+                f" offset {earlier.offset} has no answer and may still arrive later; abort and repeat the transaction"
+            )

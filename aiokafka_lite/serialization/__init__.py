@@ -1,0 +1,1 @@
+"""Keys and values as bytes: serializers, deserializers, and models."""

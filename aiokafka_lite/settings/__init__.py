@@ -1,0 +1,1 @@
+"""The settings of the clients: their classes, checks, names, properties of Java's clients, and secrets."""
